@@ -24,7 +24,7 @@ fn main() -> zstn::Result<()> {
         return Err(Error::Usage("name an address and a tensor".into()));
     };
     let received = Arc::new(Received::default());
-    let http = HttpOptions::default().with_observer(received.clone());
+    let http = HttpOptions::default().observer(received.clone());
 
     let reader = Reader::options().http(http).open(Location::url(url))?;
     let rows = reader.read_rows(&name, 0..4)?;

@@ -10,7 +10,7 @@ use zstn_core::engine::{self as core_engine, ZstdCoding};
 use zstn_core::entropy::zstd::{decode_flat, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
-use crate::{Error, Result};
+use crate::{CancelToken, Error, Result};
 
 /// A handle to a thread pool that codes and decodes with C zstd.
 ///
@@ -33,8 +33,16 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// If `None`, all work runs on the calling thread.
-    pool: Option<Arc<ThreadPool>>,
+    threads: Threads,
+    /// Ends work on this handle by unwinding ([`Engine::ended_by`]).
+    cancel_token: CancelToken,
+}
+
+#[derive(Debug, Clone)]
+enum Threads {
+    /// The threads of the process, which the first use starts.
+    OfProcess,
+    Own(Arc<ThreadPool>),
 }
 
 impl Engine {
@@ -45,14 +53,36 @@ impl Engine {
     /// if the system refuses a thread.
     pub fn new(threads: usize) -> Result<Self> {
         Self::check_threads(i128::try_from(threads).unwrap_or(i128::MAX))?;
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|number| format!("zstn-{number}"))
-            .build()
-            .map_err(|error| Error::io("start threads", std::io::Error::other(error)))?;
         Ok(Self {
-            pool: Some(Arc::new(pool)),
+            threads: Threads::Own(Arc::new(start(threads)?)),
+            cancel_token: CancelToken::new(),
         })
+    }
+
+    /// Returns the engine of the process like [`Engine::default`], but the first use
+    /// starts its threads.
+    pub(crate) fn of_process() -> Self {
+        Self {
+            threads: Threads::OfProcess,
+            cancel_token: CancelToken::new(),
+        }
+    }
+
+    /// Returns a handle whose work ends once `token` is cancelled: before it begins
+    /// another item, it unwinds to [`Job::run`](crate::Job::run).
+    pub(crate) fn ended_by(mut self, token: &CancelToken) -> Self {
+        self.cancel_token = token.clone();
+        self
+    }
+
+    /// Returns the threads; `None` if all work runs on the calling thread, because the
+    /// system has refused to start the threads of the process.
+    fn pool(&self) -> Option<&ThreadPool> {
+        static OF_PROCESS: OnceLock<Option<ThreadPool>> = OnceLock::new();
+        match &self.threads {
+            Threads::Own(pool) => Some(pool),
+            Threads::OfProcess => OF_PROCESS.get_or_init(|| start(0).ok()).as_ref(),
+        }
     }
 
     /// Returns the largest number of threads that an engine can have on this machine:
@@ -90,27 +120,33 @@ impl Engine {
     /// Returns the number of threads that work at the same time.
     #[must_use]
     pub fn threads(&self) -> usize {
-        match &self.pool {
-            Some(pool) => pool.current_num_threads(),
-            None => 1,
-        }
+        self.pool().map_or(1, ThreadPool::current_num_threads)
     }
 
     /// Returns whether both are handles to the same threads.
     #[must_use]
     pub fn shares_threads_with(&self, other: &Self) -> bool {
-        match (&self.pool, &other.pool) {
-            (Some(pool), Some(other)) => Arc::ptr_eq(pool, other),
+        match (self.pool(), other.pool()) {
+            (Some(pool), Some(other)) => std::ptr::eq(pool, other),
             _ => false,
         }
     }
+}
+
+/// Starts a pool of `threads` threads; 0 means one per core.
+fn start(threads: usize) -> Result<ThreadPool> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|number| format!("zstn-{number}"))
+        .build()
+        .map_err(|error| Error::io("start threads", std::io::Error::other(error)))
 }
 
 #[cfg(feature = "async")]
 impl Engine {
     /// Begins `work` on one of the threads. If there are none, runs it on this one.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        match &self.pool {
+        match self.pool() {
             Some(pool) => pool.spawn(work),
             None => work(),
         }
@@ -132,9 +168,9 @@ impl Default for Engine {
     /// core and is started on the first call. Where the system refuses these
     /// threads, the engine works on the thread that calls it.
     fn default() -> Self {
-        static OF_PROCESS: OnceLock<Engine> = OnceLock::new();
-        let engine = OF_PROCESS.get_or_init(|| Self::new(0).unwrap_or(Self { pool: None }));
-        engine.clone()
+        let engine = Self::of_process();
+        engine.pool();
+        engine
     }
 }
 
@@ -162,7 +198,8 @@ impl core_engine::Engine for Engine {
         A: Send,
         B: Send,
     {
-        match &self.pool {
+        self.cancel_token.unwind_if_cancelled();
+        match self.pool() {
             Some(pool) => pool.join(a, b),
             None => (a(), b()),
         }
@@ -203,7 +240,11 @@ impl core_engine::Engine for Engine {
         R: Send,
         F: Fn(T) -> R + Sync + Send,
     {
-        match &self.pool {
+        let job = |item| {
+            self.cancel_token.unwind_if_cancelled();
+            job(item)
+        };
+        match self.pool() {
             Some(pool) if items.len() > 1 => {
                 // Each item is scheduled separately, because lengths differ by orders
                 // of magnitude.

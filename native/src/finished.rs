@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use zstn_core::container::model_delta::Kind;
-use zstn_core::container::safetensors::{Header, Tensor};
+use zstn_core::container::model_delta::RecordKind;
+use zstn_core::container::safetensors::{Header, HeaderTensor};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::z4ai::Transform;
@@ -35,7 +35,7 @@ pub struct FinishedTensor<'a> {
 
 impl<'a> FinishedTensor<'a> {
     /// Describes a tensor that a safetensors header lists.
-    pub(crate) fn new(tensor: &'a Tensor, storage: String, packed_bytes: u64) -> Self {
+    pub(crate) fn new(tensor: &'a HeaderTensor, storage: String, packed_bytes: u64) -> Self {
         Self {
             name: &tensor.name,
             dtype: Some(tensor.dtype),
@@ -48,7 +48,7 @@ impl<'a> FinishedTensor<'a> {
 }
 
 /// The tensors of a safetensors header by name; empty if the header breaks the rules.
-pub(crate) struct Listed(HashMap<String, Tensor>);
+pub(crate) struct Listed(HashMap<String, HeaderTensor>);
 
 impl Listed {
     pub(crate) fn of(header: &[u8], data_len_bytes: u64) -> Self {
@@ -79,7 +79,7 @@ impl Listed {
 }
 
 /// Describes a tensor that was read from a model, with the name of its storage format.
-pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::Tensor) -> FinishedTensor<'a> {
+pub(crate) fn read<'a>(reader: &Reader, tensor: &'a model::TensorInfo) -> FinishedTensor<'a> {
     let model = reader.model();
     let storage = match tensor.alias_of {
         Some(target) => alias(&model.tensors()[target].name),
@@ -118,13 +118,13 @@ pub(crate) fn planes(transform: Transform, methods: impl Iterator<Item = Method>
 }
 
 /// Describes how a record of a delta stores a tensor.
-pub(crate) fn record(kind: Kind, payload: &[u8]) -> String {
+pub(crate) fn record(kind: RecordKind, payload: &[u8]) -> String {
     let magic = |magic: &[u8]| String::from_utf8_lossy(magic).into_owned();
     match kind {
-        Kind::Full => frame(payload),
-        Kind::Copy => "as in the base".into(),
-        Kind::Delta => format!("{} delta from the base", magic(&delta::MAGIC)),
-        Kind::Difference => format!("{} delta from the base", magic(&difference::MAGIC)),
+        RecordKind::Full => frame(payload),
+        RecordKind::Copy => "as in the base".into(),
+        RecordKind::Delta => format!("{} delta from the base", magic(&delta::MAGIC)),
+        RecordKind::Difference => format!("{} delta from the base", magic(&difference::MAGIC)),
     }
 }
 

@@ -8,10 +8,10 @@
 //! # let header = br#"{"wte.weight":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}"#;
 //! # let len = (header.len() as u64).to_le_bytes();
 //! # std::fs::write("model.safetensors", [&len[..], header, &[0; 8]].concat())?;
-//! use zstn::{Engine, PackOptions, Reader};
+//! use zstn::{Job, PackOptions, Reader};
 //!
-//! let engine = Engine::default(); // one thread per core, shared by the process
-//! zstn::pack(&engine, "model.safetensors", "model.zstn", &PackOptions::default())?;
+//! let job = Job::new(); // one thread per core, shared by the process
+//! zstn::pack(&job, "model.safetensors", "model.zstn", &PackOptions::default())?;
 //!
 //! let reader = Reader::open("model.zstn")?; // or Location::url("https://…")
 //! let tensor = reader.read("wte.weight")?;
@@ -24,7 +24,8 @@
 //!   Their [`Input`] is a path, an address, a folder or index of shards, a [`Source`]
 //!   or bytes in memory; they recognise the file format themselves. Their [`Sink`] is a
 //!   path, an address or a writer. An output file appears under its name only when it
-//!   is complete.
+//!   is complete. A [`Job`] holds the threads, the network options, the memory limit,
+//!   the [`Progress`] and the [`CancelToken`] of such work.
 //! - [`family::choose`] finds the best base for a checkpoint among several candidates.
 //!   It compares small signatures, which [`family::sketch`] computes.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
@@ -52,6 +53,11 @@
 // writes to the terminal.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+// The examples of this page are tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rust.md")]
+mod page {}
+
 /// The formats, with the types and errors that this crate's API uses, for programs that
 /// work below the level of files.
 pub use zstn_core;
@@ -70,6 +76,7 @@ mod engine;
 mod error;
 pub mod family;
 mod finished;
+mod job;
 pub mod model_delta;
 mod output;
 mod pack;
@@ -80,8 +87,8 @@ mod safetensors_view;
 mod shards;
 pub mod source;
 mod suggest;
+mod tensor;
 mod unpack;
-mod verbs;
 mod verify;
 
 /// Items that the crates of the command line, of servers and of hub tools share with this
@@ -89,13 +96,15 @@ mod verify;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::delta::MAX_BASES;
-    pub use crate::output::{Staging, temporary};
+    pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
-    pub use crate::shards::{Shards, packed_index_of, unpacked_index, unpacked_index_of};
+    pub use crate::safetensors_view::UnpackedRanges;
+    pub use crate::shards::{
+        Shards, checkpoints_below, packed_index_of, unpacked_index, unpacked_index_of,
+    };
     #[cfg(feature = "http")]
-    pub use crate::source::{Attempts, Failure, wait};
+    pub use crate::source::{Attempts, Failure, RepoKind, Repository, wait};
     pub use crate::source::{PLAIN, is_server, is_store, offline, put_watched, regular, store};
-    pub use crate::unpack::unpack_file;
 }
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
@@ -103,27 +112,25 @@ pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished::FinishedTensor;
-pub use output::{Output, Sink, on_warning, remove_unfinished};
-// The Python bindings need this: they cannot stop a thread that is blocked.
-#[doc(hidden)]
-pub use output::remove_unfinished_of;
-pub use pack::PackOptions;
+pub use job::{CancelGuard, CancelToken, Job};
+pub(crate) use output::Output;
+pub use output::{Sink, on_warning, remove_unfinished};
+pub use pack::{PackOptions, pack};
 pub use progress::{Phase, Progress};
 #[cfg(feature = "async")]
 pub use reader::AsyncReader;
-pub use reader::{Reader, ReaderOptions, RowsPlan, Tensor, View};
+pub use reader::{Reader, ReaderOptions, RowsPlan, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;
-#[doc(hidden)]
-pub use safetensors_view::UnpackedRanges;
-pub use shards::checkpoints_below;
 #[cfg(feature = "async")]
 pub use source::AsyncSource;
 pub use source::{Input, Location, Source};
-pub use verbs::{UnpackOptions, VerifyOptions, pack, unpack, verify};
+pub use tensor::{CastError, Element, Tensor};
+pub use unpack::{UnpackOptions, unpack};
+pub use verify::{VerifyOptions, verify};
 pub use zstn_core::dtype::Dtype;
 pub use zstn_core::frame::select::Effort;
-pub use zstn_core::model::Verify;
+pub use zstn_core::model::{TensorInfo, Verify};

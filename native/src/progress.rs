@@ -1,9 +1,13 @@
-//! The callbacks through which a caller watches and cancels work.
+//! The callbacks through which a caller watches work, and progresses that count towards
+//! another one.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{FinishedTensor, Result};
 
 /// Watches work on a checkpoint. Its methods may be called from any thread; the
-/// implementation for `()` ignores all calls.
+/// implementation for `()` ignores all calls. A [`CancelToken`](crate::CancelToken)
+/// ends the work at any time, even from one of these methods.
 ///
 /// Packing, unpacking, verifying and converting consist of one phase or two: if a
 /// packed base has to be restored first, [`Progress::phase`] reports that, and reports
@@ -84,6 +88,77 @@ impl Progress for Unpublished<'_> {
 
     fn check(&self) -> Result<()> {
         self.0.check()
+    }
+}
+
+/// The progress of a part of the work, such as one shard, which counts towards the
+/// progress of the whole.
+pub(crate) struct Part<'a> {
+    whole: &'a dyn Progress,
+    left_bytes: AtomicU64,
+}
+
+impl<'a> Part<'a> {
+    /// Returns the progress of a part that counts for up to `len_bytes`.
+    pub(crate) fn new(whole: &'a dyn Progress, len_bytes: u64) -> Self {
+        Self {
+            whole,
+            left_bytes: AtomicU64::new(len_bytes),
+        }
+    }
+
+    /// Counts the remaining bytes as done: no work reports headers and aliases.
+    pub(crate) fn finish(&self) {
+        self.whole.advance(self.left_bytes.load(Relaxed));
+    }
+}
+
+impl Progress for Part<'_> {
+    fn begin(&self, _: u64) {}
+
+    fn advance(&self, len_bytes: u64) {
+        let take = |left: u64| Some(left.saturating_sub(len_bytes));
+        if let Ok(before) = self.left_bytes.fetch_update(Relaxed, Relaxed, take) {
+            self.whole.advance(before.min(len_bytes));
+        }
+    }
+
+    fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
+        self.whole.fetching(so_far_bytes, len_bytes);
+    }
+
+    fn wants_tensors(&self) -> bool {
+        self.whole.wants_tensors()
+    }
+
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
+        self.whole.tensor(tensor);
+    }
+}
+
+/// The progress of restoring several files sequentially, with one total.
+pub(crate) struct Total<'a> {
+    progress: &'a dyn Progress,
+    len_bytes: AtomicU64,
+}
+
+impl<'a> Total<'a> {
+    pub(crate) fn new(progress: &'a dyn Progress) -> Self {
+        Self {
+            progress,
+            len_bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Progress for Total<'_> {
+    fn begin(&self, len_bytes: u64) {
+        let before = self.len_bytes.fetch_add(len_bytes, Relaxed);
+        self.progress.begin(before.saturating_add(len_bytes));
+    }
+
+    fn advance(&self, len_bytes: u64) {
+        self.progress.advance(len_bytes);
     }
 }
 

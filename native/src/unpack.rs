@@ -1,43 +1,99 @@
-//! Restores the file that a ZSTN container was packed from, byte for byte.
+//! Restores packed checkpoints byte for byte.
 
 use std::ops::Range;
 
 use crate::container::Container;
-use crate::report::UnpackedFile;
-use crate::source::{Local, Source};
-use crate::{Engine, Output, Progress, Result};
+use crate::delta::{BaseFile, Checked};
+use crate::report::{UnpackReport, UnpackedFile};
+use crate::shards::{BASES, PACKED, Shards, unpack_shards};
+use crate::source::{Input, Local, Source};
+use crate::{Job, Output, Result, Sink};
 
-/// Restores the file that `input` was packed from. The output gets its name only after
-/// everything that `verify` compares has been compared: header, frames, tensors,
-/// statistics, block tables and the SHA-256 of the whole file.
-pub fn unpack_file(
-    engine: &Engine,
-    input: &Local,
-    output: Output,
-    memory_bytes: u64,
-    progress: &dyn Progress,
-) -> Result<UnpackedFile> {
-    output.check_inputs(&[input])?;
-    let restored = restore(engine, input, &output, memory_bytes, progress);
-    // If the input has changed, the change is reported: it may have caused any other
-    // error.
-    finish(
-        input,
-        output,
-        input.check_unchanged().and(restored),
-        progress,
-    )
+/// Options for [`unpack`].
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct UnpackOptions {
+    bases: Vec<Input>,
 }
 
-/// Publishes the output if `restored` is the number of restored bytes; otherwise
-/// abandons the output and returns the error.
-pub(crate) fn finish(
+impl UnpackOptions {
+    /// Restores a delta with the base that it was packed against, plain or packed. If
+    /// the base is a delta itself, the next call adds the base's own base, and so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+}
+
+/// Restores the output of [`pack`](crate::pack()) byte for byte: a single file, or a
+/// folder if the input is a folder or an index of packed shards. The digests in the
+/// packed file are compared before the output gets its name.
+///
+/// # Errors
+/// An input that is not packed or is damaged;
+/// [`Error::NeedsBase`](crate::Error::NeedsBase) for a delta without its base; a base
+/// that is not the one it was packed against; a sink that cannot take the result;
+/// [`Error::Changed`](crate::Error::Changed) if the input was written to meanwhile; I/O
+/// errors. After an error, nothing of the output is left.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # zstn::pack(&zstn::Job::new(), "model.safetensors", "model.zstn", &Default::default())?;
+/// use zstn::{Job, UnpackOptions};
+///
+/// zstn::unpack(&Job::new(), "model.zstn", "restored.safetensors", &UnpackOptions::default())?;
+/// assert_eq!(std::fs::read("restored.safetensors")?, std::fs::read("model.safetensors")?);
+/// # Ok(())
+/// # }
+/// ```
+pub fn unpack<'s>(
+    job: &Job,
+    input: impl Into<Input>,
+    sink: impl Into<Sink<'s>>,
+    options: &UnpackOptions,
+) -> Result<UnpackReport> {
+    let (input, sink) = (input.into(), sink.into());
+    job.run(|job| {
+        if let Some(shards) = Shards::open_input(&input, PACKED, &job.http)? {
+            let bases = Shards::open_counterparts(&options.bases, BASES, &job.http)?;
+            return unpack_shards(job, &shards, &bases, &sink.folder()?);
+        }
+        let output = sink.file(&job.http)?;
+        let local = input.fetch(&job.http, job)?;
+        let base = BaseFile::open(job, Some(&local), &options.bases)?;
+        Ok(UnpackReport {
+            files: vec![unpack_file(job, &local, base.as_deref(), output)?],
+            folder: None,
+        })
+    })
+}
+
+/// Restores the file that `input` was packed from, with the `base` of a delta. The output
+/// gets its name only after everything that `verify` compares has been compared: header,
+/// frames, tensors, statistics, block tables and the SHA-256 of the whole file.
+pub(crate) fn unpack_file(
+    job: &Job,
     input: &Local,
+    base: Option<&Local>,
     mut output: Output,
-    restored: Result<u64>,
-    progress: &dyn Progress,
 ) -> Result<UnpackedFile> {
-    let original_bytes = match restored {
+    let inputs = files([Some(input), base]);
+    output.check_inputs(&inputs)?;
+    let restored = match base {
+        Some(base) => Checked::parse(job, input, base).and_then(|delta| {
+            delta.restore(job, &output)?;
+            Ok(delta.table.original_len_bytes())
+        }),
+        None => restore(job, input, &output),
+    };
+    // If an input has changed, the change is reported: it may have caused any other
+    // error.
+    let original_bytes = match check_unchanged(&inputs).and(restored) {
         Ok(len_bytes) => len_bytes,
         Err(error) => return Err(output.give_up(error)),
     };
@@ -47,24 +103,28 @@ pub(crate) fn finish(
         output: output.path(),
         packed_bytes: input.len_bytes(),
         original_bytes,
-        upload: output.complete(progress)?,
+        upload: output.complete(job)?,
     })
 }
 
-/// Writes the original file, compares it with the stored digests and returns its
-/// length. The tensors that are decoded at the same time have up to `memory_bytes` in
-/// total.
-pub(crate) fn restore(
-    engine: &Engine,
-    input: &Local,
-    output: &Output,
-    memory_bytes: u64,
-    progress: &dyn Progress,
-) -> Result<u64> {
-    let container = Container::parse(engine, input, memory_bytes)?;
+/// Returns the files of a task, of which some may be missing.
+pub(crate) fn files<const N: usize>(files: [Option<&Local>; N]) -> Vec<&dyn Source> {
+    let files = files.into_iter().flatten();
+    files.map(|file| file as &dyn Source).collect()
+}
+
+/// Checks that no file was written to meanwhile.
+pub(crate) fn check_unchanged(files: &[&dyn Source]) -> Result<()> {
+    files.iter().try_for_each(|file| file.check_unchanged())
+}
+
+/// Writes the original file of a container, compares it with the stored digests and
+/// returns its length.
+pub(crate) fn restore(job: &Job, input: &Local, output: &Output) -> Result<u64> {
+    let container = Container::parse(job, input)?;
     let data_start = begin(output, &container.header()?, container.original_len_bytes())?;
     let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
-    container.decode(engine, memory_bytes, progress, write)?;
+    container.decode(job, write)?;
     Ok(container.original_len_bytes())
 }
 

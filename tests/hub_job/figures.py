@@ -17,8 +17,8 @@ from hub_files import hub_files
 from runs import SOURCE, Ended, figure, finish, hub, start
 from store import Store
 
-from zstn.hub.simulation import Cluster, Failures, Settings, Store as StoreLimits, Work, simulate
-from zstn.hub.simulation._measured import fit
+from zstn_hub.simulation import Cluster, Failures, Settings, Store as StoreLimits, Work, simulate
+from zstn_hub.simulation._measured import fit
 
 _COUNT = int(os.environ.get("ZSTN_HUB_JOB_FILES", "200"))
 #: Number of files packed before the measurement. Workers are processes, and the first

@@ -1,4 +1,4 @@
-"""Starts commands of ``python -m zstn.hub`` for the tests."""
+"""Starts commands of ``python -m zstn_hub`` for the tests."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Ended:
 
 
 def hub(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command of ``python -m zstn.hub``."""
-    command = [sys.executable, "-m", "zstn.hub", *arguments]
+    """Runs a command of ``python -m zstn_hub``."""
+    command = [sys.executable, "-m", "zstn_hub", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
 
 
@@ -42,7 +42,7 @@ def start(plan: Path, results: str, *arguments: str) -> subprocess.Popen[str]:
     """Starts a run of a plan for the files in `SOURCE`."""
     command = ["run", str(plan), "--from", SOURCE, "--to", results, "--json", *arguments]
     return subprocess.Popen(
-        [sys.executable, "-m", "zstn.hub", *command], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "zstn_hub", *command], stdout=subprocess.PIPE, text=True
     )
 
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zstn.hub.job._task import Outcome, Task
+from zstn_hub.job._task import Outcome, Task
 
 
 def work(values: dict[str, Any]) -> dict[str, Any]:
-    """Takes the place of `zstn.hub.job._work.work`, and ends as the path of the task
+    """Takes the place of `zstn_hub.job._work.work`, and ends as the path of the task
     states."""
     task = Task.from_dict(values)
     verb, _, argument = task.row["path"].partition(" ")

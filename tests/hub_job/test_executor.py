@@ -13,8 +13,8 @@ import pytest
 import ray
 import stub_work
 
-from zstn.hub.job._task import Limits, Outcome, Task
-from zstn.hub.job.executors.ray import SCRATCH, RayExecutor
+from zstn_hub.job._task import Limits, Outcome, Task
+from zstn_hub.job.executors.ray import SCRATCH, RayExecutor
 
 #: Time limit of a wait, much longer than any step takes, so that a hang is a failure.
 _LIMIT = 120
@@ -199,8 +199,8 @@ def test_without_ray_there_is_a_sentence() -> None:
     # Python marks modules that cannot be imported with None in sys.modules.
     program = (
         "import sys; sys.modules['ray'] = None\n"
-        "from zstn.hub.job.executors.ray import open\n"
+        "from zstn_hub.job.executors.ray import open\n"
         "open()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr.strip().endswith("needs Ray: pip install 'zstn[ray]'")
+    assert done.stderr.strip().endswith("needs Ray: pip install 'zstn-hub[ray]'")

@@ -15,8 +15,8 @@ MOTO = os.environ.get("ZSTN_MOTO_SERVER")
 #: Transfer adapters for objects stored packed, which also serve the originals to other
 #: clients.
 PACKED_AND_ORIGINAL = {
-    "zstn": {"factory": "zstn.plugins.giftless:packed"},
-    "basic": {"factory": "zstn.plugins.giftless:original"},
+    "zstn": {"factory": "zstn_hub.giftless:packed"},
+    "basic": {"factory": "zstn_hub.giftless:original"},
 }
 
 

@@ -4,7 +4,7 @@ use std::io::{stdin, stdout};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match zstn_tests::faults::control::run(stdin().lock(), stdout().lock()) {
+    match zstn_tests::faults::server::run(stdin().lock(), stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fault-server: {error}");

@@ -9,6 +9,7 @@ use std::{env, fs};
 
 use safetensors::SafeTensors;
 use serde_json::{Map, Value};
+use zstn::Job;
 use zstn::family::{SketchOptions, sketch};
 use zstn_core::container::model_delta::{self, Base};
 use zstn_core::container::zstn::{ContainerOptions, pack};
@@ -133,7 +134,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             }
             of_shards(seeds, &bytes, config.as_deref())?;
             let options = SketchOptions::default();
-            if let Ok(sketch) = sketch(&seeds.engine, path, &options) {
+            if let Ok(sketch) = sketch(&Job::new().engine(&seeds.engine), path, &options) {
                 seeds.add("sketches", &pair_of(&[], &sketch.to_bytes(&seeds.engine)))?;
             }
             of_checkpoint(seeds, &bytes)

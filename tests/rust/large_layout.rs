@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use zstn_core::container::zstn::integrity::{bands_checksum, checksum};
 use zstn_core::container::zstn::{
-    ContainerBuilder, ContainerOptions, FOOTER_BYTES, Start, StoredFrame,
+    ContainerBuilder, ContainerOptions, ContainerStart, FOOTER_BYTES, StoredFrame,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
-use zstn_core::statistics::{self, Figures, Grid, write_number};
+use zstn_core::statistics::{self, BandGrid, Figures, write_number};
 
 const LAYERS: u64 = 80;
 const VOCABULARY: u64 = 128_256;
@@ -68,7 +68,7 @@ fn write(file: &mut File) -> io::Result<()> {
     let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
     let options = ContainerOptions::default().integrity(false);
     let started = ContainerBuilder::start(&Pure, header.as_bytes(), end, &options);
-    let Ok(Start::Indexed {
+    let Ok(ContainerStart::Indexed {
         mut builder,
         prefix,
         tensors,
@@ -101,10 +101,12 @@ fn write(file: &mut File) -> io::Result<()> {
 }
 
 /// Returns the statistics record of all tensors, and their bands.
-fn statistics_of(tensors: &[zstn_core::container::safetensors::Tensor]) -> (Vec<u8>, Vec<u8>) {
+fn statistics_of(
+    tensors: &[zstn_core::container::safetensors::HeaderTensor],
+) -> (Vec<u8>, Vec<u8>) {
     let (mut record, mut bands) = (Vec::new(), Vec::new());
     for (number, tensor) in (0u32..).zip(tensors) {
-        let grid = Grid::new(&tensor.shape).expect("elements");
+        let grid = BandGrid::new(&tensor.shape).expect("elements");
         let start = bands.len();
         if grid.bands() > 1 {
             for band in 0..grid.bands() {

@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use zstn::{Engine, PackOptions, UnpackOptions, pack, unpack};
-use zstn_tests::memory::{Counting, peak_bytes};
+use zstn::{Engine, Job, PackOptions, UnpackOptions, pack, unpack};
+use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -28,8 +29,7 @@ fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
         write!(header, r#"{comma}"layers.{number}.weight":{entry}"#).unwrap();
     }
     header.push('}');
-    let head = (header.len() as u64).to_le_bytes();
-    std::fs::write(path, [&head, header.as_bytes(), &data].concat()).unwrap();
+    std::fs::write(path, with_header(header, data)).unwrap();
 }
 
 /// Returns the peak memory of packing and of unpacking such a checkpoint, in bytes.
@@ -37,12 +37,12 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
     checkpoint(&original, tensors, len_bytes);
-    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&Engine::new(2).unwrap());
     let options = PackOptions::default();
-    let (report, packing) = peak_bytes(|| pack(&engine, &original, &packed, &options));
+    let (report, packing) = peak_bytes(|| pack(&job, &original, &packed, &options));
     assert_eq!(report.unwrap().tensors(), tensors);
     let (report, unpacking) =
-        peak_bytes(|| unpack(&engine, &packed, &restored, &UnpackOptions::default()));
+        peak_bytes(|| unpack(&job, &packed, &restored, &UnpackOptions::default()));
     report.unwrap();
     assert!(std::fs::read(&original).unwrap() == std::fs::read(&restored).unwrap());
     [packing, unpacking]
@@ -53,10 +53,11 @@ fn held_within(len_bytes: usize, memory_bytes: u64) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
     checkpoint(&original, 24, len_bytes);
-    let engine = Engine::new(8).unwrap();
-    pack(&engine, &original, &packed, &PackOptions::default()).unwrap();
-    let options = UnpackOptions::default().memory_bytes(memory_bytes);
-    let (report, most) = peak_bytes(|| unpack(&engine, &packed, &restored, &options));
+    let job = Job::new().engine(&Engine::new(8).unwrap());
+    pack(&job, &original, &packed, &PackOptions::default()).unwrap();
+    let options = UnpackOptions::default();
+    let job = job.memory_bytes(memory_bytes);
+    let (report, most) = peak_bytes(|| unpack(&job, &packed, &restored, &options));
     report.unwrap();
     assert!(std::fs::read(&restored).unwrap() == std::fs::read(&original).unwrap());
     most

@@ -4,10 +4,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use zstn::{Engine, PackOptions, pack};
+use zstn::{Engine, Job, PackOptions, pack};
 use zstn_serve::Server;
+use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::checkpoint;
-use zstn_tests::memory::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 
 #[global_allocator]
@@ -64,7 +64,8 @@ fn stalled_readers_do_not_hold_tensors_and_go_on_where_they_were() {
     std::fs::write(&plain, &original).unwrap();
     let engine = Engine::new(2).unwrap();
     let packed = folder.path().join("m.zstn");
-    pack(&engine, &plain, &packed, &PackOptions::default()).unwrap();
+    let job = Job::new().engine(&engine);
+    pack(&job, &plain, &packed, &PackOptions::default()).unwrap();
 
     let server = Server::bind(folder.path(), SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = server.url();

@@ -9,10 +9,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
-use zstn::{Effort, Engine, Input, PackOptions, Sink};
+use zstn::{Effort, Engine, Input, Job, PackOptions, Sink};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 /// A checkpoint that is generated while it is read.
 struct Checkpoint {
@@ -33,9 +35,8 @@ impl Checkpoint {
             )
         });
         let header = format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
-        let len = (header.len() as u64).to_le_bytes();
         Self {
-            head: io::Cursor::new([&len[..], header.as_bytes()].concat()),
+            head: io::Cursor::new(with_header(header, b"")),
             // This length differs from the tensors' length, so that no two tensors are
             // equal.
             pool: Rng(2).bf16_weights(999_983),
@@ -80,12 +81,10 @@ fn unnamed_files_bytes() -> u64 {
 fn most_on_disk(tensors: usize, each_bytes: usize, memory_bytes: u64) -> u64 {
     let most = Arc::new(AtomicU64::new(0));
     let input = Checkpoint::new(tensors, each_bytes, Arc::clone(&most));
-    let engine = Engine::new(2).unwrap();
-    let options = PackOptions::default()
-        .effort(Effort::Fast)
-        .memory_bytes(memory_bytes);
+    let job = Job::new().engine(&Engine::new(2).unwrap());
+    let options = PackOptions::default().effort(Effort::Fast);
     let report = zstn::pack(
-        &engine,
+        &job.memory_bytes(memory_bytes),
         Input::reader("stream", input),
         Sink::writer(io::sink()),
         &options,

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use zstn::{Engine, Output, PackOptions, Progress, remove_unfinished};
+use zstn::internals::Output;
+use zstn::{Engine, Job, PackOptions, Progress, remove_unfinished};
 use zstn_tests::checkpoint;
 
 /// Begins the clean-up as soon as work has begun.
@@ -27,8 +28,8 @@ fn nothing_gets_its_name_after_the_clean_up_has_begun() {
     fs::write(model.path().join("model.safetensors"), plain).unwrap();
     let engine = Engine::new(1).unwrap();
     let pack = |target: &Path, progress: &dyn Progress| {
-        let options = PackOptions::default().progress(progress);
-        zstn::pack(&engine, model.path(), target, &options).map(drop)
+        let job = Job::new().engine(&engine).progress(progress);
+        zstn::pack(&job, model.path(), target, &PackOptions::default()).map(drop)
     };
     let file = |name: &str| {
         let mut output = Output::create(&at(name)).unwrap();

@@ -1,7 +1,7 @@
 //! The peak memory of an upload is a few parts, however long the object is.
 
 use zstn_store::{Address, Environment, StoreOptions, Upload, UploadOptions};
-use zstn_tests::memory::{Counting, peak_bytes};
+use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::store_proxy::{Proxy, Request, answer};
 
 #[global_allocator]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use zstn::convert::{Target, convert};
-use zstn::{ConvertOptions, Engine, PackOptions, Progress, Reader};
+use zstn::{ConvertOptions, Engine, Job, PackOptions, Progress, Reader};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
 
@@ -42,10 +42,10 @@ fn write(engine: &Engine, folder: &Path) {
     fs::write(folder.join("tuned.safetensors"), tuned).unwrap();
     let options = PackOptions::default();
     let [from, to] = ["m.safetensors", "m.zstn"].map(|name| folder.join(name));
-    zstn::pack(engine, from, to, &options).unwrap();
+    zstn::pack(&Job::new().engine(engine), from, to, &options).unwrap();
     let options = options.base(folder.join("m.safetensors"));
     let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| folder.join(name));
-    zstn::pack(engine, tuned, delta, &options).unwrap();
+    zstn::pack(&Job::new().engine(engine), tuned, delta, &options).unwrap();
 }
 
 #[test]
@@ -76,13 +76,14 @@ fn models_share_the_threads_of_one_engine() {
     }
 
     let most = Most::default();
-    let options = ConvertOptions::default().base(at("m.zstn")).progress(&most);
+    let job = Job::new().engine(&engine).progress(&most);
+    let options = ConvertOptions::default().base(at("m.zstn"));
     let target = Target::ZTensor {
         is_zstd: true,
         checksum: None,
     };
     let delta = at("tuned.z4dm");
-    convert(&engine, &delta, at("tuned.zt"), &target, &options).unwrap();
+    convert(&job, &delta, at("tuned.zt"), &target, &options).unwrap();
     assert_eq!(most.0.into_inner(), started);
 
     // The shared engine of the process starts with the first reader that needs it.

@@ -1,4 +1,5 @@
-//! Decodes tensors, for a model of this instance or of another one.
+//! Decodes tensors, for a model of this instance or of another one, with the
+//! engine of this build, which determines how zstd is decoded and how jobs run.
 
 use std::borrow::Cow;
 
@@ -7,8 +8,34 @@ use wasm_bindgen::prelude::*;
 use zstn_core::model::DecodeTask;
 use zstn_core::{Error, Result};
 
-use crate::engine::ENGINE;
-use crate::error::to_js_error;
+use crate::conversion::to_js_error;
+
+#[cfg(not(feature = "threads"))]
+pub const ENGINE: zstn_core::pure::Pure = zstn_core::pure::Pure;
+
+#[cfg(feature = "threads")]
+pub const ENGINE: Threads = Threads;
+
+/// An engine that decodes zstd in Rust and runs jobs on the page's thread pool.
+#[cfg(feature = "threads")]
+pub struct Threads;
+
+#[cfg(feature = "threads")]
+impl zstn_core::engine::Engine for Threads {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        zstn_core::pure::Pure.zstd_decode(frame, out)
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        use rayon::prelude::*;
+        items.into_par_iter().map(job).collect()
+    }
+}
 
 /// Decodes the tensor that `task` describes from the stored bytes of its `parts`, in
 /// order. `base` is the base's tensor of the same name, if the task needs it. The raw

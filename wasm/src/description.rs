@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use zstn_core::catalog::BaseUse;
 use zstn_core::dtype::Dtype;
-use zstn_core::model::{Model, Tensor};
+use zstn_core::model::{Model, TensorInfo};
 use zstn_core::{Error, Result};
 
 /// The description of a model: all texts concatenated, and the numbers that describe
@@ -43,7 +43,7 @@ impl Description {
     }
 
     /// Adds a tensor; `None` if one of its numbers exceeds 2^53.
-    fn tensor(&mut self, tensor: &Tensor) -> Option<()> {
+    fn tensor(&mut self, tensor: &TensorInfo) -> Option<()> {
         self.text(&tensor.name);
         let dtype = Dtype::ALL.iter().position(|&dtype| dtype == tensor.dtype)?;
         self.count(dtype);

@@ -4,7 +4,6 @@ use std::hint::black_box;
 
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
-use zstn_core::TensorRef;
 use zstn_core::bytes::index;
 use zstn_core::container::{model_delta, zstn};
 use zstn_core::dtype::Dtype;
@@ -12,10 +11,9 @@ use zstn_core::frame::delta::{self, Delta};
 use zstn_core::frame::select::{self, Effort};
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::pure::Pure;
-use zstn_core::{Error, Result, bytes, frame};
+use zstn_core::{Error, Result, TensorRef, bytes, frame};
 
-use crate::error::to_js_error;
-use crate::number::to_u64;
+use crate::conversion::{to_js_error, to_u64};
 
 /// Decompresses a frame of any family except deltas. The decoded length may be at most
 /// `limitBytes` bytes.
@@ -72,8 +70,8 @@ pub fn compress_delta(
         let effort = effort_named(effort)?;
         if bytes.length() != base.length() {
             return Err(Error::invalid_input(format!(
-                "these are {} bytes, the base has {}: a difference needs as many; compress them \
-                 without a base",
+                "the input has {} bytes, the base has {}: a delta needs a base of the same \
+                 length; compress the input without a base",
                 bytes.length(),
                 base.length()
             )));
@@ -121,7 +119,7 @@ fn refuse_container(frame: &[u8]) -> Result<()> {
 fn dtype_named(name: &str) -> Result<Dtype> {
     Dtype::from_name(name).ok_or_else(|| {
         Error::invalid_input(format!(
-            "there is no dtype `{name}`; BF16, F16, F32, F64, I8 … U64 are some"
+            "there is no dtype `{name}`; examples are BF16, F16, F32, F64, I8 … U64"
         ))
     })
 }
@@ -132,7 +130,7 @@ pub fn effort_named(name: &str) -> Result<Effort> {
         "balanced" => Ok(Effort::Balanced),
         "max" => Ok(Effort::Max),
         _ => Err(Error::invalid_input(format!(
-            "there is no effort `{name}`; fast, balanced and max are"
+            "there is no effort `{name}`; use fast, balanced or max"
         ))),
     }
 }

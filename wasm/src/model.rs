@@ -8,15 +8,12 @@ use js_sys::{Array, Float64Array, Uint8Array};
 use wasm_bindgen::prelude::*;
 use zstn_core::container::zstn::integrity;
 use zstn_core::container::zstn::rows::PlaneSize;
-use zstn_core::model::{Model as Core, Tensor};
+use zstn_core::model::{Model as Core, TensorInfo};
 
 use crate::Rows;
-use crate::decode::decoded;
+use crate::conversion::{to_js_error, to_u64, triples};
+use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
-use crate::engine::ENGINE;
-use crate::error::to_js_error;
-use crate::number::to_u64;
-use crate::ranges::triples;
 
 /// An opened model: describes its tensors and decodes them.
 #[wasm_bindgen]
@@ -137,7 +134,8 @@ impl Model {
     #[must_use]
     pub fn statistics(&self, file: usize) -> Option<Vec<u8>> {
         let catalog = self.0.files().get(file)?;
-        let in_file = |tensor: &&Tensor| tensor.parts.first().is_some_and(|part| part.file == file);
+        let in_file =
+            |tensor: &&TensorInfo| tensor.parts.first().is_some_and(|part| part.file == file);
         if self.0.tensors().iter().filter(in_file).count() != catalog.tensors().len() {
             return None;
         }

@@ -1,17 +1,18 @@
-//! Opens a file step by step. JavaScript does the reads in between.
+//! Opens files step by step, and builds a model from them. JavaScript does the
+//! reads in between.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::catalog::FileOpener as Core;
-
-use crate::Catalog;
+use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
+use zstn_core::model::{ModelBuilder, Verify, wants_config};
 use zstn_core::pure::Pure;
 
-use crate::error::to_js_error;
-use crate::number::to_u64;
+use crate::conversion::{to_js_error, to_u64, triples};
+use crate::model::Model;
 
 /// A file that is being opened.
 #[wasm_bindgen]
-pub struct Opening(Core);
+pub struct Opening(FileOpener);
 
 #[wasm_bindgen]
 impl Opening {
@@ -24,7 +25,9 @@ impl Opening {
         head: Vec<u8>,
     ) -> Result<Self, JsValue> {
         let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
-        Core::new(size, head).map(Self).map_err(|e| to_js_error(&e))
+        FileOpener::new(size, head)
+            .map(Self)
+            .map_err(|e| to_js_error(&e))
     }
 
     /// Returns the missing ranges as `[offset, length, offset, length, …]`; empty once
@@ -48,6 +51,111 @@ impl Opening {
         self.0
             .finish(&Pure)
             .map(Catalog::new)
+            .map_err(|e| to_js_error(&e))
+    }
+}
+
+/// The catalog of an opened file. An `Assembly` builds a model from one or several
+/// catalogs.
+#[wasm_bindgen]
+pub struct Catalog(FileCatalog);
+
+impl Catalog {
+    pub(crate) fn new(core: FileCatalog) -> Self {
+        Self(core)
+    }
+
+    pub(crate) fn into_core(self) -> FileCatalog {
+        self.0
+    }
+}
+
+#[wasm_bindgen]
+impl Catalog {
+    /// Returns whether the names of the file's tensors suggest that the model's
+    /// `config.json` describes some of them.
+    #[wasm_bindgen(js_name = wantsConfig)]
+    #[must_use]
+    pub fn wants_config(&self) -> bool {
+        wants_config(core::slice::from_ref(&self.0))
+    }
+
+    /// Returns whether checksums cover all the bytes that opening and decoding the file
+    /// read. These checksums are then compared.
+    #[wasm_bindgen(js_name = isCovered)]
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.0.is_covered()
+    }
+
+    /// Returns whether only the module with all formats can verify the tensors of this
+    /// file; with `full`, verification includes digests.
+    #[wasm_bindgen(js_name = isVerifyLeftOut)]
+    #[must_use]
+    pub fn is_verify_left_out(&self, full: bool) -> bool {
+        let verify = if full { Verify::Full } else { Verify::Stored };
+        self.0.is_verify_left_out(verify)
+    }
+}
+
+/// The parsed index of a checkpoint in several files.
+#[wasm_bindgen]
+pub struct ShardIndex(CoreShardIndex);
+
+#[wasm_bindgen]
+impl ShardIndex {
+    /// Parses the text of `model.safetensors.index.json`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(json: &[u8]) -> Result<Self, JsValue> {
+        CoreShardIndex::parse(json)
+            .map(Self)
+            .map_err(|e| to_js_error(&e))
+    }
+}
+
+/// A model that is being built from its files.
+#[wasm_bindgen]
+pub struct Assembly(ModelBuilder);
+
+#[wasm_bindgen]
+impl Assembly {
+    /// Creates the assembly from the `files` of a model and the text of its
+    /// `config.json`, if the model needs it. With an index, the files are in the order of
+    /// `shards.files()`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        files: Vec<Catalog>,
+        shards: Option<ShardIndex>,
+        config: Option<Vec<u8>>,
+    ) -> Result<Self, JsValue> {
+        let files = files.into_iter().map(Catalog::into_core).collect();
+        ModelBuilder::new(files, shards.as_ref().map(|s| &s.0), config.as_deref())
+            .map(Self)
+            .map_err(|e| to_js_error(&e))
+    }
+
+    /// Returns the missing ranges as `[file, offset, length, …]`; empty once `finish` can
+    /// be called.
+    #[must_use]
+    pub fn needs(&self) -> Vec<f64> {
+        triples(self.0.needs())
+    }
+
+    /// Adds the bytes of one range that `needs` has returned.
+    pub fn supply(&mut self, file: usize, offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
+        let offset = to_u64(offset).map_err(|e| to_js_error(&e))?;
+        self.0.supply(file, offset, bytes);
+        Ok(())
+    }
+
+    /// Returns the model and consumes the assembly. With `full`, the digests of tensors
+    /// are also compared when they are read.
+    pub fn finish(self, full: bool) -> Result<Model, JsValue> {
+        let verify = if full { Verify::Full } else { Verify::Stored };
+        self.0
+            .verify(verify)
+            .finish(&Pure)
+            .map(Model::new)
             .map_err(|e| to_js_error(&e))
     }
 }

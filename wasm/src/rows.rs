@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use wasm_bindgen::prelude::*;
 use zstn_core::model::Rows as Core;
 
-use crate::decode::decoded;
-use crate::engine::ENGINE;
-use crate::ranges::triples;
+use crate::conversion::triples;
+use crate::decode::{ENGINE, decoded};
 
 /// A plan for reading a range of rows of a tensor.
 #[wasm_bindgen]

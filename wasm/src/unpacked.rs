@@ -7,8 +7,7 @@ use zstn_core::Error;
 use zstn_core::model::{Piece, Unpacked as Core};
 
 use crate::Model;
-use crate::error::to_js_error;
-use crate::number::to_u64;
+use crate::conversion::{to_js_error, to_u64};
 
 /// The layout of a model as one safetensors file.
 #[wasm_bindgen]

@@ -61,7 +61,7 @@ async function compile(input: CoreInput): Promise<WasmModule> {
   if (input instanceof WebAssembly.Module) return input;
   const given = typeof input === "string" || input instanceof URL ? await platform.readModule(input) : input;
   if (!(given instanceof Response)) return WebAssembly.compile(given as ArrayBuffer);
-  if (!given.ok) throw new Error(`${given.url} has the status ${given.status}`);
+  if (!given.ok) throw new Error(`The server of ${given.url} answered with status ${given.status}`);
   // The streaming compiler, which need not wait for all bytes, accepts only this media type.
   return given.headers.get("content-type") === "application/wasm" ? WebAssembly.compileStreaming(given) : WebAssembly.compile(await given.arrayBuffer());
 }

@@ -175,7 +175,7 @@ export function optionsFor(other: ModelInput, input: ModelInput, options: AllOpt
 
 /** Returns whether the option `verify` requests digests. Throws an `InvalidInputError` for an unknown value. */
 function isFull(verify: unknown = "stored"): boolean {
-  if (verify !== "stored" && verify !== "full") throw new InvalidInputError(`\`verify\` is "stored" or "full", not ${String(verify)}.`);
+  if (verify !== "stored" && verify !== "full") throw new InvalidInputError(`\`verify\` must be "stored" or "full", not ${String(verify)}.`);
   return verify === "full";
 }
 

@@ -24,12 +24,12 @@ export interface ReadPlan {
  * not have these rows.
  */
 export function rowsInfo(info: TensorInfo, rows: RowRange): TensorInfo {
-  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` is a pair [begin, end], not ${String(rows)}.`);
+  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` must be a pair [begin, end], not ${String(rows)}.`);
   const [begin, end] = rows;
   const [count, ...rest] = info.shape;
   if (count === undefined) throw new InvalidInputError(`${info.name} is a scalar and has no rows.`);
   if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > count) {
-    throw new InvalidInputError(`Rows ${begin} to ${end} are out of range: ${info.name} has ${count}.`);
+    throw new InvalidInputError(`Rows ${begin} to ${end} are out of range: ${info.name} has ${count} rows.`);
   }
   return { ...info, shape: [end - begin, ...rest], byteLength: count === 0 ? 0 : (info.byteLength / count) * (end - begin) };
 }

@@ -43,7 +43,7 @@ bundleGeneratedFile(generatedFile);
 if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress, loadHub });
 
 async function loadHub(): Promise<never> {
-  throw new UnsupportedError("Service workers read no hf:// addresses: use the URL of the file, https://huggingface.co/owner/name/resolve/main/file.");
+  throw new UnsupportedError("Service workers cannot read hf:// addresses: use the URL of the file, https://huggingface.co/owner/name/resolve/main/file.");
 }
 
 /**

@@ -63,7 +63,7 @@ interface UnderWay {
 
 /** Throws an `InvalidInputError` unless the limit is a number of bytes. */
 function checkAhead(readAheadBytes: number): void {
-  if (!(readAheadBytes >= 0)) throw new InvalidInputError(`\`readAheadBytes\` is a number of bytes, not ${String(readAheadBytes)}.`);
+  if (!(readAheadBytes >= 0)) throw new InvalidInputError(`\`readAheadBytes\` must be a number of bytes, not ${String(readAheadBytes)}.`);
 }
 
 /**

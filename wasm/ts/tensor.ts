@@ -123,7 +123,7 @@ export class TypedTensor<D extends Dtype> {
 
   #check(begin: number, end: number): void {
     if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > this.data.length) {
-      throw new InvalidInputError(`Elements ${begin} to ${end} are out of range: ${this.name} has ${this.data.length}.`);
+      throw new InvalidInputError(`Elements ${begin} to ${end} are out of range: ${this.name} has ${this.data.length} elements.`);
     }
   }
 }

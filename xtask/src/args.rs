@@ -6,6 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::suites;
 
+const MODULES: [&str; 4] = ["reader", "formats", "coder", "threads"];
+
 /// Build, test and show this project.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
@@ -19,7 +21,11 @@ pub enum Verb {
     /// Pack a real model, serve it, read a tensor from it, and show it in the viewer
     Demo(Demo),
     /// Take a model through all hub features, and print the bytes transferred
-    HubDemo(HubDemo),
+    HubDemo {
+        /// The checkpoint; a small real one is downloaded by default
+        #[arg(value_name = "MODEL.safetensors")]
+        model: Option<PathBuf>,
+    },
     /// Check licences, origins and lock files of all dependencies
     Deps(Deps),
     /// Build and test for other processors and systems, with emulators
@@ -33,21 +39,30 @@ pub enum Verb {
     /// Let the real z4ai decode random inputs from every encoder
     Interop(Interop),
     /// Code real matrices with zstn and gauss-compress in alternation; installs PyTorch
-    Gauss(ByHand),
+    Gauss(Arguments),
     /// Exchange models with the real compressed-tensors; installs PyTorch
-    Compressed(ByHand),
+    Compressed(Arguments),
     /// Build the C library and install header, libraries and libzstn.pc
     Capi(Capi),
     /// Install ONNX Runtime and TensorFlow.js for the tests of docs/npm/hand-off.md
     Consumers,
     /// Run every fault of servers and files in Rust and in Node, and print a table
-    Faults(Faults),
+    Faults {
+        /// Instead, send 50 of each signal to every command of the command line at random
+        /// moments
+        #[arg(long)]
+        all: bool,
+    },
     /// Run the tests of object stores against moto (S3) and azurite (Azure)
     Stores,
     /// Run the tests with git-lfs, with and without a server
     Lfs,
     /// Run a job on a Ray cluster whose nodes and workers are killed, with moto as its store
-    HubJob(HubJob),
+    HubJob {
+        /// Also measure one node, two nodes and no cluster, compared with the simulation
+        #[arg(long)]
+        figures: bool,
+    },
     /// Run the npm package in Firefox, WebKitGTK, Node, Deno, Bun, workerd and through bundlers
     Runtimes,
     /// Install the tools of the other commands, and nothing else
@@ -58,12 +73,16 @@ pub enum Verb {
     /// Fuzz readers and encoders, and stop at the first defect
     Fuzz(Fuzz),
     /// Compare zstd decoders, natively and in WebAssembly
-    Decoders(Decoders),
+    Decoders {
+        /// Checkpoint whose BF16 tensors are decoded; synthetic weights by default
+        #[arg(value_name = "MODEL.safetensors")]
+        model: Option<PathBuf>,
+    },
     /// Pack a real model in many forms and print the sizes, compared with other packers
-    Sizes(Sizes),
+    Sizes(Arguments),
     /// Build the WebAssembly modules and the npm package
     Wasm(Wasm),
-    /// Build the Python package into target/wheels
+    /// Build the Python packages into target/wheels
     Wheel,
     /// Run the tests of the Python package, and the test suites of safetensors and z4ai
     /// with it
@@ -89,30 +108,16 @@ pub struct Demo {
 }
 
 #[derive(clap::Args)]
-pub struct HubDemo {
-    /// The checkpoint; a small real one is downloaded by default
-    #[arg(value_name = "MODEL.safetensors")]
-    pub model: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-pub struct HubJob {
-    /// Also measure one node, two nodes and no cluster, compared with the simulation
-    #[arg(long)]
-    pub figures: bool,
-}
-
-#[derive(clap::Args, Default)]
 #[command(after_help = suites::help())]
 pub struct Test {
     /// Run every suite, and whole tables of faults; takes about 35 minutes
     #[arg(long)]
     pub all: bool,
     /// Run only this suite; may be repeated
-    #[arg(long, value_name = "SUITE", conflicts_with = "skip")]
+    #[arg(long, value_name = "SUITE", value_parser = suites::names(), conflicts_with = "skip", hide_possible_values = true)]
     pub only: Vec<String>,
     /// Skip this suite; may be repeated
-    #[arg(long, value_name = "SUITE")]
+    #[arg(long, value_name = "SUITE", value_parser = suites::names(), hide_possible_values = true)]
     pub skip: Vec<String>,
     /// Print a table of all steps with their wall clock and processor time
     #[arg(long)]
@@ -131,8 +136,8 @@ pub struct Deps {
 
 #[derive(clap::Args)]
 pub struct Platforms {
-    /// s390x, aarch64, i686, musl, windows, or msrv for the oldest Rust; all by default
-    #[arg(value_name = "NAME")]
+    /// Platforms, or msrv for the oldest Rust; all by default
+    #[arg(value_name = "NAME", value_parser = ["s390x", "aarch64", "i686", "musl", "windows", "msrv"])]
     pub names: Vec<String>,
     /// Keep the builds for the next run
     #[arg(long)]
@@ -151,8 +156,8 @@ pub struct Release {
 
 #[derive(clap::Args)]
 pub struct Reproducible {
-    /// Only this WebAssembly module: reader, formats, coder or threads
-    #[arg(long, value_name = "MODULE")]
+    /// Only this WebAssembly module
+    #[arg(long, value_name = "MODULE", value_parser = MODULES)]
     pub only: Option<String>,
     /// Also build the static program; its release builds take many minutes
     #[arg(long)]
@@ -173,14 +178,6 @@ pub struct Interop {
 }
 
 #[derive(clap::Args)]
-pub struct Faults {
-    /// Instead, send 50 of each signal to every command of the command line at random
-    /// moments
-    #[arg(long)]
-    pub all: bool,
-}
-
-#[derive(clap::Args)]
 pub struct Fuzz {
     /// Targets of tests/fuzz, such as frames; all by default
     #[arg(value_name = "TARGET")]
@@ -194,30 +191,9 @@ pub struct Fuzz {
 }
 
 #[derive(clap::Args)]
-pub struct Sizes {
-    /// Checkpoints to measure, such as minilm-bf16 or sre-bf16; all by default
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Effort to measure, may be repeated; balanced and max by default
-    #[arg(long, value_name = "EFFORT")]
-    pub effort: Vec<String>,
-    /// Seed of the fine-tunes and adapters that are generated for the comparison
-    #[arg(long, value_name = "S")]
-    pub seed: Option<u64>,
-    /// Level of the zstd column, 19 by default; 0 omits the column, which saves most of
-    /// the time
-    #[arg(long, value_name = "N")]
-    pub zstd_level: Option<u8>,
-    /// Instead, compare every tensor as a single frame at effort max; slow
-    #[arg(long)]
-    pub frames: bool,
-}
-
-#[derive(clap::Args)]
 pub struct Wasm {
-    /// Only this module: reader, formats, coder or threads; the package contains the
-    /// modules that exist
-    #[arg(long, value_name = "MODULE")]
+    /// Only this module; the package contains the modules that exist
+    #[arg(long, value_name = "MODULE", value_parser = MODULES)]
     pub only: Option<String>,
     /// Omit the npm package, which a fresh clone cannot build from one module
     #[arg(long, hide = true, requires = "only")]
@@ -251,16 +227,13 @@ pub struct Capi {
 }
 
 #[derive(clap::Args)]
-pub struct Decoders {
-    /// Checkpoint whose BF16 tensors are decoded; synthetic weights by default
-    #[arg(value_name = "MODEL.safetensors")]
-    pub model: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-pub struct ByHand {
-    /// Arguments of the comparison; `-- --help` lists them
-    #[arg(last = true, value_name = "ARGUMENT")]
+pub struct Arguments {
+    /// Names and options of the comparison; `-- --help` lists them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
     pub arguments: Vec<String>,
 }
 
@@ -272,15 +245,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn demo_takes_a_free_port_by_default() {
-        let args = Args::try_parse_from(["xtask", "demo", "m.safetensors"]).map(|a| a.verb);
-        let Ok(Verb::Demo(demo)) = args else {
-            panic!("demo was not understood");
-        };
-        assert_eq!(demo.port, 0);
-        assert!(!demo.no_wait);
     }
 }

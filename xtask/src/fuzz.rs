@@ -4,49 +4,14 @@
 //! The instrumentation is the same as cargo-fuzz's without a sanitizer: the tested code
 //! has almost no `unsafe`, and the active toolchain can build it.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, bail};
-
 use crate::args::Fuzz;
-use crate::cargo::cargo_at;
-use crate::step::{Report, Step};
-use crate::workspace::Workspace;
-use crate::{process, programs};
+use crate::prelude::*;
 
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
-/// All fuzz targets. The first ones find the most defects.
-const TARGETS: [&str; 21] = [
-    "frames",
-    "files",
-    "pieces",
-    "shards",
-    "c_boundary",
-    "rows",
-    "unpack",
-    "agreement",
-    "originals",
-    "differences",
-    "deltas",
-    "quantised",
-    "ztensor",
-    "gauss",
-    "zstd",
-    "convert",
-    "packing",
-    "safetensors",
-    "encoders",
-    "sketches",
-    "requests",
-];
-
 /// Number of targets that run at the same time, each on its own core.
 const AT_A_TIME: usize = 2;
-/// Number of targets that run at the same time in `cargo xtask test`, which has a few
-/// minutes for all of them.
+/// The same in `cargo xtask test`, which has a few minutes for all of them.
 const AT_A_TIME_IN_TESTS: usize = 6;
 
 /// Measures coverage of edges and traces operands of comparisons, which guide the
@@ -59,175 +24,129 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Ccodegen-units=1";
 
-/// Time limit for a single input in seconds of wall time. The slowest inputs take one
-/// or two seconds of processor time, and targets share cores.
-const TIMEOUT_S: u32 = 30;
-/// Memory limit for a single input, in MiB.
-const MEMORY_MIB: u32 = 1024;
+/// Options of libFuzzer. The slowest inputs take one or two seconds of processor time,
+/// and targets share cores; memory is limited to 1 GiB for a single input.
+const OPTIONS: &str = "-timeout=30 -rss_limit_mb=1024 -malloc_limit_mb=1024 -max_len=300000 \
+    -print_final_stats=1 -use_value_profile=1";
 
-pub fn run(workspace: &Workspace, report: &Report, options: &Fuzz) -> Result<()> {
-    for target in &options.targets {
-        if !TARGETS.contains(&target.as_str()) {
-            bail!(
-                "there is no target {target}; there are {}",
-                TARGETS.join(", ")
-            );
-        }
+pub fn run(options: &Fuzz) -> Result<()> {
+    let known = targets()?;
+    let wanted = &options.targets;
+    if let Some(name) = wanted.iter().find(|name| !known.contains(name)) {
+        bail!("there is no target {name}; there are {}", known.join(", "));
     }
-    let is_chosen = |target: &str| {
-        options.targets.is_empty() || options.targets.iter().any(|wanted| wanted == target)
+    let is_chosen = |name: &String| wanted.is_empty() || wanted.contains(name);
+    let chosen: Vec<String> = known.into_iter().filter(is_chosen).collect();
+    let limit = match options.coverage {
+        // Replays the known inputs, to measure their coverage.
+        true => "-runs=0".into(),
+        false => format!("-max_total_time={}", 60 * options.minutes),
     };
-    let chosen: Vec<&str> = TARGETS.into_iter().filter(|t| is_chosen(t)).collect();
-    let run = match options.coverage {
-        true => Run::Replay,
-        false => Run::Minutes(options.minutes),
-    };
-    all(workspace, report, &chosen, run, AT_A_TIME)
+    all(&chosen, &limit, AT_A_TIME)
 }
 
-/// Runs all targets for a minute each, for `cargo xtask test`.
-pub fn short(workspace: &Workspace, report: &Report) -> Result<()> {
-    let run = Run::Minutes(1);
-    all(workspace, report, &TARGETS, run, AT_A_TIME_IN_TESTS)
+/// Runs all targets for a minute each, after the builds that other suites wait for.
+pub fn suite() -> Result<()> {
+    cargo::programs()?;
+    all(&targets()?, "-max_total_time=60", AT_A_TIME_IN_TESTS)
 }
 
-/// How a target is run.
-#[derive(Clone, Copy)]
-enum Run {
-    /// Generates new inputs for this many minutes.
-    Minutes(u32),
-    /// Replays the known inputs, to measure their coverage.
-    Replay,
+/// Returns the names of all targets in the order of the manifest.
+fn targets() -> Result<Vec<String>> {
+    let manifest = fs::read_to_string(path(MANIFEST))?;
+    let bins = manifest.split("[[bin]]").skip(1);
+    let names = bins.filter_map(|bin| bin.trim().strip_prefix("name = \"")?.split('"').next());
+    Ok(names.map(str::to_owned).collect())
 }
 
-fn all(
-    workspace: &Workspace,
-    report: &Report,
-    targets: &[&str],
-    run: Run,
-    at_a_time: usize,
-) -> Result<()> {
-    let programs = report.step("fuzz targets", |step| build(workspace, step, targets))?;
-    report.step("seeds", |step| seeds(workspace, step))?;
+fn all(targets: &[String], limit: &str, at_a_time: usize) -> Result<()> {
+    let host = cargo::rustc_field("host")?;
+    let programs = target("fuzz").join(&host).join("release");
+    step("fuzz targets", |step| {
+        // An explicit target prevents the flags from being applied to build scripts.
+        let line = format!("build --release --manifest-path {MANIFEST} --target {host}");
+        let mut build = cargo(&line);
+        build.args(targets.iter().flat_map(|target| ["--bin", target]));
+        build.env("CARGO_TARGET_DIR", target("fuzz"));
+        step.run(build.env("RUSTFLAGS", FLAGS))?;
+        remove_old_programs(&programs.join("deps"))
+    })?;
+    cargo::programs()?;
+    step("seeds", |step| {
+        let folder = target("fuzz/seeds");
+        paths::empty(&folder)?;
+        step.run(Command::new(program("debug/examples/fuzz-seeds")).arg(folder))?;
+        let output = step.output()?;
+        step.note(output.lines().last().unwrap_or_default());
+        Ok(())
+    })?;
     for targets in targets.chunks(at_a_time) {
-        report.step(&format!("fuzz {}", targets.join(", ")), |step| {
-            fuzz(workspace, step, &programs, targets, run)
+        step(&format!("fuzz {}", targets.join(", ")), |step| {
+            fuzz(step, &programs, targets, limit)
         })?;
     }
     Ok(())
 }
 
-/// Builds targets, and returns the folder of their programs.
-fn build(workspace: &Workspace, step: &mut Step, targets: &[&str]) -> Result<PathBuf> {
-    let host = host()?;
-    let target = workspace.target("fuzz");
-    let program = std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
-    let mut build = cargo_at(&program, &target);
-    build
-        .env("RUSTFLAGS", FLAGS)
-        .args(["build", "--release", "--manifest-path"])
-        .arg(workspace.path(MANIFEST))
-        .args(targets.iter().flat_map(|target| ["--bin", *target]))
-        // An explicit target prevents the flags from being applied to build scripts.
-        .args(["--target", &host]);
-    step.run(&mut build)?;
-    Ok(target.join(host).join("release"))
-}
-
-fn host() -> Result<String> {
-    let version = process::ask(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not name its target")?.into())
-}
-
-fn seeds(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let folder = workspace.target("fuzz/seeds");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+/// Removes the programs of earlier builds, which take gigabytes. Unlike current ones,
+/// they have no second link.
+#[cfg(unix)]
+fn remove_old_programs(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    for file in paths::entries(folder)? {
+        if file.extension().is_none() && fs::metadata(&file)?.nlink() == 1 {
+            fs::remove_file(file)?;
+        }
     }
-    programs::build(workspace, step)?;
-    step.run(Command::new(programs::example(workspace, "fuzz-seeds")).arg(&folder))?;
-    step.note(step.output()?.lines().last().unwrap_or_default().to_owned());
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn remove_old_programs(_: &Path) -> Result<()> {
     Ok(())
 }
 
 /// Runs targets at the same time. Inputs that cause a failure are stored in
 /// `target/fuzz/found`, inputs with new coverage in `target/fuzz/corpus`.
-fn fuzz(
-    workspace: &Workspace,
-    step: &mut Step,
-    programs: &Path,
-    targets: &[&str],
-    run: Run,
-) -> Result<()> {
-    let logs = workspace.target("fuzz/logs");
-    fs::create_dir_all(&logs)?;
+fn fuzz(step: &mut Step, programs: &Path, targets: &[String], limit: &str) -> Result<()> {
     let mut running = Vec::new();
-    for target in targets {
-        let log = logs.join(format!("{target}.log"));
-        let file = File::create(&log)?;
-        let mut command = command(workspace, programs, target, run)?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?);
-        let child = command.stderr(file).spawn()?;
-        running.push((*target, log, child));
+    for name in targets {
+        let [corpus, seeds, found] =
+            ["corpus", "seeds", "found"].map(|kind| target(format!("fuzz/{kind}/{name}")));
+        for folder in [&corpus, &seeds, &found] {
+            fs::create_dir_all(folder)?;
+        }
+        let mut command = Command::new(programs.join(name));
+        command.arg(limit).words(OPTIONS);
+        command.arg(format!("-artifact_prefix={}/", found.display()));
+        let started = Background::start(&format!("fuzz {name}"), command.args([corpus, seeds]))?;
+        running.push((name, started));
     }
     let (mut notes, mut failed) = (Vec::new(), Vec::new());
-    for (target, log, mut child) in running {
-        step.spent(process::processor_time(&child));
-        let is_fine = child.wait()?.success();
-        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        notes.push(format!("{target}: {}", figures(&output)));
-        if !is_fine {
-            step.append(&log)?;
-            failed.push(target);
+    for (name, mut process) in running {
+        if process.wait(step).is_err() {
+            step.append(&process.output())?;
+            failed.push(name.as_str());
         }
+        notes.push(format!("{name}: {}", figures(&process.output())));
     }
     step.note(notes.join("; "));
-    match failed.is_empty() {
-        true => Ok(()),
-        false => bail!(
-            "{} found a defect; its input is in {}",
-            failed.join(" and "),
-            workspace.target("fuzz/found").display()
-        ),
-    }
-}
-
-fn command(workspace: &Workspace, programs: &Path, target: &str, run: Run) -> Result<Command> {
-    let folder = |kind: &str| workspace.target(&format!("fuzz/{kind}/{target}"));
-    let [corpus, found, seeds] = ["corpus", "found", "seeds"].map(folder);
-    for folder in [&corpus, &found, &seeds] {
-        fs::create_dir_all(folder)?;
-    }
-    let mut command = Command::new(programs.join(target));
-    command
-        .arg(match run {
-            Run::Minutes(minutes) => format!("-max_total_time={}", 60 * minutes),
-            Run::Replay => "-runs=0".into(),
-        })
-        .arg(format!("-timeout={TIMEOUT_S}"))
-        .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
-        .arg(format!("-malloc_limit_mb={MEMORY_MIB}"))
-        .args([
-            "-max_len=300000",
-            "-print_final_stats=1",
-            "-use_value_profile=1",
-        ])
-        .arg(format!("-artifact_prefix={}/", found.display()))
-        .args([&corpus, &seeds]);
-    Ok(command)
+    let (failed, found) = (failed.join(" and "), target("fuzz/found"));
+    let found = paths::show(&found);
+    ensure!(
+        failed.is_empty(),
+        "{failed} found a defect; its input is in {found}"
+    );
+    Ok(())
 }
 
 /// Returns the number of executions and the covered share of edges, parsed from the
 /// output of a target.
 fn figures(output: &str) -> String {
     let after = |name: &str| {
-        let lines = output.lines().filter_map(|line| line.split_once(name));
-        let rest = lines.map(|(_, rest)| rest.trim_start_matches([' ', '(']));
-        let last = rest
-            .filter_map(|rest| rest.split_whitespace().next())
-            .next_back();
-        last.unwrap_or("?").to_owned()
+        let (_, rest) = output.rsplit_once(name).unwrap_or(("", "?"));
+        let words = rest.trim_start_matches([' ', '(']).split_whitespace();
+        words.take(1).collect::<String>()
     };
     format!(
         "{} executions, {} of {} edges",
@@ -235,18 +154,4 @@ fn figures(output: &str) -> String {
         after(" cov: "),
         after("INFO: Loaded 1 modules"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::figures;
-
-    #[test]
-    fn figures_are_those_that_the_fuzzer_prints_last() {
-        let output = "INFO: Loaded 1 modules   (73120 inline 8-bit counters): 73120 [0x1, 0x2)\n\
-            #7 INITED cov: 12 ft: 15\n#99 DONE   cov: 5361 ft: 9 corp: 3/1b\n\
-            stat::number_of_executed_units: 257147\n";
-        let expected = "257147 executions, 5361 of 73120 edges";
-        assert_eq!(figures(output), expected);
-    }
 }

@@ -1,104 +1,47 @@
 //! The commands of this repository, and the tools that they need.
 //!
-//! Nothing here affects the behaviour of the product. A task finds tools, installs
-//! missing ones, runs them in order, and reports the result.
+//! Nothing here affects the behaviour of the product. A command finds tools, installs
+//! missing ones, runs them in steps, and reports the result.
 
-mod apt;
 mod args;
-mod background;
-mod build_paths;
 mod capi;
+mod capi_tests;
 mod cargo;
-mod chromium;
-mod consumers;
-mod counts;
-mod decoders;
+mod debian;
 mod demo;
 mod deps;
-mod disk;
-mod environment;
 mod faults;
-mod fresh;
 mod fuzz;
-mod git_lfs;
-mod hub_demo;
-mod hub_job;
 mod instructions;
-mod interop;
-mod nginx;
-mod no_std;
+mod measure;
 mod node;
-mod node_tests;
-mod object_stores;
-mod oldest_rust;
-mod placeholder;
+mod notices;
+mod paths;
 mod platforms;
-mod prepared;
+mod prelude;
 mod process;
-mod programs;
 mod python;
 mod release;
+mod report;
 mod reproducible;
-mod runtimes;
-mod rust_checks;
-mod rust_source;
-mod rust_target;
-mod server;
-mod setup;
-mod shared;
-mod sizes;
-mod step;
+mod shipped;
+mod stamp;
 mod suites;
 mod test;
-mod tier;
-mod torch;
-mod valgrind;
+mod toolchain;
 mod wasm;
 mod wheel;
-mod wine;
-mod workspace;
 
 use std::process::ExitCode;
 
+use anyhow::{Result, ensure};
 use args::{Args, Verb};
 use clap::Parser;
-use step::Report;
-use workspace::Workspace;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = Workspace::find().and_then(|workspace| {
-        let report = Report::new(&workspace)?;
-        match args.verb {
-            Verb::Demo(options) => demo::run(&workspace, &report, &options),
-            Verb::HubDemo(options) => hub_demo::run(&workspace, &report, &options),
-            Verb::Deps(options) => deps::run(&workspace, &report, &options),
-            Verb::Platforms(options) => platforms::run(&workspace, &report, &options),
-            Verb::Release(options) => release::run(&workspace, &report, &options),
-            Verb::Reproducible(options) => reproducible::run(&workspace, &report, &options),
-            Verb::Test(options) => test::run(&workspace, &report, &options),
-            Verb::Interop(options) => interop::run(&workspace, &report, &options),
-            Verb::Fuzz(options) => fuzz::run(&workspace, &report, &options),
-            Verb::Decoders(options) => decoders::run(&workspace, &report, &options),
-            Verb::Instructions(options) => instructions::run(&workspace, &report, &options),
-            Verb::Sizes(options) => sizes::run(&workspace, &report, &options),
-            Verb::Gauss(options) => torch::gauss(&workspace, &report, &options),
-            Verb::Compressed(options) => torch::compressed(&workspace, &report, &options),
-            Verb::Capi(options) => capi::run(&workspace, &report, &options),
-            Verb::Consumers => consumers::run(&workspace, &report),
-            Verb::Faults(options) => faults::run(&workspace, &report, &options),
-            Verb::Stores => object_stores::run(&workspace, &report),
-            Verb::Lfs => git_lfs::run(&workspace, &report),
-            Verb::HubJob(options) => hub_job::run(&workspace, &report, &options),
-            Verb::Runtimes => runtimes::run(&workspace, &report),
-            Verb::Setup => setup::run(&workspace, &report),
-            Verb::Wasm(options) => wasm::run(&workspace, &report, &options),
-            Verb::Wheel => wheel::run(&workspace, &report),
-            Verb::Python => wheel::test(&workspace, &report),
-            Verb::Torch => wheel::test_with_torch(&workspace, &report),
-        }
-    });
-    match result {
+    paths::this_program();
+    match run(args.verb).and_then(|()| report::kept()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nerror: {error}");
@@ -107,5 +50,42 @@ fn main() -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    ensure!(
+        paths::path("core").is_dir(),
+        "{} is not this repository; run `cargo xtask` inside a clone",
+        paths::root().display()
+    );
+    match verb {
+        Verb::Demo(options) => demo::run(&options),
+        Verb::HubDemo { model } => demo::run_hub_demo(model.as_deref()),
+        Verb::Deps(options) => deps::run(&options),
+        Verb::Platforms(options) => platforms::run(&options),
+        Verb::Release(options) => release::run(&options),
+        Verb::Reproducible(options) => reproducible::run(&options),
+        Verb::Test(options) => test::run(&options),
+        Verb::Interop(options) => measure::interop(&options),
+        Verb::Fuzz(options) => fuzz::run(&options),
+        Verb::Decoders { model } => measure::decoders(model.as_deref()),
+        Verb::Instructions(options) => instructions::run(&options),
+        Verb::Sizes(options) => measure::sizes(&options),
+        Verb::Gauss(options) => measure::with_torch("gauss", &options),
+        Verb::Compressed(options) => measure::with_torch("compressed", &options),
+        Verb::Capi(options) => capi::run(&options),
+        Verb::Consumers => node::consumers().map(drop),
+        Verb::Faults { all: false } => faults::run(),
+        Verb::Faults { all: true } => faults::signals(),
+        Verb::Stores => suites::stores(),
+        Verb::Lfs => suites::lfs(),
+        Verb::HubJob { figures } => suites::ray(figures),
+        Verb::Runtimes => suites::runtimes(),
+        Verb::Setup => suites::setup(),
+        Verb::Wasm(options) => wasm::run(&options),
+        Verb::Wheel => wheel::run(),
+        Verb::Python => suites::python(),
+        Verb::Torch => wheel::torch(),
     }
 }

@@ -1,90 +1,133 @@
-//! Node, npm and the scripts of the JavaScript packages.
+//! Node, npm, and the packages and scripts that run in it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context, Result, bail};
-
-use crate::fresh::Stamp;
-use crate::process;
-use crate::step::Step;
-use crate::workspace::Workspace;
+use crate::prelude::*;
+use crate::stamp;
 
 /// The first Node 20 release that supports ES modules in `require`.
 const OLDEST_NODE: (u32, u32, u32) = (20, 19, 0);
 const INSTRUCTIONS: &str = "Install Node 20.19 or newer with npm (from nodejs.org, `nvm install 22`, \
      or `brew install node`), then try again.";
+const AZURITE: &str = "azurite@3.37.0";
 
-/// Checks that Node is installed and recent enough. This program never installs it,
-/// since users choose their own version.
-pub fn check(step: &mut Step) -> Result<()> {
-    let node = process::ask(Command::new("node").arg("--version"))
-        .with_context(|| format!("Node is missing. {INSTRUCTIONS}"))?;
-    if process::version(&node) < Some(OLDEST_NODE) {
-        bail!("Node {node} is too old. {INSTRUCTIONS}");
-    }
-    let npm = process::ask(npm().arg("--version"))
-        .with_context(|| format!("npm is missing. {INSTRUCTIONS}"))?;
-    step.note(format!("Node {}, npm {npm}", node.trim_start_matches('v')));
-    Ok(())
-}
-
-pub fn npm() -> Command {
-    let mut command = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
-    command.env("NO_UPDATE_NOTIFIER", "1");
+/// Returns npm with the arguments of `line`.
+pub fn npm(line: &str) -> Command {
+    let mut command = cmd(if cfg!(windows) { "npm.cmd" } else { "npm" });
+    command.words(line).env("NO_UPDATE_NOTIFIER", "1");
     command
 }
 
+/// Checks that Node is installed and recent enough. This program never installs it,
+/// since users choose their own version.
+pub fn check() -> Result<()> {
+    static SHARED: Shared<()> = Shared::new();
+    SHARED.step("Node and npm", |step| {
+        let node = ask(&mut cmd("node --version"));
+        let node = node.with_context(|| format!("Node is missing. {INSTRUCTIONS}"))?;
+        if process::version(&node) < Some(OLDEST_NODE) {
+            bail!("Node {node} is too old. {INSTRUCTIONS}");
+        }
+        let npm = ask(&mut npm("--version"));
+        let npm = npm.with_context(|| format!("npm is missing. {INSTRUCTIONS}"))?;
+        step.note(format!("Node {}, npm {npm}", node.trim_start_matches('v')));
+        Ok(())
+    })
+}
+
 /// Runs `npm ci`, unless `node_modules` is up to date with the lock file.
-pub fn install(workspace: &Workspace, step: &mut Step) -> Result<()> {
-    let lock = workspace.path("package-lock.json");
-    if !lock.is_file() {
-        bail!("package-lock.json is missing; `npm install` writes it");
-    }
-    // npm writes the second file last and does not change it afterwards.
-    let installed = workspace.path("node_modules/.package-lock.json");
-    let stamp = Stamp::new(workspace, "npm-ci", &[lock], &[installed])?;
-    if stamp.is_fresh() {
-        step.note("unchanged");
-        return Ok(());
-    }
-    step.run_twice(|| {
-        let mut command = npm();
-        command.args(["ci", "--no-audit", "--no-fund"]);
-        command
+pub fn ready() -> Result<()> {
+    static SHARED: Shared<()> = Shared::new();
+    check()?;
+    let root = paths::root();
+    SHARED.step("npm packages", |step| {
+        install(step, "npm-ci", root, root, "ci")
+    })
+}
+
+/// Runs npm in `folder` with the lists of packages in `lists`, unless the installed
+/// packages are up to date with them.
+fn install(step: &mut Step, name: &str, lists: &Path, folder: &Path, line: &str) -> Result<()> {
+    let files = ["package.json", "package-lock.json", ".npmrc"].iter();
+    let mut lists: Vec<PathBuf> = files.map(|file| lists.join(file)).collect();
+    lists.retain(|list| list.is_file());
+    // npm writes this file last and does not change it afterwards.
+    let installed = [folder.join("node_modules/.package-lock.json")];
+    stamp::unless_fresh(step, name, &lists, &installed, |step| {
+        for list in lists.iter().filter(|list| !list.starts_with(folder)) {
+            paths::copy_into(folder, list)?;
+        }
+        let mut npm = npm(line);
+        step.run_twice(npm.words("--no-audit --no-fund").current_dir(folder))
+    })
+}
+
+fn separately(step: &mut Step, name: &str, lists: &str, line: &str) -> Result<PathBuf> {
+    let folder = cache(name);
+    fs::create_dir_all(&folder)?;
+    install(step, &format!("npm-{name}"), &path(lists), &folder, line)?;
+    Ok(folder)
+}
+
+/// Installs the JavaScript runtimes and bundlers, which would add 1.3 GB to the
+/// packages of the workspace, and returns their folder. `npm ci` refuses a lock file
+/// that lacks the builds for other systems, as lock files written with some registries
+/// do.
+pub fn runtimes() -> Result<PathBuf> {
+    step("Deno, Bun, workerd and bundlers", |step| {
+        separately(step, "runtimes", "tests/runtimes", "install")
+    })
+}
+
+/// Installs ONNX Runtime and TensorFlow.js, which receive tensors in the tests of
+/// `docs/npm/hand-off.md` and take 700 MB. Returns their folder, or `None` if that
+/// fails; their tests are then skipped.
+pub fn consumers() -> Result<Option<PathBuf>> {
+    static SHARED: Shared<Option<PathBuf>> = Shared::new();
+    check()?;
+    SHARED.step("ONNX Runtime and TensorFlow.js", |step| {
+        // The only install script downloads files for other processors than the CPU.
+        let line = "ci --ignore-scripts";
+        let folder = separately(step, "consumers", "tests/js/consumers", line);
+        if folder.is_err() {
+            step.note("npm could not install them: their tests are left out");
+        }
+        Ok(folder.ok())
+    })
+}
+
+/// Installs azurite, the Azure server of the tests, and returns its program.
+pub fn azurite() -> Result<PathBuf> {
+    let folder = cache(AZURITE);
+    let program = folder.join("node_modules/azurite/dist/src/blob/main.js");
+    step("azurite", |step| {
+        if !program.is_file() {
+            fs::create_dir_all(&folder)?;
+            // The folder is inside this repository, whose packages must not be
+            // installed here.
+            let mut npm = npm("install --no-audit --no-fund --no-workspaces --prefix .");
+            step.run_twice(npm.arg(AZURITE).current_dir(&folder))?;
+        }
+        let shown = paths::show(&program);
+        ensure!(
+            program.is_file(),
+            "{shown} is missing; its version must have changed"
+        );
+        Ok(())
     })?;
-    stamp.save()
+    Ok(program)
 }
 
 /// Runs `npm run build` in one package, unless `output` is up to date with `inputs`.
-pub fn build(
-    workspace: &Workspace,
-    step: &mut Step,
-    package: &str,
-    inputs: &[PathBuf],
-    output: &Path,
-) -> Result<()> {
+pub fn build(title: &str, package: &str, inputs: &[&str], output: &str) -> Result<()> {
     // Compilers and type definitions are inputs, too.
-    let mut inputs = inputs.to_vec();
-    inputs.push(workspace.path("package.json"));
-    inputs.push(workspace.path("package-lock.json"));
-    let outputs = [output.to_path_buf()];
-    let stamp = Stamp::new(workspace, &format!("npm-{package}"), &inputs, &outputs)?;
-    if stamp.is_fresh() {
-        step.note("unchanged");
-        return Ok(());
-    }
-    step.run(npm().args(["run", "build", "--workspace", package]))?;
-    if !has_files(output) {
-        bail!(
-            "the build of {package} left {} empty",
-            workspace.show(output)
-        );
-    }
-    stamp.save()
-}
-
-fn has_files(directory: &Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+    let inputs = inputs.iter().chain(&["package.json", "package-lock.json"]);
+    let inputs: Vec<PathBuf> = inputs.map(path).collect();
+    let outputs = [path(output)];
+    step(title, |step| {
+        stamp::unless_fresh(step, &format!("npm-{package}"), &inputs, &outputs, |step| {
+            step.run(npm("run build --workspace").arg(package))?;
+            let is_filled = !paths::entries(&outputs[0])?.is_empty();
+            ensure!(is_filled, "the build of {package} left {output} empty");
+            Ok(())
+        })
+    })
 }

@@ -1,16 +1,34 @@
 //! Finds programs and runs short queries.
 //!
 //! Long-running commands, whose output matters if they fail, run through
-//! [`crate::step::Step`] instead.
+//! [`crate::report::Step`] instead.
 
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+
+/// Returns a command from a line of words, the first of which is the program.
+pub fn cmd(line: &str) -> Command {
+    let (program, words) = line.split_once(' ').unwrap_or((line, ""));
+    let mut command = Command::new(program);
+    command.words(words);
+    command
+}
+
+pub trait Words {
+    /// Adds the words of a line as arguments.
+    fn words(&mut self, line: &str) -> &mut Self;
+}
+
+impl Words for Command {
+    fn words(&mut self, line: &str) -> &mut Self {
+        self.args(line.split_whitespace())
+    }
+}
 
 /// Returns the first file named `name` in `PATH`. An absolute path is returned if the
 /// file exists.
@@ -36,29 +54,16 @@ pub fn ask(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns whether `command` succeeds within `limit`. Stops it otherwise.
-pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
-    let started = Instant::now();
-    let Ok(mut child) = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-    else {
-        return false;
-    };
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) if started.elapsed() < limit => thread::sleep(Duration::from_millis(50)),
-            _ => {
-                // If the command has ended meanwhile, these calls fail, which does not
-                // matter.
-                let _ = child.kill();
-                let _ = child.wait();
-                return false;
-            }
-        }
+/// Runs a command whose output is the result, so that it goes to the terminal instead
+/// of a log.
+pub fn print(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command
+        .status()
+        .with_context(|| format!("`{shown}` could not be started"))?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("`{shown}` failed ({status})"),
     }
 }
 
@@ -80,12 +85,11 @@ pub fn processor_time(child: &Child) -> Duration {
     while waitid(WaitId::Pid(pid), ended).is_err_and(|error| error == rustix::io::Errno::INTR) {}
     let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
     let fields = text.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 = fields
+    let times = fields
         .split_whitespace()
         .skip(TIMES.start)
-        .take(TIMES.len())
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum();
+        .take(TIMES.len());
+    let ticks: u64 = times.filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
@@ -99,30 +103,23 @@ pub fn processor_time(_: &Child) -> Duration {
 pub fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
-    std::iter::once(name)
-        .chain(command.get_args())
-        .map(OsStr::to_string_lossy)
-        .map(|word| {
-            if word.is_empty() || word.contains(char::is_whitespace) {
-                format!("'{word}'")
-            } else {
-                word.into_owned()
-            }
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = std::iter::once(name).chain(command.get_args());
+    let words = words.map(OsStr::to_string_lossy).map(|word| {
+        match word.is_empty() || word.contains(char::is_whitespace) {
+            true => format!("'{word}'"),
+            false => word.into_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Parses a version number such as `v20.19.1`, `Python 3.11.7` or `rustc 1.96.0
 /// (hash)`: the first sequence of digits and dots. Missing components are 0.
 pub fn version(text: &str) -> Option<(u32, u32, u32)> {
-    let start = text.find(|c: char| c.is_ascii_digit())?;
-    let rest = &text[start..];
-    let end = rest
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(rest.len());
-    let mut parts = rest[..end].split('.').map(|part| part.parse().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0);
+    let rest = &text[text.find(|c: char| c.is_ascii_digit())?..];
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let mut parts = rest[..end.unwrap_or(rest.len())].split('.');
+    let mut next = || parts.next().and_then(|part| part.parse().ok()).unwrap_or(0);
     Some((next(), next(), next()))
 }
 
@@ -131,25 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_tools_print_them() {
+    fn versions_are_read_as_tools_print_them_and_compare_by_number() {
         assert_eq!(version("v20.19.1\n"), Some((20, 19, 1)));
-        assert_eq!(version("Python 3.11.7"), Some((3, 11, 7)));
         assert_eq!(version("Python 3.13.0rc1"), Some((3, 13, 0)));
         assert_eq!(version("rustc 1.96.0 (abc 2026-05-01)"), Some((1, 96, 0)));
         assert_eq!(version("1.88"), Some((1, 88, 0)));
         assert_eq!(version("none"), None);
-    }
-
-    #[test]
-    fn versions_compare_by_number() {
         assert!(version("v20.9.0") < version("v20.19.0"));
-        assert!(version("1.100") > version("1.88"));
-    }
-
-    #[test]
-    fn commands_are_shown_without_their_directory() {
-        let mut command = Command::new("/some/where/cargo");
-        command.args(["test", "two words"]);
-        assert_eq!(show(&command), "cargo test 'two words'");
     }
 }

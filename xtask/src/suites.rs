@@ -1,362 +1,370 @@
-//! The test suites of `cargo xtask test`.
+//! The test suites of `cargo xtask test`, and the verbs that run one of them.
 
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use clap::builder::PossibleValuesParser;
 
-use crate::cargo::cargo;
-use crate::git_lfs::GitLfs;
-use crate::hub_job::HubJob;
-use crate::object_stores::ObjectStores;
-use crate::prepared::Prepared;
-use crate::tier::Tier;
-use crate::{
-    capi, counts, deps, fuzz, git_lfs, hub_demo, instructions, interop, nginx, node, node_tests,
-    oldest_rust, rust_checks, valgrind,
-};
+use crate::debian::{self, GIT_LFS, NGINX};
+use crate::prelude::*;
+use crate::toolchain::{self, BARE, WEB};
+use crate::{capi, demo, deps, fuzz, instructions, node, python, wasm, wheel};
 
 /// A group of checks that is selected, run and reported together.
-#[derive(Debug)]
+#[derive(Clone, Copy)]
 pub struct Suite {
-    /// Name on the command line.
     pub name: &'static str,
-    /// Short description for `--help`.
-    pub about: &'static str,
+    about: &'static str,
     /// The lowest tier that includes the suite.
     pub tier: Tier,
-    pub run: fn(&Prepared) -> Result<()>,
+    pub run: fn() -> Result<()>,
 }
 
 /// All suites in starting order. Suites whose builds are needed by others come first.
+#[rustfmt::skip]
 pub const SUITES: [Suite; 20] = [
-    Suite {
-        name: "rust",
-        about: "format, clippy, tests of all crates",
-        tier: Tier::Default,
-        run: rust,
-    },
-    Suite {
-        name: "node",
-        about: "the npm package in Node, types of all TypeScript",
-        tier: Tier::Default,
-        run: node,
-    },
-    Suite {
-        name: "python",
-        about: "the wheel: its tests, types and README, and the tests of safetensors on it",
-        tier: Tier::Default,
-        run: python,
-    },
-    Suite {
-        name: "chromium",
-        about: "the npm package and the viewer in Chromium",
-        tier: Tier::Default,
-        run: chromium,
-    },
-    Suite {
-        name: "peers",
-        about: "files exchanged with z4ai and zTensor",
-        tier: Tier::Default,
-        run: peers,
-    },
-    Suite {
-        name: "c",
-        about: "the C library; in --all also Go, static linking and valgrind",
-        tier: Tier::Default,
-        run: c,
-    },
-    Suite {
-        name: "notices",
-        about: "lock files and licences of what is shipped",
-        tier: Tier::Default,
-        run: notices,
-    },
-    Suite {
-        name: "lfs",
-        about: "git-lfs with Giftless and moto",
-        tier: Tier::All,
-        run: lfs,
-    },
-    Suite {
-        name: "stores",
-        about: "object stores: moto and azurite",
-        tier: Tier::All,
-        run: stores,
-    },
-    Suite {
-        name: "ray",
-        about: "jobs on a Ray cluster",
-        tier: Tier::All,
-        run: ray,
-    },
-    Suite {
-        name: "runtimes",
-        about: "the npm package in Deno, Bun, workerd, WebKitGTK and bundlers, and in Firefox",
-        tier: Tier::All,
-        run: runtimes,
-    },
-    Suite {
-        name: "release",
-        about: "the command line in its release build, with the viewer embedded",
-        tier: Tier::All,
-        run: release,
-    },
-    Suite {
-        name: "features",
-        about: "the core without std, and without features",
-        tier: Tier::All,
-        run: features,
-    },
-    Suite {
-        name: "docs",
-        about: "API references of the crates and of the npm package",
-        tier: Tier::All,
-        run: docs,
-    },
-    Suite {
-        name: "msrv",
-        about: "all crates with the oldest Rust",
-        tier: Tier::All,
-        run: msrv,
-    },
-    Suite {
-        name: "instructions",
-        about: "instructions that each stage executes, under valgrind",
-        tier: Tier::All,
-        run: instructions,
-    },
-    Suite {
-        name: "licences",
-        about: "licences and origins of all crates, by cargo-deny",
-        tier: Tier::All,
-        run: licences,
-    },
-    Suite {
-        name: "z4ai",
-        about: "the tests of z4ai on zstn.z4ai",
-        tier: Tier::All,
-        run: z4ai,
-    },
-    Suite {
-        name: "demos",
-        about: "cargo xtask demo and hub-demo",
-        tier: Tier::All,
-        run: demos,
-    },
-    Suite {
-        name: "fuzz",
-        about: "a minute of each fuzz target",
-        tier: Tier::All,
-        run: fuzz,
-    },
+    suite(Tier::Default, "rust", "format, clippy, tests of all crates", rust),
+    suite(Tier::Default, "node", "the npm package in Node, types of all TypeScript", in_node),
+    suite(Tier::Default, "python", "the wheel: its tests, types and README, and the tests of safetensors on it", in_python),
+    suite(Tier::Default, "chromium", "the npm package and the viewer in Chromium", chromium),
+    suite(Tier::Default, "peers", "files exchanged with z4ai and zTensor", peers),
+    suite(Tier::Default, "c", "the C library; in --all also Go, static linking and valgrind", capi::suite),
+    suite(Tier::Default, "notices", "lock files and licences of what is shipped", notices),
+    suite(Tier::All, "lfs", "git-lfs with Giftless and moto", lfs),
+    suite(Tier::All, "stores", "object stores: moto and azurite", stores),
+    suite(Tier::All, "ray", "jobs on a Ray cluster", || ray(false)),
+    suite(Tier::All, "runtimes", "the npm package in Deno, Bun, workerd, WebKitGTK and bundlers, and in Firefox", runtimes),
+    suite(Tier::All, "release", "the command line in its release build, with the viewer embedded", release),
+    suite(Tier::All, "features", "the core without std, and without features", features),
+    suite(Tier::All, "docs", "API references of the crates and of the npm package", docs),
+    suite(Tier::All, "msrv", "all crates with the oldest Rust", msrv),
+    suite(Tier::All, "instructions", "instructions that each stage executes, under valgrind", instructions::suite),
+    suite(Tier::All, "licences", "licences and origins of all crates, by cargo-deny", deps::licences),
+    suite(Tier::All, "z4ai", "the tests of z4ai on zstn.z4ai", z4ai),
+    suite(Tier::All, "demos", "cargo xtask demo and hub-demo", demo::suite),
+    suite(Tier::All, "fuzz", "a minute of each fuzz target", fuzz::suite),
 ];
+
+#[rustfmt::skip]
+const fn suite(tier: Tier, name: &'static str, about: &'static str, run: fn() -> Result<()>) -> Suite {
+    Suite { tier, name, about, run }
+}
+
+/// Returns a parser for names of suites.
+pub fn names() -> PossibleValuesParser {
+    SUITES.map(|suite| suite.name).into()
+}
 
 /// Returns the list of suites for `cargo xtask test --help`.
 pub fn help() -> String {
-    let mut text = String::from("Suites:\n");
-    for suite in &SUITES {
-        let tier = match suite.tier {
-            Tier::Default => "",
-            Tier::All => " (--all)",
-        };
-        text += &format!("  {:<13} {}{tier}\n", suite.name, suite.about);
+    let line = |suite: &Suite| {
+        let is_all = suite.tier == Tier::All;
+        let tier = if is_all { " (--all)" } else { "" };
+        format!("  {:<13} {}{tier}\n", suite.name, suite.about)
+    };
+    format!("Suites:\n{}", SUITES.iter().map(line).collect::<String>())
+}
+
+/// Runs the verb `setup`, which installs the tools of the other verbs and builds
+/// nothing.
+pub fn setup() -> Result<()> {
+    node::ready()?;
+    for target in [WEB, BARE] {
+        step(&format!("Rust for {}", target.triple), |step| {
+            let toolchain = toolchain::ready(step, &target)?;
+            step.note(toolchain.describe());
+            Ok(())
+        })?;
     }
-    text
+    debian::chromium()?;
+    debian::firefox()?;
+    node::runtimes()?;
+    NGINX.ready()?;
+    node::consumers()?;
+    python::peers()?;
+    python::MATURIN.ready()?;
+    python::WHEEL.ready()?;
+    python::moto()?;
+    capi::tools()?;
+    node::azurite()?;
+    GIT_LFS.ready()?;
+    python::GIFTLESS.ready()?;
+    python::ray().map(drop)
 }
 
-fn rust(prepared: &Prepared) -> Result<()> {
-    rust_checks::format(prepared.workspace, prepared.report);
-    prepared.programs()?;
-    prepared.report.step("cargo test", |step| {
-        rust_checks::tests(prepared.workspace, step, prepared.tier)
+fn rust() -> Result<()> {
+    check("format", |step| step.run(&mut cargo("fmt --all --check")));
+    cargo::programs()?;
+    step("cargo test", |step| {
+        // Both run, even if the first one fails.
+        let results = cargo::all_tests().map(|mut test| step.tests(&mut test));
+        results.into_iter().collect()
     })
 }
 
-fn node(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let nginx = report.step("nginx", |step| nginx::ready(workspace, step))?;
-    prepared.package()?;
-    report.check("TypeScript types", node_tests::types);
-    let consumers = prepared.consumers()?;
-    prepared.programs()?;
-    report.step("tests in Node", |step| {
-        let mut npm = prepared.node_tests("test:node", None);
-        if let Some(nginx) = &nginx {
-            npm.env("ZSTN_NGINX", nginx);
+/// Returns a script of `tests/package.json`. In [`Tier::All`], it also uses ONNX
+/// Runtime and TensorFlow.js.
+fn script(name: &str) -> Result<Command> {
+    let mut npm = node::npm(&format!("run {name} --workspace zstn-tests"));
+    // This reporter lists failures at the end of the log.
+    npm.env("NODE_OPTIONS", "--test-reporter=spec");
+    npm.env("ZSTN_SKIP_BROWSER", "1").env_remove("CHROMIUM");
+    if Tier::of_process() == Tier::All
+        && let Some(consumers) = node::consumers()?
+    {
+        npm.env("ZSTN_CONSUMERS", consumers);
+    }
+    Ok(npm)
+}
+
+/// Returns a script that runs in Chromium.
+fn browser_script(name: &str) -> Result<Command> {
+    let mut npm = script(name)?;
+    npm.env("CHROMIUM", debian::chromium()?)
+        .env_remove("ZSTN_SKIP_BROWSER");
+    Ok(npm)
+}
+
+fn in_node() -> Result<()> {
+    let nginx = NGINX.ready()?;
+    wasm::ready()?;
+    check("TypeScript types", |step| {
+        step.run(&mut node::npm("run check --workspaces --if-present"))
+    });
+    let mut npm = script("test:node")?;
+    cargo::programs()?;
+    npm.envs(nginx.map(|nginx| ("ZSTN_NGINX", nginx)));
+    report::tests("tests in Node", &mut npm)
+}
+
+fn chromium() -> Result<()> {
+    let mut npm = browser_script("test:browser")?;
+    wasm::ready()?;
+    cargo::programs()?;
+    report::tests("tests in Chromium", &mut npm)
+}
+
+/// Tests the packed npm package in all runtimes and bundlers, then the viewer and the
+/// package in Firefox.
+pub fn runtimes() -> Result<()> {
+    let mut npm = browser_script("test:runtimes")?;
+    npm.env("ZSTN_RUNTIMES", node::runtimes()?);
+    let mut firefox = browser_script("test:firefox")?;
+    firefox.env("FIREFOX", debian::firefox()?);
+    wasm::ready()?;
+    cargo::programs()?;
+    report::tests("runtimes and bundlers", &mut npm)?;
+    report::tests("tests in Firefox", &mut firefox)
+}
+
+fn release() -> Result<()> {
+    let mut npm = browser_script("test:view")?;
+    wasm::ready()?;
+    let mut build = cargo("build --release --package zstn-cli");
+    report::run("command line, release build", &mut build)?;
+    npm.env("ZSTN_BIN", program("release/zstn"));
+    report::tests("zstn view, release build", &mut npm)
+}
+
+fn in_python() -> Result<()> {
+    wheel::ready()?.test()
+}
+
+fn z4ai() -> Result<()> {
+    wheel::ready()?.suite("z4ai")
+}
+
+/// Runs the verb `python`.
+pub fn python() -> Result<()> {
+    in_python()?;
+    z4ai()
+}
+
+/// Returns a command of the tests with the peers, which get the paths of programs that
+/// encode, of the second ztensor, and of the folder for inputs that z4ai refuses.
+pub fn with_peers(line: &str) -> Result<Command> {
+    let environment = python::peers()?;
+    cargo::programs()?;
+    let mut unittest = environment.python();
+    unittest
+        .words(line)
+        .env("ZSTN_INTEROP", program("debug/examples/interop"))
+        .env("ZSTN_WRITE_ZTENSOR", program("debug/examples/ztensor"))
+        .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
+        .env("ZSTN_INTEROP_KEEP", target("interop"));
+    Ok(unittest)
+}
+
+fn peers() -> Result<()> {
+    let mut unittest = with_peers("-m unittest discover -v -s tests/peers")?;
+    wasm::ready()?;
+    report::tests("files exchanged with peers", &mut unittest)
+}
+
+fn notices() -> Result<()> {
+    node::ready()?;
+    deps::notices(false)
+}
+
+/// Runs the tests with git-lfs, with Giftless as the server, moto as S3, and the wheel
+/// installed in Giftless.
+pub fn lfs() -> Result<()> {
+    let Some(git_lfs) = GIT_LFS.ready()? else {
+        return Ok(());
+    };
+    let giftless = python::GIFTLESS.ready()?;
+    let moto = python::moto()?;
+    let wheel = wheel::ready()?;
+    step("git-lfs", |step| {
+        wheel.install_in(step, &giftless)?;
+        let mut tests = giftless.python();
+        tests.words("-X dev -W error -m unittest -v");
+        tests
+            .current_dir(path("tests/lfs"))
+            .env("ZSTN_GIT_LFS", git_lfs);
+        step.tests(tests.env("ZSTN_MOTO_SERVER", moto))
+    })
+}
+
+/// Runs the tests of `python -m zstn_hub` on a Ray cluster, with moto as its store. With
+/// `figures`, also runs the job on one node, on two nodes, and without a cluster.
+pub fn ray(figures: bool) -> Result<()> {
+    let Some(ray) = python::ray()? else {
+        return Ok(());
+    };
+    let moto = python::moto()?;
+    let wheel = wheel::ready()?;
+    let python = |line: &str| {
+        let mut python = ray.python();
+        python.words(line).current_dir(path("tests/hub_job"));
+        python.env("ZSTN_MOTO_SERVER", &moto);
+        python
+    };
+    // Prints the lines that a job marks as figures.
+    let show = |step: &mut Step| -> Result<()> {
+        for line in step.output()?.lines() {
+            if let Some(figure) = line.strip_prefix("figure: ") {
+                step.after(figure);
+            }
         }
-        if let Some(consumers) = &consumers {
-            npm.env("ZSTN_CONSUMERS", consumers);
+        Ok(())
+    };
+    step("jobs on a Ray cluster", |step| {
+        wheel.install_in(step, &ray)?;
+        // The output of the job is shown, because it contains results.
+        let line = "-m pytest -q -p no:cacheprovider -rP --show-capture=stdout .";
+        step.tests(&mut python(line))?;
+        show(step)
+    })?;
+    if !figures {
+        return Ok(());
+    }
+    step("figures of jobs", |step| {
+        step.run(&mut python("figures.py"))?;
+        show(step)
+    })
+}
+
+/// Runs all tests of object stores; plain `cargo test` skips those that need servers.
+pub fn stores() -> Result<()> {
+    let (moto, azurite) = (python::moto()?, node::azurite()?);
+    cargo::programs()?;
+    step("object stores", |step| {
+        // Neither server reports a port that it chooses itself.
+        let free = || -> Result<u16> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
+        let (s3, azure) = (free()?, free()?);
+        let mut server = Command::new(moto);
+        server.words(&format!("-H 127.0.0.1 -p {s3}"));
+        let _moto = Background::start("moto server", &mut server)?;
+        let mut server = cmd("node");
+        server.arg(azurite).words("--inMemoryPersistence --silent");
+        // The client uses a newer version of the protocol than azurite supports.
+        server.words(&format!(
+            "--skipApiVersionCheck --blobHost 127.0.0.1 --blobPort {azure}"
+        ));
+        let _azurite = Background::start("azurite server", &mut server)?;
+        for port in [s3, azure] {
+            wait_for(port).context("the logs of the servers are in target/xtask-logs")?;
         }
-        step.run(&mut npm)?;
-        counts::note(step)
+        let mut test = cargo::test();
+        // The suite `rust` runs whole tables, in memory.
+        test.words("--test store -- --include-ignored")
+            .env("ZSTN_TESTS", "");
+        test.env("ZSTN_MOTO", format!("127.0.0.1:{s3}"));
+        step.tests(test.env("ZSTN_AZURITE", format!("127.0.0.1:{azure}")))
     })
 }
 
-fn chromium(prepared: &Prepared) -> Result<()> {
-    let browser = prepared.chromium()?;
-    let consumers = prepared.consumers()?;
-    prepared.package()?;
-    prepared.programs()?;
-    prepared.report.step("tests in Chromium", |step| {
-        let mut npm = prepared.node_tests("test:browser", Some(&browser));
-        if let Some(consumers) = &consumers {
-            npm.env("ZSTN_CONSUMERS", consumers);
-        }
-        step.run(&mut npm)?;
-        counts::note(step)
-    })
-}
-
-fn python(prepared: &Prepared) -> Result<()> {
-    let python = prepared.wheel()?;
-    python.test(prepared.workspace, prepared.report, prepared.tier)
-}
-
-fn peers(prepared: &Prepared) -> Result<()> {
-    let environment = prepared.peers()?;
-    prepared.programs()?;
-    prepared.report.step("files exchanged with peers", |step| {
-        let mut unittest = Command::new(environment.python());
-        unittest
-            .args(["-m", "unittest", "discover", "-v", "-s", "tests/peers"])
-            .env("ZSTN_BIN", prepared.workspace.zstn("debug"));
-        let unittest = interop::ready(prepared.workspace, &environment, &mut unittest);
-        step.run(prepared.tier.apply(unittest))?;
-        counts::note(step)
-    })
-}
-
-fn c(prepared: &Prepared) -> Result<()> {
-    let tools = prepared.report.step("tools for the C library", |step| {
-        capi::Tools::ready(prepared.workspace, step, prepared.tier)
-    })?;
-    let library = prepared.library()?;
-    capi::test(prepared.workspace, prepared.report, &tools, &library)
-}
-
-fn notices(prepared: &Prepared) -> Result<()> {
-    prepared.npm()?;
-    deps::notices(prepared.workspace, prepared.report, false)
-}
-
-fn licences(prepared: &Prepared) -> Result<()> {
-    deps::deny(prepared.workspace, prepared.report)
-}
-
-fn lfs(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let tools = report.step("git-lfs and Giftless", |step| {
-        GitLfs::ready(workspace, step)
-    })?;
-    let Some(tools) = tools else { return Ok(()) };
-    prepared.wheel()?;
-    report.step("git-lfs", |step| tools.test(workspace, step))
-}
-
-fn stores(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let stores = report.step("moto and azurite", |step| {
-        ObjectStores::ready(workspace, step)
-    })?;
-    prepared.programs()?;
-    report.step("object stores", |step| stores.test(workspace, step))
-}
-
-fn ray(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let tools = report.step("Ray", |step| HubJob::ready(workspace, step))?;
-    let Some(tools) = tools else { return Ok(()) };
-    prepared.wheel()?;
-    report.step("jobs on a Ray cluster", |step| tools.test(workspace, step))
-}
-
-fn runtimes(prepared: &Prepared) -> Result<()> {
-    let chromium = prepared.chromium()?;
-    let runtimes = prepared.runtimes()?;
-    prepared.package()?;
-    prepared.programs()?;
-    runtimes.test(prepared.workspace, prepared.report, &chromium)
-}
-
-fn release(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let browser = prepared.chromium()?;
-    prepared.package()?;
-    report.step("command line, release build", |step| {
-        step.run(cargo(workspace).args(["build", "--release", "--package", "zstn-cli"]))
-    })?;
-    report.step("zstn view, release build", |step| {
-        let mut npm = prepared.node_tests("test:view", Some(&browser));
-        step.run(npm.env("ZSTN_BIN", workspace.zstn("release")))?;
-        counts::note(step)
-    })
-}
-
-fn features(prepared: &Prepared) -> Result<()> {
-    rust_checks::features(prepared.workspace, prepared.report);
+/// Waits until a server listens on `port`, which takes a few seconds unless the machine
+/// is busy.
+fn wait_for(port: u16) -> Result<()> {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let begun = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(begun.elapsed() < LIMIT, "no server listens on port {port}");
+        thread::sleep(Duration::from_millis(100));
+    }
     Ok(())
 }
 
-fn docs(prepared: &Prepared) -> Result<()> {
-    let report = prepared.report;
-    report.check("documentation of the crates", |step| {
-        rust_checks::documentation(prepared.workspace, step)
+/// Lints, tests and builds the core and the library with other features than the
+/// workspace's.
+fn features() -> Result<()> {
+    const CORE: &str = "--package zstn-core --no-default-features";
+    check("clippy, core without features", |step| {
+        let mut clippy = cargo("clippy --all-targets");
+        step.run(clippy.words(CORE).words("-- -D warnings"))
     });
-    prepared.package()?;
-    report.step("API reference of the npm package", |step| {
-        step.run(node::npm().args(["run", "docs"]))
-    })
-}
-
-fn msrv(prepared: &Prepared) -> Result<()> {
-    prepared.report.step("oldest Rust", |step| {
-        oldest_rust::check(prepared.workspace, step)
-    })
-}
-
-fn instructions(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let valgrind = report.step("valgrind", |step| valgrind::ready(workspace, step))?;
-    report.step("instructions of the stages", |step| {
-        instructions::check(workspace, step, valgrind.as_ref())
-    })
-}
-
-fn z4ai(prepared: &Prepared) -> Result<()> {
-    let python = prepared.wheel()?;
-    prepared.report.step("tests of z4ai on zstn.z4ai", |step| {
-        python.suite(prepared.workspace, step, "z4ai")
-    })
-}
-
-fn demos(prepared: &Prepared) -> Result<()> {
-    let (workspace, report) = (prepared.workspace, prepared.report);
-    let model = prepared.model()?;
-    prepared.package()?;
-    prepared.programs()?;
-    report.check("cargo xtask demo", |step| {
-        let mut demo = Command::new(&prepared.this);
-        step.run(demo.args(["demo", "--no-wait", "--built"]))
+    for (title, features) in [
+        ("clippy, zstn without features", ""),
+        ("clippy, zstn with async", "async"),
+    ] {
+        check(title, |step| {
+            let mut clippy = cargo("clippy --package zstn --lib --features");
+            step.run(clippy.arg(features).words("-- -D warnings"))
+        });
+    }
+    check("cargo test, core without features", |step| {
+        step.run(cargo("test --lib").words(CORE))
     });
-    let python = prepared.wheel()?;
-    let library = prepared.library()?;
-    let git_lfs = report.step("git-lfs for the demo", |step| {
-        Ok(git_lfs::program(workspace, step))
-    })?;
-    hub_demo::tell(
-        workspace,
-        report,
-        &python,
-        &model,
-        git_lfs,
-        library.prefix(),
-    )
+    const ALL: &str = "pure-encoder,brotli,pure-hashes";
+    for (title, features) in [
+        ("core without std", "pure-hashes"),
+        ("core without std, everything that can", ALL),
+    ] {
+        check(title, |step| {
+            let toolchain = toolchain::ready(step, &BARE)?;
+            let mut build = toolchain.build("no-std", &BARE, "")?;
+            step.run(build.words(CORE).args(["--lib", "--features", features]))?;
+            step.note(format!("{}, {}", BARE.triple, toolchain.describe()));
+            Ok(())
+        });
+    }
+    Ok(())
 }
 
-fn fuzz(prepared: &Prepared) -> Result<()> {
-    // Fuzzing uses all cores for minutes, and no other suite waits for its results.
-    prepared.programs()?;
-    fuzz::short(prepared.workspace, prepared.report)
+/// Builds the documentation of the published crates and of the npm package. Warnings
+/// are errors.
+fn docs() -> Result<()> {
+    check("documentation of the crates", |step| {
+        // Some documented items require a feature.
+        let mut doc = cargo("doc --no-deps --all-features");
+        for name in deps::published_crates()? {
+            // rustdoc would write the pages of the program zstn over the library's.
+            if name != "zstn-cli" {
+                doc.args(["--package", &name]);
+            }
+        }
+        step.run(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
+    });
+    wasm::ready()?;
+    let mut docs = node::npm("run docs");
+    report::run("API reference of the npm package", &mut docs)
+}
+
+fn msrv() -> Result<()> {
+    step("oldest Rust", toolchain::check_oldest)
 }
 
 #[cfg(test)]
@@ -365,17 +373,12 @@ mod tests {
 
     #[test]
     fn the_nightly_workflow_runs_every_suite() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../.github/workflows/test-all.yml"
-        );
+        let path = path(".github/workflows/test-all.yml");
         let workflow = std::fs::read_to_string(path).expect("the workflow");
-        let line = workflow
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("suite: ["))
-            .expect("a list of suites");
-        let listed: Vec<&str> = line.trim_end_matches(']').split(", ").collect();
-        let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-        assert_eq!(listed, names);
+        let mut lines = workflow.lines();
+        let line = lines.find_map(|line| line.trim().strip_prefix("suite: ["));
+        let line = line.expect("a list of suites").trim_end_matches(']');
+        let listed: Vec<&str> = line.split(", ").collect();
+        assert_eq!(listed, SUITES.map(|suite| suite.name));
     }
 }

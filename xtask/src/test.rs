@@ -1,109 +1,242 @@
 //! The verb `test`, which runs several test suites at a time.
 
 use std::collections::VecDeque;
-use std::env;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
-
 use crate::args::Test;
-use crate::disk;
 use crate::node;
-use crate::prepared::Prepared;
-use crate::step::Report;
+use crate::prelude::*;
 use crate::suites::{SUITES, Suite};
-use crate::tier::Tier;
-use crate::workspace::Workspace;
 
 /// Number of suites that run at the same time. It exceeds the number of cores of a
 /// usual machine, because some suites wait for downloads and others use only one core.
 const AT_A_TIME: usize = 4;
 
-pub fn run(workspace: &Workspace, report: &Report, options: &Test) -> Result<()> {
-    // The path is read first, because tests rebuild this program's file.
-    let this = env::current_exe().context("this program does not know its own path")?;
-    let tier = match options.all {
+/// A tier of tests. [`Tier::All`] includes [`Tier::Default`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// For every push: one representative of each kind of fault, and WebAssembly
+    /// modules that compile fast.
+    Default,
+    /// For every night, before a release, and for all other verbs: whole tables of
+    /// faults, and the published modules.
+    All,
+}
+
+static TIER: OnceLock<Tier> = OnceLock::new();
+
+impl Tier {
+    /// Returns the tier of this process.
+    pub fn of_process() -> Self {
+        *TIER.get_or_init(|| Self::All)
+    }
+
+    /// Returns the value of `$ZSTN_TESTS`.
+    pub fn tests(self) -> &'static str {
+        if self == Self::All { "all" } else { "" }
+    }
+}
+
+pub fn run(options: &Test) -> Result<()> {
+    TIER.get_or_init(|| match options.all {
         true => Tier::All,
         false => Tier::Default,
-    };
-    let chosen = chosen(options, tier)?;
-    report.step("free disk space", |step| disk::check(workspace, step))?;
-    report.step("Node and npm", node::check)?;
-    let prepared = Prepared::new(workspace, report, tier, this);
-    let queue = Mutex::new(VecDeque::from(chosen));
-    let next = || {
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.pop_front()
-    };
+    });
+    let queue = Mutex::new(chosen(options));
+    step("free disk space", check_disk)?;
+    node::check()?;
+    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
     thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(suite) = next() {
-                    report.keep((suite.run)(&prepared));
+                    report::keep((suite.run)());
                 }
             });
         }
     });
     if options.all || options.table {
-        report.table();
+        report::table();
     }
-    report.summary();
-    report.kept()
+    report::summary();
+    Ok(())
 }
 
 /// Returns the suites that `options` select, in starting order.
-fn chosen(options: &Test, tier: Tier) -> Result<Vec<&'static Suite>> {
-    let names = || SUITES.iter().map(|suite| suite.name);
-    for name in options.only.iter().chain(&options.skip) {
-        if !names().any(|known| known == name) {
-            let known: Vec<_> = names().collect();
-            bail!("there is no suite {name}; there are {}", known.join(", "));
+fn chosen(options: &Test) -> VecDeque<&'static Suite> {
+    let is_in = |list: &[String], suite: &Suite| list.iter().any(|name| name == suite.name);
+    let is_chosen = |suite: &&Suite| match options.only.is_empty() {
+        true => (options.all || suite.tier == Tier::Default) && !is_in(&options.skip, suite),
+        false => is_in(&options.only, suite),
+    };
+    SUITES.iter().filter(is_chosen).collect()
+}
+
+const GIGABYTE: u64 = 1_000_000_000;
+/// Space that a clone takes after the default tier has been built, downloaded and
+/// tested once.
+const DEFAULT_BYTES: u64 = 10 * GIGABYTE;
+/// The same for [`Tier::All`].
+const ALL_BYTES: u64 = 22 * GIGABYTE;
+/// Minimum space for a single build.
+const LEAST_BYTES: u64 = GIGABYTE;
+
+/// Fails if the disk of the target directory is full, because linkers then die with a
+/// bus error instead of an error message. Warns if a fresh clone would fill it.
+fn check_disk(step: &mut Step) -> Result<()> {
+    let Some(free_bytes) = free_bytes() else {
+        step.note("unknown on this system");
+        return Ok(());
+    };
+    step.note(format!("{} free", gigabytes(free_bytes)));
+    if let Some(warning) = judge(free_bytes)? {
+        step.after(warning);
+    }
+    Ok(())
+}
+
+/// Returns a warning if space is low; an error if the disk is full.
+fn judge(free_bytes: u64) -> Result<Option<String>> {
+    let free = gigabytes(free_bytes);
+    let needed = match Tier::of_process() {
+        Tier::Default => DEFAULT_BYTES,
+        Tier::All => ALL_BYTES,
+    };
+    if free_bytes < LEAST_BYTES {
+        bail!(
+            "the disk of the target directory is full: {free} are free, and a build needs more \
+             than {}. Remove what is not needed (`cargo clean` removes all builds), or set \
+             CARGO_TARGET_DIR to a folder on a larger disk",
+            gigabytes(LEAST_BYTES)
+        );
+    }
+    let warning = format!(
+        "A fresh clone takes {}, and only {free} are free. If a linker dies with a bus error, the \
+         disk is full.",
+        gigabytes(needed)
+    );
+    Ok((free_bytes < needed).then_some(warning))
+}
+
+fn gigabytes(bytes: u64) -> String {
+    let tenths = bytes / (GIGABYTE / 10);
+    format!("{}.{} GB", tenths / 10, tenths % 10)
+}
+
+/// Returns the free bytes on the disk of the target directory, or of its first ancestor
+/// that exists.
+#[cfg(unix)]
+fn free_bytes() -> Option<u64> {
+    let target = target("");
+    let existing = target.ancestors().find(|folder| folder.exists())?;
+    let figures = rustix::fs::statvfs(existing).ok()?;
+    Some(figures.f_bavail.saturating_mul(figures.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes() -> Option<u64> {
+    None
+}
+
+/// Returns the numbers of tests in a log, or `None` if there are none.
+pub fn count(log: &str) -> Option<String> {
+    match counts(log) {
+        (0, _) => None,
+        (1, 0) => Some("1 test".into()),
+        (passed, 0) => Some(format!("{passed} tests")),
+        (passed, skipped) => Some(format!("{passed} tests, {skipped} skipped")),
+    }
+}
+
+/// Returns the numbers of passed and skipped tests in the summaries of cargo's test
+/// harness, Node's runner, Python's unittest, and pytest.
+fn counts(log: &str) -> (u64, u64) {
+    let (mut passed, mut skipped) = (0, 0);
+    for line in log.lines().map(str::trim) {
+        // Returns the number before or after a word.
+        let before = |word: &str| number(line.split(word).next()?.rsplit([' ', ',']).next()?);
+        let after = |word: &str| number(line.split_once(word)?.1);
+        if line.starts_with("test result: ok. ") {
+            passed += before(" passed").unwrap_or(0);
+            skipped += before(" ignored").unwrap_or(0);
+        } else if line.starts_with("# ") || line.starts_with("ℹ ") {
+            passed += after(" pass ").unwrap_or(0);
+            skipped += after(" skipped ").unwrap_or(0);
+        } else if line.contains(" passed") && line.contains(" in ") && number(line).is_some() {
+            // A summary of pytest is "3 passed, 1 skipped in 0.5s".
+            passed += before(" passed").unwrap_or(0);
+            if line.contains(" skipped") {
+                skipped += before(" skipped").unwrap_or(0);
+            }
+        } else if line.starts_with("Ran ") {
+            passed += after("Ran ").unwrap_or(0);
+        } else if line.starts_with("OK (") {
+            // unittest counts a skipped test as run.
+            let count = after("skipped=").unwrap_or(0);
+            skipped += count;
+            passed = passed.saturating_sub(count);
         }
     }
-    let is_chosen = |suite: &&Suite| match options.only.is_empty() {
-        true => suite.tier <= tier && !options.skip.iter().any(|name| name == suite.name),
-        false => options.only.iter().any(|name| name == suite.name),
-    };
-    Ok(SUITES.iter().filter(is_chosen).collect())
+    (passed, skipped)
+}
+
+/// Parses the digits at the beginning of `text`.
+fn number(text: &str) -> Option<u64> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    text[..end].parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(options: &Test, tier: Tier) -> Vec<&'static str> {
-        let chosen = chosen(options, tier).expect("suites that exist");
-        chosen.iter().map(|suite| suite.name).collect()
-    }
+    use crate::args::{Args, Verb};
+    use clap::Parser;
 
     #[test]
-    fn all_includes_the_default() {
-        let options = Test::default();
-        let all = names(&options, Tier::All);
-        assert_eq!(all.len(), SUITES.len());
-        let default = names(&options, Tier::Default);
-        assert!(default.len() < all.len());
+    fn suites_are_chosen_by_tier_and_name() {
+        let names = |arguments: &[&str]| -> Vec<&str> {
+            let line = ["xtask", "test"].iter().chain(arguments);
+            let Ok(Verb::Test(options)) = Args::try_parse_from(line).map(|args| args.verb) else {
+                panic!("{arguments:?} are not understood");
+            };
+            chosen(&options).iter().map(|suite| suite.name).collect()
+        };
+        let (default, all) = (names(&[]), names(&["--all"]));
+        assert!(all.len() == SUITES.len() && default.len() < all.len());
         assert!(default.iter().all(|name| all.contains(name)));
+        assert_eq!(names(&["--only", "fuzz"]), ["fuzz"]);
+        assert!(!names(&["--skip", "chromium"]).contains(&"chromium"));
     }
 
     #[test]
-    fn suites_are_chosen_by_name() {
-        let only = Test {
-            only: vec!["fuzz".into()],
-            ..Test::default()
-        };
-        assert_eq!(names(&only, Tier::Default), ["fuzz"]);
-        let skip = Test {
-            skip: vec!["chromium".into()],
-            ..Test::default()
-        };
-        assert!(!names(&skip, Tier::All).contains(&"chromium"));
-        let unknown = Test {
-            only: vec!["chrome".into()],
-            ..Test::default()
-        };
-        let error = chosen(&unknown, Tier::All).expect_err("no such suite");
-        assert!(error.to_string().contains("chromium"), "{error}");
+    fn a_full_disk_is_an_error_and_little_space_a_warning() {
+        let error = judge(400_000_000).expect_err("full").to_string();
+        assert!(
+            error.contains("0.4 GB are free") && error.contains("CARGO_TARGET_DIR"),
+            "{error}"
+        );
+        let warning = judge(4_250_000_000).expect("not full").expect("a warning");
+        assert!(warning.contains("only 4.2 GB are free"), "{warning}");
+        assert_eq!(judge(ALL_BYTES).expect("not full"), None);
+    }
+
+    #[test]
+    fn tests_of_every_runner_are_counted() {
+        let cargo = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(counts(&cargo.repeat(2)), (4, 2));
+        assert_eq!(
+            counts("# tests 9\n# suites 0\n# pass 8\n# fail 0\n# skipped 1\n# todo 0\n"),
+            (8, 1)
+        );
+        assert_eq!(
+            counts("ℹ tests 9\nℹ pass 8\nℹ fail 0\nℹ skipped 1\n"),
+            (8, 1)
+        );
+        assert_eq!(counts("Ran 12 tests in 3.2s\n\nOK (skipped=2)\n"), (10, 2));
+        assert_eq!(counts("3 passed, 1 skipped, 2 warnings in 0.5s\n"), (3, 1));
+        assert_eq!(counts("Compiling zstn\n"), (0, 0));
     }
 }

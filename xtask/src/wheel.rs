@@ -1,21 +1,13 @@
-//! The Python package: the verb `wheel` builds it, and the verbs `python` and `torch`
-//! test it.
+//! The Python packages `zstn` and `zstn-hub`: the verb `wheel` builds them for users, and
+//! suites test wheels of the dev profile.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 
-use anyhow::{Context, Result, bail};
-
-use crate::cargo::cargo_environment;
+use crate::prelude::*;
 use crate::python::{self, Environment};
-use crate::rust_target::active_rustc;
-use crate::step::{Report, Step};
-use crate::tier::Tier;
-use crate::workspace::Workspace;
-use crate::{build_paths, counts, process, programs};
 
 const PACKAGE: &str = "native/python";
+const HUB_PACKAGE: &str = "native/hub/python";
 /// Name of the extension module in the package.
 const MODULE: &str = if cfg!(windows) {
     "_native.pyd"
@@ -24,8 +16,6 @@ const MODULE: &str = if cfg!(windows) {
 };
 /// The platform tag of the oldest glibc that Rust supports.
 const PLATFORM: &str = "manylinux_2_17";
-/// Where pip downloads the test suites of other packages.
-const SUITES: &str = "python-suites";
 
 /// A program that prints the files of a wheel (its first argument) that contain one of
 /// the other arguments.
@@ -40,394 +30,235 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
                 print(f'{name}: {content[at:at + 120]!r}')
 ";
 
-/// Runs the verb `wheel`, which builds the wheel for users.
-pub fn run(workspace: &Workspace, report: &Report) -> Result<()> {
-    let tools = report.step("maturin and zig", |step| {
-        python::maturin_with_zig(workspace, step)
-    })?;
-    let is_portable = has_zig(&tools);
-    let wheel = report.step("wheel, release build", |step| {
-        build_release(workspace, step, &tools, is_portable)
-    })?;
-    if is_portable {
-        report.step("symbols of the wheel", |step| {
-            audit(workspace, step, &wheel)
-        })?;
-    }
-    report.step("README of the wheel, with NumPy alone", |step| {
-        readme(workspace, step, &wheel)
-    })
+/// Runs the verb `wheel`.
+pub fn run() -> Result<()> {
+    let [wheel, _] = release()?;
+    readme(&wheel)
 }
 
-/// Builds the wheel for users, and returns its path.
-pub fn release(workspace: &Workspace, step: &mut Step) -> Result<PathBuf> {
-    let tools = python::maturin_with_zig(workspace, step)?;
-    let wheel = build_release(workspace, step, &tools, has_zig(&tools))?;
-    if has_zig(&tools) {
-        audit(workspace, step, &wheel)?;
-    }
-    Ok(wheel)
-}
-
-fn build_release(
-    workspace: &Workspace,
-    step: &mut Step,
-    tools: &Environment,
-    is_portable: bool,
-) -> Result<PathBuf> {
-    let folder = workspace.target("wheels");
-    let mut arguments = vec!["--release"];
+/// Builds both wheels for users, and returns their paths. With zig, the first one runs on
+/// every Linux.
+pub fn release() -> Result<[PathBuf; 2]> {
+    python::MATURIN.ready()?;
+    let tools = python::ZIG.ready()?;
+    let has_zig = ask(tools.python().words("-m ziglang version")).is_ok();
+    let is_portable = cfg!(target_os = "linux") && has_zig;
+    let wheel = step("wheel, release build", |step| {
+        let mut maturin = maturin(&tools, "build --locked --release")?;
+        if is_portable {
+            maturin.args(["--zig", "--compatibility", PLATFORM]);
+        }
+        cargo::set_flags(&mut maturin, &cargo::remapped(&mut cargo::rustc())?);
+        let wheel = build(step, maturin.arg("--out"), &target("wheels"))?;
+        refuse_paths(&tools, &wheel)?;
+        step.note(paths::show(&wheel));
+        Ok(wheel)
+    })?;
     if is_portable {
-        arguments.extend(["--zig", "--compatibility", PLATFORM]);
+        let tools = python::AUDIT.ready()?;
+        step("symbols of the wheel", |step| audit(step, &tools, &wheel))?;
     }
-    let flags = build_paths::remap(workspace, &mut active_rustc(workspace));
-    let wheel = build(workspace, step, tools, &arguments, &folder, Some(&flags))?;
-    refuse_paths(workspace, tools, &wheel)?;
-    step.note(workspace.show(&wheel));
-    Ok(wheel)
+    let hub = step("wheel of zstn-hub", |step| build_hub(step, &tools))?;
+    Ok([wheel, hub])
 }
 
 /// Refuses a wheel that contains a path of this machine: the workspace's, or the path
 /// of cargo's downloads.
-fn refuse_paths(workspace: &Workspace, tools: &Environment, wheel: &Path) -> Result<()> {
-    let home = build_paths::cargo_home().context("cargo has no home")?;
-    let mut search = Command::new(tools.python());
-    search.args(["-c", FIND_PATHS]).arg(wheel);
-    let found = process::ask(search.args([workspace.root(), &home]))?;
-    if !found.trim().is_empty() {
-        bail!(
-            "{} contains paths of this machine, which xtask/src/build_paths.rs should have \
-             replaced:\n{found}",
-            workspace.show(wheel)
-        );
-    }
+fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
+    let mut search = tools.python();
+    search
+        .args(["-c", FIND_PATHS])
+        .arg(wheel)
+        .arg(paths::root());
+    let found = ask(search.arg(cargo::home()?))?;
+    let shown = paths::show(wheel);
+    ensure!(
+        found.is_empty(),
+        "{shown} contains paths of this machine (see `remapped`):\n{found}"
+    );
     Ok(())
 }
 
 /// Refuses a wheel that uses newer symbols of glibc than its name promises, or symbols
 /// of Python outside its stable interface.
-fn audit(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
-    let tools = python::audit(workspace, step)?;
-    let mut libraries = Command::new(tools.python());
-    let shown = process::ask(libraries.args(["-m", "auditwheel", "show"]).arg(wheel))?;
-    let words: Vec<&str> = shown.split_whitespace().collect();
+fn audit(step: &mut Step, tools: &Environment, wheel: &Path) -> Result<()> {
+    let shown = ask(tools.python().words("-m auditwheel show").arg(wheel))?;
     let wanted = format!("\"{PLATFORM}_");
-    if !words.iter().any(|word| word.starts_with(&wanted)) {
-        bail!("auditwheel does not report {PLATFORM}: {shown}");
-    }
-    let mut interface = Command::new(tools.python());
-    step.run(interface.args(["-m", "abi3audit", "--strict"]).arg(wheel))?;
-    step.note(format!("{PLATFORM}, stable interface of Python"));
-    Ok(())
+    let mut words = shown.split_whitespace();
+    let is_wanted = words.any(|word| word.starts_with(&wanted));
+    ensure!(is_wanted, "auditwheel does not report {PLATFORM}: {shown}");
+    step.run(tools.python().words("-m abi3audit --strict").arg(wheel))
 }
 
-/// Runs the verb `python`, which runs all tests of the package.
-pub fn test(workspace: &Workspace, report: &Report) -> Result<()> {
-    let python = Python::ready(workspace, report, Tier::All)?;
-    python.build(workspace, report)?;
-    python.programs(workspace, report)?;
-    python.test(workspace, report, Tier::All)?;
-    report.step("tests of z4ai on zstn.z4ai", |step| {
-        python.suite(workspace, step, "z4ai")
-    })
-}
-
-/// Runs the verb `torch`, which runs the tests that need PyTorch and libraries based on
-/// it.
-pub fn test_with_torch(workspace: &Workspace, report: &Report) -> Result<()> {
-    let python = Python {
-        tools: report.step("maturin", |step| python::maturin(workspace, step))?,
-        tests: report.step("Python packages with PyTorch (several GB)", |step| {
-            python::wheel_tests_with_torch(workspace, step)
-        })?,
-        moto: Some(report.step("moto", |step| python::moto(workspace, step))?),
-    };
-    python.build(workspace, report)?;
-    python.programs(workspace, report)?;
-    report.step("Python tests with PyTorch", |step| {
-        let mut pytest = python.tests(workspace);
-        pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "with_torch"]);
-        step.run(&mut pytest)?;
-        counts::note(step)
-    })?;
-    report.step("tests of safetensors on zstn, with PyTorch", |step| {
-        python.suite(workspace, step, "safetensors")
-    })
-}
-
-/// The tools that build and test the wheel.
-pub struct Python {
-    tools: Environment,
-    tests: Environment,
-    /// The S3 server; `None` unless in [`Tier::All`].
-    moto: Option<PathBuf>,
-}
-
-impl Python {
-    /// Installs the tools.
-    pub fn ready(workspace: &Workspace, report: &Report, tier: Tier) -> Result<Self> {
-        Ok(Self {
-            tools: report.step("maturin", |step| python::maturin(workspace, step))?,
-            tests: report.step("Python packages of the wheel's tests", |step| {
-                python::wheel_tests(workspace, step)
-            })?,
-            moto: match tier {
-                Tier::Default => None,
-                Tier::All => Some(report.step("moto", |step| python::moto(workspace, step))?),
-            },
-        })
-    }
-
-    /// Builds a wheel with the dev profile and installs it.
-    pub fn build(&self, workspace: &Workspace, report: &Report) -> Result<()> {
-        report.step("wheel, dev build", |step| {
-            let folder = dev_folder(workspace);
-            let wheel = build(
-                workspace,
-                step,
-                &self.tools,
-                &["--profile", "dev"],
-                &folder,
-                None,
-            )?;
-            install(step, &self.tests, &wheel)
-        })
-    }
-
-    /// Installs a wheel that contains the library built together with the workspace.
-    /// maturin would build it again with other features, because it compiles the
-    /// package alone.
-    pub fn assemble(&self, workspace: &Workspace, report: &Report) -> Result<()> {
-        report.step("wheel, of the workspace's build", |step| {
-            let tree = workspace.target("wheels/tree");
-            if tree.exists() {
-                fs::remove_dir_all(&tree)
-                    .with_context(|| format!("{} cannot be removed", tree.display()))?;
-            }
-            let mut metadata = maturin(workspace, &self.tools)?;
-            metadata
-                .args(["pep517", "write-dist-info", "--profile", "dev"])
-                .arg("--metadata-directory")
-                .arg(&tree);
-            step.run(&mut metadata)?;
-            let package = tree.join("zstn");
-            copy_package(&workspace.path(PACKAGE).join("zstn"), &package)
-                .and_then(|()| fs::copy(native_library(workspace), package.join(MODULE)))
-                .with_context(|| format!("{} cannot be filled", package.display()))?;
-            let folder = dev_folder(workspace);
-            remove_wheels(&folder)?;
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("{} cannot be created", folder.display()))?;
-            let mut pack = Command::new(self.tools.python());
-            pack.args(["-m", "wheel", "pack", "--dest-dir"])
-                .arg(&folder);
-            step.run(pack.arg(&tree))?;
-            install(step, &self.tests, &dev_wheel(workspace)?)
-        })
-    }
-
-    /// Builds the programs that tests of the package use.
-    pub fn programs(&self, workspace: &Workspace, report: &Report) -> Result<()> {
-        report.step("programs for the tests", |step| {
-            programs::build(workspace, step)
-        })
-    }
-
-    /// Runs the tests that take only seconds.
-    pub fn test(&self, workspace: &Workspace, report: &Report, tier: Tier) -> Result<()> {
-        report.check("Python tests", |step| {
-            let mut pytest = self.tests(workspace);
-            tier.apply(&mut pytest);
-            // Warnings are errors, and so are problems found by the interpreter's
-            // optional checks.
-            pytest
-                .args(["-X", "dev", "-W", "error", "-m", "pytest", "-q"])
-                .args(["-p", "no:cacheprovider", "."]);
-            step.run(&mut pytest)?;
-            counts::note(step)
-        });
-        report.check("Python types", |step| {
-            let config = ["--config-file", "../pyproject.toml"];
-            let cache = workspace.target("mypy");
-            let mut mypy = self.tests(workspace);
-            mypy.args(["-m", "mypy", "../zstn", "typing_examples.py"])
-                .args(config);
-            step.run(mypy.arg("--cache-dir").arg(&cache))?;
-            let mut stubs = self.tests(workspace);
-            stubs
-                .args(["-m", "mypy.stubtest", "zstn._native", "--concise"])
-                .args(["--allowlist", "stubtest.txt", "--ignore-unused-allowlist"])
-                .env("MYPY_CACHE_DIR", &cache);
-            step.run(&mut stubs)?;
-            let mut pyright = self.tests(workspace);
-            pyright
-                .args(["-m", "pyright", "--project", "../pyproject.toml"])
-                .arg("--pythonpath")
-                .arg(self.tests.python())
-                // This suppresses warnings about newer versions of pyright.
-                .env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
-            step.run(&mut pyright)
-        });
-        report.check("tests of safetensors on zstn", |step| {
-            self.suite(workspace, step, "safetensors")
-        });
-        report.step("README of the wheel, with NumPy alone", |step| {
-            readme(workspace, step, &dev_wheel(workspace)?)
-        })
-    }
-
-    /// Runs the test suite of another package with zstn.
-    pub fn suite(&self, workspace: &Workspace, step: &mut Step, name: &str) -> Result<()> {
-        let mut run = self.tests(workspace);
-        run.args(["peers/run.py", name, "--cache"])
-            .arg(workspace.cache(SUITES));
-        step.run(&mut run)?;
-        counts::note(step)
-    }
-
-    /// Returns a Python command in the folder of the tests. In the package's own
-    /// folder, its sources would be imported instead of the wheel.
-    pub fn tests(&self, workspace: &Workspace) -> Command {
-        let mut python = Command::new(self.tests.python());
-        python
-            .current_dir(workspace.path(PACKAGE).join("tests"))
-            .env("ZSTN_STUB_HUB", programs::stub_hub(workspace))
-            .env("ZSTN_BIN", workspace.zstn("debug"))
-            .env("PYTHONDONTWRITEBYTECODE", "1");
-        if let Some(moto) = &self.moto {
-            python.env("ZSTN_MOTO_SERVER", moto);
-        }
-        python
-    }
-}
-
-/// Installs the wheel of the dev profile, which must already have been built, in an
-/// environment.
-pub fn install_dev(
-    workspace: &Workspace,
-    step: &mut Step,
-    environment: &Environment,
-) -> Result<()> {
-    install(step, environment, &dev_wheel(workspace)?)
-}
-
-fn dev_wheel(workspace: &Workspace) -> Result<PathBuf> {
-    match &wheels(&dev_folder(workspace))?[..] {
-        [wheel] => Ok(wheel.clone()),
-        found => bail!("{} wheels of the dev profile", found.len()),
-    }
-}
-
-fn dev_folder(workspace: &Workspace) -> PathBuf {
-    workspace.target("wheels").join("dev")
-}
-
-fn has_zig(tools: &Environment) -> bool {
-    cfg!(target_os = "linux")
-        && process::ask(Command::new(tools.python()).args(["-m", "ziglang", "version"])).is_ok()
-}
-
-/// Builds a wheel as the only one in `folder`, and returns its path. `flags`, if given,
-/// are exactly the flags of `rustc`.
-fn build(
-    workspace: &Workspace,
-    step: &mut Step,
-    tools: &Environment,
-    arguments: &[&str],
-    folder: &Path,
-    flags: Option<&[String]>,
-) -> Result<PathBuf> {
-    remove_wheels(folder)?;
-    let mut maturin = maturin(workspace, tools)?;
+/// Returns maturin with the arguments of `line`.
+fn maturin(tools: &Environment, line: &str) -> Result<Command> {
+    let mut maturin = tools.python();
+    cargo::set_environment(&mut maturin, "");
     maturin
-        .args(["build", "--locked"])
-        .args(arguments)
-        .arg("--out")
-        .arg(folder);
-    if let Some(flags) = flags {
-        build_paths::set_flags(&mut maturin, flags);
-    }
-    step.run(&mut maturin)?;
-    match &wheels(folder)?[..] {
-        [wheel] => Ok(wheel.clone()),
-        found => bail!("{} holds {} wheels", folder.display(), found.len()),
-    }
-}
-
-fn maturin(workspace: &Workspace, tools: &Environment) -> Result<Command> {
-    let mut maturin = Command::new(tools.python());
-    cargo_environment(&mut maturin, workspace.target("").as_path());
-    maturin
-        .args(["-m", "maturin"])
+        .words("-m maturin")
+        .words(line)
         // maturin finds the interpreter with this variable, and zig in the search path.
-        .env("VIRTUAL_ENV", tools.directory())
+        .env("VIRTUAL_ENV", &tools.folder)
         .env("PATH", tools.search_path()?)
-        .current_dir(workspace.path(PACKAGE));
+        .current_dir(path(PACKAGE));
     Ok(maturin)
 }
 
-/// Returns the path of the extension module that cargo has built.
-fn native_library(workspace: &Workspace) -> PathBuf {
-    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-    workspace.target(&format!("debug/{DLL_PREFIX}_native{DLL_SUFFIX}"))
+/// Builds a wheel as the only one in `folder`, which becomes the last argument of
+/// `command`, and returns its path.
+fn build(step: &mut Step, command: &mut Command, folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    for old in paths::files(folder, &["whl"])? {
+        fs::remove_file(old)?;
+    }
+    step.run(command.arg(folder))?;
+    match &paths::files(folder, &["whl"])?[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => bail!("{} contains {} wheels", folder.display(), found.len()),
+    }
 }
 
-/// Copies the sources of the package, without built modules and caches.
-fn copy_package(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let copy = to.join(&name);
-        if entry.file_type()?.is_dir() {
-            if name != "__pycache__" {
-                copy_package(&entry.path(), &copy)?;
-            }
-        } else if ["py", "pyi", "typed"]
-            .iter()
-            .any(|ending| copy.extension().is_some_and(|found| found == *ending))
-        {
-            fs::copy(entry.path(), copy)?;
+fn build_hub(step: &mut Step, tools: &Environment) -> Result<PathBuf> {
+    let mut flit = tools.python();
+    flit.words("-m flit_core.wheel").arg(path(HUB_PACKAGE));
+    build(step, flit.arg("--outdir"), &target("wheels/hub"))
+}
+
+/// Builds a wheel of the dev profile, and installs it in the environment of its tests.
+/// In [`Tier::All`], maturin builds it with the package's own features; otherwise it
+/// contains the library that was built together with the workspace.
+pub fn ready() -> Result<Wheel> {
+    static READY: Shared<Wheel> = Shared::new();
+    READY.get(|| Wheel::install(python::WHEEL.ready()?))
+}
+
+/// A wheel of the dev profile and the wheel of zstn-hub, and the environment in which
+/// they are tested.
+#[derive(Clone)]
+pub struct Wheel {
+    file: PathBuf,
+    hub: PathBuf,
+    tests: Environment,
+}
+
+impl Wheel {
+    fn install(tests: Environment) -> Result<Self> {
+        let tools = python::MATURIN.ready()?;
+        cargo::programs()?;
+        let (title, is_alone) = match Tier::of_process() {
+            Tier::Default => ("wheel, of the workspace's build", false),
+            Tier::All => ("wheel, dev build", true),
+        };
+        let hub = step("wheel of zstn-hub", |step| build_hub(step, &tools))?;
+        let file = step(title, |step| {
+            let mut pack = match is_alone {
+                true => maturin(&tools, "build --locked --profile dev --out")?,
+                false => assemble(step, &tools)?,
+            };
+            let file = build(step, &mut pack, &target("wheels/dev"))?;
+            tests.install_wheel(step, &file)?;
+            tests.install_wheel(step, &hub)?;
+            Ok(file)
+        })?;
+        Ok(Self { file, hub, tests })
+    }
+
+    pub fn install_in(&self, step: &mut Step, environment: &Environment) -> Result<()> {
+        environment.install_wheel(step, &self.file)?;
+        environment.install_wheel(step, &self.hub)
+    }
+
+    /// Runs the tests that take only seconds.
+    pub fn test(&self) -> Result<()> {
+        // Warnings are errors, and so are problems found by the interpreter's optional
+        // checks.
+        let line = "-X dev -W error -m pytest -q -p no:cacheprovider .";
+        report::keep(report::tests("Python tests", &mut self.python(line)?));
+        let mut hub = self.python(line)?;
+        hub.current_dir(path(HUB_PACKAGE).join("tests"));
+        report::keep(report::tests("tests of zstn-hub", &mut hub));
+        check("Python types", |step| self.types(step));
+        report::keep(self.suite("safetensors"));
+        readme(&self.file)
+    }
+
+    fn types(&self, step: &mut Step) -> Result<()> {
+        let cache = target("mypy");
+        let mut mypy = self.python("-m mypy ../zstn typing_examples.py")?;
+        mypy.words("--config-file ../pyproject.toml --cache-dir");
+        step.run(mypy.arg(&cache))?;
+        let mut stubs = self.python("-m mypy.stubtest zstn._native --concise")?;
+        stubs.words("--allowlist stubtest.txt --ignore-unused-allowlist");
+        step.run(stubs.env("MYPY_CACHE_DIR", &cache))?;
+        let mut pyright = self.python("-m pyright --project ../pyproject.toml --pythonpath")?;
+        // This suppresses warnings about newer versions of pyright.
+        pyright.env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
+        step.run(pyright.arg(self.tests.program("python")))?;
+        let hub = path(HUB_PACKAGE).join("tests");
+        let mut mypy = self.python("-m mypy ../zstn_hub --config-file ../pyproject.toml")?;
+        mypy.arg("--cache-dir").arg(target("mypy-hub"));
+        step.run(mypy.current_dir(&hub))?;
+        step.run(pyright.current_dir(&hub))
+    }
+
+    /// Runs the test suite of another package with zstn. It is downloaded once.
+    pub fn suite(&self, name: &str) -> Result<()> {
+        let mut run = self.python(&format!("peers/run.py {name} --cache"))?;
+        run.arg(cache("python-suites"));
+        report::tests(&format!("tests of {name} on zstn"), &mut run)
+    }
+
+    /// Returns Python in the folder of the tests. In the package's own folder, its
+    /// sources would be imported instead of the wheel. The tests use moto only in
+    /// [`Tier::All`].
+    pub fn python(&self, line: &str) -> Result<Command> {
+        let mut python = self.tests.python();
+        python.words(line).current_dir(path(PACKAGE).join("tests"));
+        if Tier::of_process() == Tier::All {
+            python.env("ZSTN_MOTO_SERVER", python::moto()?);
         }
+        Ok(python)
     }
-    Ok(())
 }
 
-fn remove_wheels(folder: &Path) -> Result<()> {
-    for old in wheels(folder)? {
-        fs::remove_file(&old).with_context(|| format!("{} cannot be removed", old.display()))?;
-    }
-    Ok(())
-}
-
-fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Ok(Vec::new());
-    };
-    let paths = entries.map(|entry| Ok(entry?.path()));
-    let paths: Vec<PathBuf> = paths
-        .collect::<std::io::Result<_>>()
-        .with_context(|| format!("{} cannot be read", folder.display()))?;
-    let is_wheel = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "whl");
-    Ok(paths.into_iter().filter(is_wheel).collect())
-}
-
-fn install(step: &mut Step, environment: &Environment, wheel: &Path) -> Result<()> {
-    let mut pip = Command::new(environment.python());
-    pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"])
-        .args(["--disable-pip-version-check", "--force-reinstall"])
-        .arg(wheel);
-    step.run(&mut pip)
+/// Returns a command that packs a wheel with the library built together with the
+/// workspace. maturin would build it again with other features, because it compiles the
+/// package alone.
+fn assemble(step: &mut Step, tools: &Environment) -> Result<Command> {
+    let tree = target("wheels/tree");
+    paths::empty(&tree)?;
+    let mut metadata = maturin(tools, "pep517 write-dist-info --profile dev")?;
+    step.run(metadata.arg("--metadata-directory").arg(&tree))?;
+    let package = tree.join("zstn");
+    paths::copy_all(&path(PACKAGE).join("zstn"), &package, |entry| {
+        match entry.extension() {
+            Some(ending) => ["py", "pyi", "typed"]
+                .iter()
+                .any(|wanted| ending == *wanted),
+            None => entry.is_dir() && !entry.ends_with("__pycache__"),
+        }
+    })?;
+    let library = target(format!("debug/{DLL_PREFIX}_native{DLL_SUFFIX}"));
+    fs::copy(library, package.join(MODULE))?;
+    let mut pack = tools.python();
+    pack.words("-m wheel pack").arg(tree).arg("--dest-dir");
+    Ok(pack)
 }
 
 /// Installs the wheel and NumPy in a new environment, and runs the examples of the
 /// README there.
-fn readme(workspace: &Workspace, step: &mut Step, wheel: &Path) -> Result<()> {
-    let environment = python::bare(workspace, step)?;
-    install(step, &environment, wheel)?;
-    let mut run = Command::new(environment.python());
-    run.args(["-X", "dev", "-W", "error"])
-        .arg(workspace.path(PACKAGE).join("tests/readme.py"))
-        .current_dir(workspace.target("wheels"));
-    step.run(&mut run)
+fn readme(wheel: &Path) -> Result<()> {
+    step("README of the wheel, with NumPy alone", |step| {
+        let mut run = python::bare(step, wheel)?.python();
+        run.words("-X dev -W error").current_dir(target("wheels"));
+        step.run(run.arg(path(PACKAGE).join("tests/readme.py")))
+    })
+}
+
+/// Runs the verb `torch`: the tests that need PyTorch and libraries based on it.
+pub fn torch() -> Result<()> {
+    let wheel = Wheel::install(python::WHEEL_TORCH.ready()?)?;
+    let mut pytest = wheel.python("-m pytest -q -p no:cacheprovider with_torch")?;
+    report::tests("Python tests with PyTorch", &mut pytest)?;
+    wheel.suite("safetensors")
 }

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 use super::format::AnyOpener;
 use super::{FileCatalog, Kind};
 use crate::container::safetensors;

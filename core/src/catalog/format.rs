@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "deltas")]
 use super::delta;
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
 use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
-use super::{FileCatalog, FileTensor, buffer, safetensors, zstn};
+use super::{FileCatalog, FileTensor, safetensors, zstn};
 use crate::container::foreign::{GAUSS_MAGIC, ZTENSOR_MAGICS};
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
-use crate::{Error, Result};
+use crate::{Error, Result, catalog};
 
 /// Reads the sections of a file that list its tensors, in as few round trips as
 /// the format allows.
@@ -88,7 +88,7 @@ pub(super) trait Contents: Sized {
         out: &mut [u8],
     ) -> Result<()> {
         let decoded = self.decode(engine, stored)?;
-        buffer::copy(&stored.tensor.name, &decoded, out)
+        catalog::copy(&stored.tensor.name, &decoded, out)
     }
 
     /// Returns the range of the file whose bytes [`Contents::plan`] requires as

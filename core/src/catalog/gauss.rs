@@ -8,10 +8,10 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::{FileCatalog, FileTensor};
-use crate::container::foreign::gauss::{self, Index, Parsed};
+use crate::container::foreign::gauss::{self, GaussIndex, ParsedIndex};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -22,16 +22,18 @@ pub(super) struct FormatOpener;
 
 impl Opener for FormatOpener {
     fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
-        Ok(match Index::parse(fetched.head(), fetched.len_bytes())? {
-            Parsed::Complete(_) => Vec::new(),
-            Parsed::Needs(end) => fetched.missing_head(end).into_iter().collect(),
-        })
+        Ok(
+            match GaussIndex::parse(fetched.head(), fetched.len_bytes())? {
+                ParsedIndex::Complete(_) => Vec::new(),
+                ParsedIndex::Needs(end) => fetched.missing_head(end).into_iter().collect(),
+            },
+        )
     }
 
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
-        match Index::parse(fetched.head(), fetched.len_bytes())? {
-            Parsed::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
-            Parsed::Needs(_) => Err(Error::invalid_input(
+        match GaussIndex::parse(fetched.head(), fetched.len_bytes())? {
+            ParsedIndex::Complete(index) => FileCatalog::gauss(index, fetched.len_bytes()),
+            ParsedIndex::Needs(_) => Err(Error::invalid_input(
                 "not all requested ranges were supplied",
             )),
         }
@@ -40,7 +42,7 @@ impl Opener for FormatOpener {
 
 /// The tensors of the index.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct FormatContents(Vec<gauss::Tensor>);
+pub(super) struct FormatContents(Vec<gauss::IndexedTensor>);
 
 impl Contents for FormatContents {
     fn decode<'a, E: Engine>(
@@ -59,7 +61,7 @@ impl Contents for FormatContents {
 }
 
 impl FileCatalog {
-    fn gauss(index: Index, file_len_bytes: u64) -> Result<Self> {
+    fn gauss(index: GaussIndex, file_len_bytes: u64) -> Result<Self> {
         let mut end = 0u64;
         let tensors = index
             .tensors
@@ -94,7 +96,7 @@ impl FileCatalog {
     /// Returns the mixtures, scales and shards of tensor `number` of a Gauss
     /// file, or `None` for other formats.
     #[must_use]
-    pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::Tensor> {
+    pub fn gauss_tensor(&self, number: usize) -> Option<&gauss::IndexedTensor> {
         match &self.contents {
             AnyContents::Gauss(FormatContents(tensors)) => tensors.get(number),
             _ => None,

@@ -4,23 +4,25 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::container::model_delta::ShortDigest;
 use crate::container::safetensors::PREFIX_BYTES;
+use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
+use crate::tensor::element_count;
 use crate::{Error, Result, sort};
+use format::{AnyContents, StoredTensor};
 
-mod buffer;
 mod delta;
-#[cfg(feature = "deltas")]
-mod delta_opener;
 mod extension;
-mod fetched;
+mod fetched_ranges;
 mod file_name;
 mod file_opener;
 mod format;
@@ -29,29 +31,18 @@ mod gauss;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;
-mod refused;
-mod rows;
 mod safetensors;
-#[cfg(feature = "decode-task")]
-mod subset;
-mod tensor;
-#[cfg(feature = "deltas")]
-mod walk;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;
 
-pub(crate) use buffer::copy;
 pub use delta::BaseUse;
 pub use extension::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
 pub use file_opener::{FileOpener, is_left_out, recognise};
 pub use format::Kind;
-use format::{AnyContents, StoredTensor};
 pub use range_plan::RangePlan;
-pub(crate) use refused::{Refusals, Refused};
-pub(crate) use rows::check_inside;
-pub use tensor::FileTensor;
+pub(crate) use range_plan::check_inside;
 
 /// The tensors of one file and how to decode them. Made by [`FileOpener`] from
 /// the file's head, header and index.
@@ -220,7 +211,7 @@ impl FileCatalog {
     ) -> Result<StoredTensor<'a, '_>> {
         let tensor = self.tensor(number)?;
         if bytes.len() as u64 != tensor.stored_len_bytes() {
-            let detail = "these are not the tensor's stored bytes";
+            let detail = "the input does not have the tensor's stored length";
             return Err(Error::invalid_input(detail).tensor(&tensor.name));
         }
         Ok(StoredTensor {
@@ -229,5 +220,155 @@ impl FileCatalog {
             bytes,
             base,
         })
+    }
+}
+
+/// One tensor of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FileTensor {
+    /// The name, unique within the file.
+    pub name: String,
+    /// The element type.
+    pub dtype: Dtype,
+    /// The shape, outermost dimension first. Empty for a scalar.
+    pub shape: Vec<u64>,
+    /// The range of the tensor in the original data buffer. For a zTensor or
+    /// Gauss file, it refers to a virtual buffer that holds the decoded tensors
+    /// back to back.
+    pub span: Range<u64>,
+    /// The range of the file to fetch. Empty if the tensor is copied from the
+    /// base.
+    pub stored: Range<u64>,
+    /// How the tensor depends on the base's tensor of the same name, if it
+    /// does.
+    pub base: Option<BaseUse>,
+    /// The number of the tensor with which this one shares its stored bytes, if
+    /// it does. In files written by other programs that tensor may come later
+    /// in the list.
+    pub alias_of: Option<usize>,
+}
+
+impl FileTensor {
+    /// Returns the length in bytes of the decoded tensor, which is
+    /// little-endian and row-major.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+
+    /// Returns the number of bytes stored for the tensor, including bytes
+    /// shared with other tensors.
+    #[must_use]
+    pub fn stored_len_bytes(&self) -> u64 {
+        self.stored.end - self.stored.start
+    }
+
+    /// Returns the number of elements.
+    #[must_use]
+    pub fn element_count(&self) -> u64 {
+        // Opening the file has checked that the number fits.
+        element_count(&self.shape).unwrap_or(u64::MAX)
+    }
+}
+
+impl FileCatalog {
+    /// Decodes tensor `number` into `out`, otherwise like
+    /// [`FileCatalog::decode_against`]. The frames of a ZSTN file are decoded
+    /// in place; tensors of other formats are decoded and then copied.
+    ///
+    /// # Errors
+    /// The errors of [`FileCatalog::decode_against`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` does not have
+    /// the length of the tensor. The content of `out` is unspecified after an
+    /// error.
+    pub fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        stored: &[u8],
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let stored = self.stored(number, stored, base)?;
+        self.contents.decode_into(engine, stored, out)
+    }
+}
+
+/// Copies the `decoded` bytes of the tensor called `name` to `out`.
+pub(crate) fn copy(name: &str, decoded: &[u8], out: &mut [u8]) -> Result<()> {
+    check_len(name, decoded.len() as u64, out)?;
+    out.copy_from_slice(decoded);
+    Ok(())
+}
+
+/// Fails unless `out` has the length of the tensor called `name`.
+fn check_len(name: &str, len_bytes: u64, out: &[u8]) -> Result<()> {
+    if out.len() as u64 == len_bytes {
+        return Ok(());
+    }
+    let detail = format!(
+        "the tensor has {len_bytes} bytes, the buffer to decode it into has {}",
+        out.len()
+    );
+    Err(Error::invalid_input(detail).tensor(name))
+}
+
+#[cfg(feature = "decode-task")]
+impl FileCatalog {
+    /// Returns a catalog that contains only tensor `number` and only the data
+    /// required to decode it.
+    ///
+    /// # Panics
+    /// If the number is out of bounds.
+    pub(crate) fn project(&self, number: usize) -> Self {
+        Self {
+            contents: self.contents.project(number),
+            tensors: [FileTensor {
+                alias_of: None,
+                ..self.tensors[number].clone()
+            }]
+            .into(),
+            metadata: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            refused: Refused::default(),
+            original_header: None,
+            ..*self
+        }
+    }
+}
+
+/// Names of unreadable tensors with their errors, in any order.
+pub(crate) type Refusals = Vec<(String, Error)>;
+
+/// The unreadable tensors by name. It uses the same types of map as a catalog,
+/// so that no further generic code is compiled.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Refused {
+    by_name: BTreeMap<String, usize>,
+    errors: Vec<Error>,
+}
+
+impl Refused {
+    /// Collects names with their errors. For a repeated name, the last error
+    /// wins.
+    pub(crate) fn new(all: Refusals) -> Self {
+        let names = all.iter().map(|(name, _)| name.clone());
+        Self {
+            by_name: sort::map(names.zip(0..)),
+            errors: all.into_iter().map(|(_, error)| error).collect(),
+        }
+    }
+
+    /// Returns the error of the tensor called `name`, or `None` if it is not
+    /// among the unreadable ones.
+    pub(crate) fn get(&self, name: &str) -> Option<&Error> {
+        self.by_name.get(name).map(|&number| &self.errors[number])
+    }
+
+    /// Returns all names and errors, sorted by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Error)> {
+        let numbers = self.by_name.iter();
+        numbers.map(|(name, &number)| (name.as_str(), &self.errors[number]))
     }
 }

@@ -1,14 +1,18 @@
-//! The plan for reading a part of a tensor: the ranges to fetch, and how to
-//! decode them.
+//! Plans the read of a part of a tensor: which ranges of the file the part
+//! requires, and how to decode them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 #[cfg(feature = "deltas")]
 use super::delta::rows::DeltaPart;
-use crate::Result;
-use crate::container::zstn::rows::{FrameTable, PartPlan};
+use super::format::AnyContents;
+use super::zstn::FormatContents;
+use super::{FileCatalog, FileTensor};
+use crate::bytes::part;
+use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
+use crate::{Error, Result};
 
 /// A plan for reading a part of a tensor. Made by [`FileCatalog::plan`].
 ///
@@ -111,12 +115,124 @@ impl RangePlan {
             Way::Delta { base: span, part } => {
                 let base = base.unwrap_or_default();
                 if base.len() as u64 != span.end - span.start {
-                    return Err(crate::Error::invalid_input(
+                    return Err(Error::invalid_input(
                         "these are not the planned bytes of the base",
                     ));
                 }
                 part.decode(engine, fetched, base)
             }
         }
+    }
+}
+
+/// The block tables of a ZSTN file that were fetched with its index, starting
+/// at byte `start` of the file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tables {
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Tables {
+    pub(super) fn get(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let start = range.start.checked_sub(self.start)?;
+        let end = range.end - self.start;
+        (end <= self.bytes.len() as u64).then(|| part(&self.bytes, start..end))
+    }
+}
+
+/// Fails unless `span` lies inside the tensor called `name`.
+pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Result<()> {
+    if span.start <= span.end && span.end <= len_bytes {
+        return Ok(());
+    }
+    Err(Error::invalid_input("the requested bytes are not inside the tensor").tensor(name))
+}
+
+impl FileCatalog {
+    /// Returns the range of the file whose bytes [`FileCatalog::plan`] requires
+    /// as the table of tensor `number`, or `None` if `fetched` is enough. Call
+    /// this with no bytes first, fetch the range, and call it again with the
+    /// fetched bytes until it returns `None`. It returns `None` at once for
+    /// tensors without a table, and for tables that were fetched with the
+    /// index.
+    #[must_use]
+    pub fn block_table(&self, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        let tensor = self.tensors.get(number)?;
+        self.contents.table(tensor, number, fetched)
+    }
+
+    /// Returns the stored size of each plane of tensor `number`. `table`
+    /// contains the bytes of the ranges that [`FileCatalog::block_table`] has
+    /// returned.
+    ///
+    /// Returns `None` if the tensor has no table: short, sparse and palette
+    /// frames have none, nor do tensors that are not packed.
+    pub fn plane_sizes(
+        &self,
+        number: usize,
+        table: Option<&[u8]>,
+    ) -> Result<Option<Vec<PlaneSize>>> {
+        let tensor = self.tensor(number)?;
+        let AnyContents::Zstn(contents) = &self.contents else {
+            return Ok(None);
+        };
+        let table = contents.block_table(tensor, number, table)?;
+        Ok(table.map(|table| table.plane_sizes()))
+    }
+
+    /// Plans how to read the bytes `span` of tensor `number`. `table` contains
+    /// the bytes of the ranges that [`FileCatalog::block_table`] has returned.
+    /// Returns `None` if the tensor can only be read as a whole.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
+    /// bounds or `span` does not lie inside the tensor, and an error of the
+    /// format for a damaged table.
+    pub fn plan(
+        &self,
+        number: usize,
+        span: Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let tensor = self.tensor(number)?;
+        check_inside(&tensor.name, tensor.len_bytes(), &span)?;
+        self.plan_inside(number, &span, table)
+    }
+
+    /// Plans like [`FileCatalog::plan`], for bytes that are known to lie inside
+    /// the tensor.
+    pub(crate) fn plan_inside(
+        &self,
+        number: usize,
+        span: &Range<u64>,
+        table: Option<&[u8]>,
+    ) -> Result<Option<RangePlan>> {
+        let tensor = self.tensor(number)?;
+        self.contents.plan(tensor, number, span, table)
+    }
+}
+
+impl FormatContents {
+    /// Parses the block table of a tensor from `table`, or from the bytes
+    /// fetched with the index. Returns `None` if the tensor has none or its
+    /// bytes are missing.
+    pub(super) fn block_table(
+        &self,
+        tensor: &FileTensor,
+        number: usize,
+        table: Option<&[u8]>,
+    ) -> Result<Option<FrameTable>> {
+        let range = self.integrity.as_ref().and_then(|all| all.table(number));
+        let Some(range) = range else {
+            return Ok(None);
+        };
+        let Some(bytes) = table.or_else(|| self.tables.get(&range)) else {
+            return Ok(None);
+        };
+        let (stored_len, len) = (tensor.stored_len_bytes(), tensor.len_bytes());
+        FrameTable::parse(bytes, stored_len, len, self.edition)
+            .map(Some)
+            .map_err(|error| error.within(range.start).tensor(&tensor.name))
     }
 }

@@ -15,23 +15,21 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::range_plan::RangePlan;
-use super::rows::Tables;
-use super::{FileCatalog, FileTensor, buffer};
-use crate::bytes;
+use super::range_plan::{RangePlan, Tables};
+use super::{FileCatalog, FileTensor};
 use crate::container::safetensors;
 use crate::container::zstn::integrity::{self, Integrity, Section, StoredStatistics, Verify};
 use crate::container::zstn::{
-    CheckedFrame, FOOTER_BYTES, Footer, Layout, PREFIX_FIXED_BYTES, Prefix, Tail,
-    promises_header_copy,
+    CheckedFrame, ContainerFooter, ContainerLayout, ContainerPrefix, ContainerTail, FOOTER_BYTES,
+    PREFIX_FIXED_BYTES, promises_header_copy,
 };
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::frame::Edition;
 use crate::limits::TAIL_LEN_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, bytes, catalog};
 
 /// Stateless: everything is computed from the [`FetchedRanges`].
 #[derive(Debug, Clone, Default)]
@@ -87,7 +85,7 @@ impl Contents for FormatContents {
         stored: StoredTensor,
         out: &mut [u8],
     ) -> Result<()> {
-        buffer::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
+        catalog::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
         self.frame(stored)
             .and_then(|frame| frame.decode(engine, out))
             .map_err(stored.in_file())
@@ -125,7 +123,7 @@ impl Contents for FormatContents {
 /// tail.
 fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
     let len_bytes = fetched.len_bytes();
-    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let prefix_len = ContainerPrefix::len_bytes(fetched.head(), len_bytes)?;
     let rest_of_head = fetched.missing_head(prefix_len);
     if fetched.head().get(5) == Some(&0) {
         return Ok(rest_of_head.into_iter().collect());
@@ -157,8 +155,8 @@ fn needs(fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
 fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
     let len_bytes = fetched.len_bytes();
     let prefix_bytes = prefix(fetched, engine)?;
-    let prefix = Prefix::parse(&prefix_bytes, len_bytes)?;
-    if prefix.layout == Layout::SingleFrame {
+    let prefix = ContainerPrefix::parse(&prefix_bytes, len_bytes)?;
+    if prefix.layout == ContainerLayout::SingleFrame {
         return Err(Error::unsupported(
             "this checkpoint is stored as one frame: single tensors of it cannot be read, unpack \
              the whole file",
@@ -166,7 +164,7 @@ fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog>
     }
     let index = footer(fetched, prefix.end())?.index;
     let after_index_start = fetched.have(index.start..len_bytes - FOOTER_BYTES);
-    let tail = Tail::parse(&prefix, &prefix_bytes, &index, &after_index_start)?;
+    let tail = ContainerTail::parse(&prefix, &prefix_bytes, &index, &after_index_start)?;
     let header = bytes::part(&prefix_bytes, prefix.header.clone());
     let tables = tables(fetched, &tail, index.start);
     FileCatalog::zstn(header, &prefix, tail, tables, len_bytes)
@@ -176,7 +174,7 @@ fn finish<E: Engine>(fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog>
 /// empty one if the file has none.
 fn section(fetched: &FetchedRanges) -> Result<Section> {
     let len_bytes = fetched.len_bytes();
-    let prefix_len = Prefix::len_bytes(fetched.head(), len_bytes)?;
+    let prefix_len = ContainerPrefix::len_bytes(fetched.head(), len_bytes)?;
     let index_end = footer(fetched, prefix_len)?.index.end;
     let section = Section::parse(&fetched.have(index_end..len_bytes - FOOTER_BYTES));
     let section = section.map_err(|error| error.within(index_end))?;
@@ -184,10 +182,10 @@ fn section(fetched: &FetchedRanges) -> Result<Section> {
 }
 
 /// Returns the bytes of the file before its frames. If the header was not
-/// fetched, it is restored from its copy. [`Tail::parse`] compares these bytes
+/// fetched, it is restored from its copy. [`ContainerTail::parse`] compares these bytes
 /// with their checksum.
 fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
-    let prefix_len = Prefix::len_bytes(fetched.head(), fetched.len_bytes())?;
+    let prefix_len = ContainerPrefix::len_bytes(fetched.head(), fetched.len_bytes())?;
     if fetched.missing_head(prefix_len).is_none() {
         return Ok(fetched.have(0..prefix_len));
     }
@@ -210,7 +208,7 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
 }
 
 /// Returns the block tables that were fetched together with the index.
-fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
+fn tables(fetched: &FetchedRanges, tail: &ContainerTail, index_start: u64) -> Tables {
     let all = tail.integrity.as_ref().and_then(Integrity::tables_start);
     let Some(start) = all.map(|start| start.max(fetched.tail_from())) else {
         return Tables::default();
@@ -222,17 +220,17 @@ fn tables(fetched: &FetchedRanges, tail: &Tail, index_start: u64) -> Tables {
     }
 }
 
-fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<Footer> {
+fn footer(fetched: &FetchedRanges, prefix_len: u64) -> Result<ContainerFooter> {
     let len_bytes = fetched.len_bytes();
     let bytes = fetched.have(len_bytes - FOOTER_BYTES..len_bytes);
-    Footer::parse(&bytes, prefix_len, len_bytes)
+    ContainerFooter::parse(&bytes, prefix_len, len_bytes)
 }
 
 impl FileCatalog {
     fn zstn(
         header_json: &[u8],
-        prefix: &Prefix,
-        tail: Tail,
+        prefix: &ContainerPrefix,
+        tail: ContainerTail,
         tables: Tables,
         file_len_bytes: u64,
     ) -> Result<Self> {

@@ -8,11 +8,13 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched::FetchedRanges;
+use super::fetched_ranges::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
-use crate::container::foreign::ztensor::{self, Element, FOOTER_BYTES, Footer, Layout, Manifest};
+use crate::container::foreign::ztensor::{
+    self, Element, FOOTER_BYTES, Manifest, TensorLayout, ZTensorFooter,
+};
 use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
@@ -69,7 +71,7 @@ impl Opener for FormatOpener {
 
 /// The tensors of the manifest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct FormatContents(Vec<ztensor::Tensor>);
+pub(super) struct FormatContents(Vec<ztensor::ManifestTensor>);
 
 impl Contents for FormatContents {
     fn decode<'a, E: Engine>(
@@ -103,10 +105,10 @@ impl Contents for FormatContents {
 }
 
 /// Parses the footer; `None` until the end of the file has been fetched.
-fn footer(fetched: &FetchedRanges) -> Option<Result<Footer>> {
+fn footer(fetched: &FetchedRanges) -> Option<Result<ZTensorFooter>> {
     let len_bytes = fetched.len_bytes();
     let tail = fetched.part(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
-    Some(Footer::parse(fetched.head(), &tail, len_bytes))
+    Some(ZTensorFooter::parse(fetched.head(), &tail, len_bytes))
 }
 
 impl FileCatalog {
@@ -166,7 +168,7 @@ impl FileCatalog {
     /// file, for callers that read its stored parts, or `None` for other
     /// formats.
     #[must_use]
-    pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::Tensor> {
+    pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::ManifestTensor> {
         match &self.contents {
             AnyContents::ZTensor(FormatContents(tensors)) => tensors.get(number),
             _ => None,
@@ -174,6 +176,6 @@ impl FileCatalog {
     }
 }
 
-fn are_aliases(a: &ztensor::Tensor, b: &ztensor::Tensor) -> bool {
-    a.layout == Layout::Dense && b.layout == Layout::Dense && a.parts == b.parts
+fn are_aliases(a: &ztensor::ManifestTensor, b: &ztensor::ManifestTensor) -> bool {
+    a.layout == TensorLayout::Dense && b.layout == TensorLayout::Dense && a.parts == b.parts
 }

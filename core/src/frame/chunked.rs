@@ -5,9 +5,7 @@ use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::family::FrameFamily;
-use super::info::{FrameInfo, decoded_len};
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo, decoded_len};
 use super::stream::{self, Record, Stream};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};

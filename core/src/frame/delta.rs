@@ -8,11 +8,10 @@ use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 
 use super::select::{self, EncodeOptions};
-use super::{Edition, Stored};
+use super::{ContainedFrame, Edition};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine};
-use crate::transform::xor;
-use crate::{Error, Result, Rule, TensorRef};
+use crate::{Error, Result, Rule, TensorRef, transform};
 
 /// The first bytes of a delta.
 pub const MAGIC: [u8; 4] = *b"Z4DL";
@@ -56,9 +55,9 @@ impl<'a> Delta<'a> {
         self.frame().map(|_| ())
     }
 
-    fn frame(&self) -> Result<Stored<'a>> {
+    fn frame(&self) -> Result<ContainedFrame<'a>> {
         // Bytes after the frame are allowed (3.1).
-        Stored::parse(self.inner, self.reference_len_bytes, Edition::Plain)
+        ContainedFrame::parse(self.inner, self.reference_len_bytes, Edition::Plain)
             .map_err(|error| error.within(HEAD_BYTES))
     }
 
@@ -84,7 +83,7 @@ impl<'a> Delta<'a> {
         let frame = self.frame()?;
         let mut out = bytes::buffer(self.reference_len_bytes)?;
         frame.decode(engine, &mut out)?;
-        xor::apply(&mut out, reference);
+        transform::xor(&mut out, reference);
         Ok(out)
     }
 }
@@ -106,7 +105,7 @@ pub fn encode<E: PackEngine>(
         )));
     }
     let mut difference = current.bytes.to_vec();
-    xor::apply(&mut difference, reference);
+    transform::xor(&mut difference, reference);
     let mut out = head(|sink| {
         sink(reference);
         Ok::<_, Error>(())

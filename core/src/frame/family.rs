@@ -1,14 +1,12 @@
-//! The registry of frame families. To add one, implement [`FrameFamily`] in a
-//! module and list it at the end of this file.
+//! The decoder of one frame family, and the fields that the frames of every
+//! family have: lengths, the tail after the last whole element, and the optional
+//! description of a NumPy array, which decoding ignores
+//! (docs/formats/z4ai-frames.md 3.5 and 14.2).
 
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::info::FrameInfo;
-use super::numpy::NumPy;
-use super::{chunked, lattice, palette, sparse, turbo, z4ai, zara};
-use crate::bytes;
+use crate::bytes::{self, Cursor};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
@@ -54,203 +52,173 @@ pub trait FrameFamily<'a>: Sized {
     }
 }
 
-macro_rules! families {
-    ($(
-        $(#[$doc:meta])*
-        $family:ident: $module:ident, $name:literal $(if $feature:tt)?;
-    )*) => {
-        /// The frame families, distinguished by their magic.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Family { $( $(#[$doc])* $family, )* }
-
-        impl Family {
-            /// Every family. [`Family::recognise`] tries their magics in this
-            /// order.
-            pub const ALL: &[Self] = &[ $( Self::$family, )* ];
-
-            /// Returns the magic, the first bytes of a frame.
-            #[must_use]
-            pub fn magic(self) -> &'static [u8] {
-                match self { $( Self::$family => $module::MAGIC, )* }
-            }
-
-            /// Returns the magic and a descriptive word, for messages.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $( Self::$family => $name, )* }
-            }
-        }
-
-        /// A frame of any family whose fields are consistent.
-        #[derive(Debug, Clone)]
-        #[non_exhaustive]
-        pub enum Frame<'a> { $( $(#[$doc])* $(#[cfg(feature = $feature)])? $family($module::Frame<'a>), )* }
-
-        impl<'a> Frame<'a> {
-            fn parse_as(family: Family, bytes: &'a [u8]) -> Result<Self> {
-                match family {
-                    $( $(#[cfg(feature = $feature)])?
-                    Family::$family => $module::Frame::parse(bytes).map(Self::$family), )*
-                    #[allow(unreachable_patterns)]
-                    _ => Err(Error::left_out()),
-                }
-            }
-
-            /// Returns the fields that every family has: NumPy description,
-            /// tail, stored length and decoded length.
-            #[must_use]
-            pub fn info(&self) -> &FrameInfo<'a> {
-                match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.info(), )* }
-            }
-
-            /// Decodes into `out`.
-            ///
-            /// # Errors
-            /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the length of
-            /// `out` differs from the decoded length, and errors for damage
-            /// that `parse` could not detect.
-            pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
-                let body = self.info().start(out)?;
-                match self {
-                    $( $(#[cfg(feature = $feature)])?
-                    Self::$family(frame) => frame.join(engine, frame.streams(engine)?, body), )*
-                }
-            }
-
-            /// Decodes into a new buffer.
-            pub fn decompress<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
-                match self { $( $(#[cfg(feature = $feature)])? Self::$family(frame) => frame.decompress(engine), )* }
-            }
-        }
-    };
+/// The fields that every frame family has.
+#[derive(Debug, Clone)]
+pub struct FrameInfo<'a> {
+    numpy: Option<NumPy<'a>>,
+    tail: &'a [u8],
+    stored_len: usize,
+    decoded_len_bytes: u64,
 }
 
-/// A set of frame families.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Families(u32);
-
-impl Families {
-    /// The families that z4ai reads inside a container
-    /// (docs/formats/z4ai-containers.md 0).
-    pub const CONTAINER: Self = Self::NONE
-        .with(Family::Z4ai)
-        .with(Family::Sparse)
-        .with(Family::Palette);
-
-    /// The families that z4ai reads as a file of their own.
-    pub const STANDALONE: Self = Self::CONTAINER.with(Family::Auto);
-
-    /// The families of a container with extensions, which z4ai does not read.
-    pub const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
-
-    const NONE: Self = Self(0);
-
-    /// Returns the set with `family` in it.
-    #[must_use]
-    pub const fn with(self, family: Family) -> Self {
-        Self(self.0 | 1 << family as u32)
+impl<'a> FrameInfo<'a> {
+    /// Describes a frame of `stored_len` bytes whose body, which is the content
+    /// without its tail, has `body_len_bytes` bytes.
+    pub(super) fn new(extras: Extras<'a>, stored_len: usize, body_len_bytes: u64) -> Result<Self> {
+        let Extras { numpy, tail } = extras;
+        Ok(Self {
+            numpy,
+            tail,
+            stored_len,
+            decoded_len_bytes: decoded_len(body_len_bytes, 1, tail)?,
+        })
     }
 
-    /// Returns the set without `family`. Encoders use `Z4AI` even if it is not in
-    /// the set.
-    #[must_use]
-    pub const fn without(self, family: Family) -> Self {
-        Self(self.0 & !(1 << family as u32))
-    }
-
-    /// Returns whether `family` is in the set.
-    #[must_use]
-    pub fn contains(self, family: Family) -> bool {
-        self.0 & (1 << family as u32) != 0
-    }
-}
-
-impl Default for Families {
-    fn default() -> Self {
-        Self::CONTAINER
-    }
-}
-
-impl Family {
-    /// Returns the family of a frame that starts with `bytes`.
-    #[must_use]
-    pub fn recognise(bytes: &[u8]) -> Option<Self> {
-        let mut families = Self::ALL.iter().copied();
-        families.find(|family| bytes.starts_with(family.magic()))
-    }
-}
-
-impl<'a> Frame<'a> {
-    /// Parses the frame at the start of `bytes` and checks everything that can
-    /// be checked without decoding. Other data may follow the frame.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
-        if let Some(family) = Family::recognise(bytes) {
-            return Self::parse_as(family, bytes);
+    /// Copies the tail to the end of `out` and returns the bytes before it,
+    /// which the caller fills.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the length of `out`
+    /// differs from the decoded length.
+    pub(super) fn start<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8]> {
+        if out.len() as u64 != self.decoded_len_bytes {
+            return Err(Error::invalid_input(
+                "the buffer is not as long as the frame's content",
+            ));
         }
-        let is_cut_off = |family: &Family| family.magic().starts_with(bytes);
-        if Family::ALL.iter().any(is_cut_off) {
-            return Err(Error::malformed(Rule::Truncated, "the frame ends inside its magic").at(0));
-        }
-        let detail = format!(
-            "no frame starts here: its first bytes are {}",
-            printable(&bytes[..bytes.len().min(4)])
-        );
-        Err(Error::malformed(Rule::FrameMagic, detail).at(0))
+        let (body, tail) = out.split_at_mut(out.len() - self.tail.len());
+        tail.copy_from_slice(self.tail);
+        Ok(body)
     }
 
     /// Returns NumPy's description of the array, if the frame has one.
     #[must_use]
     pub fn numpy(&self) -> Option<&NumPy<'a>> {
-        self.info().numpy()
+        self.numpy.as_ref()
+    }
+
+    /// Returns the bytes after the last whole element.
+    #[must_use]
+    pub fn tail(&self) -> &'a [u8] {
+        self.tail
     }
 
     /// Returns the length of the frame in bytes.
     #[must_use]
     pub fn stored_len(&self) -> usize {
-        self.info().stored_len()
+        self.stored_len
     }
 
     /// Returns the length of the decoded content in bytes.
     #[must_use]
     pub fn decoded_len_bytes(&self) -> u64 {
-        self.info().decoded_len_bytes()
+        self.decoded_len_bytes
     }
 }
 
-/// Formats `bytes` for a message: as quoted text if possible, otherwise in hex.
-pub(crate) fn printable(bytes: &[u8]) -> String {
+/// Returns the length of `elements` elements in bytes.
+pub(super) fn body_len(elements: u64, item_bytes: u64) -> Result<u64> {
+    decoded_len(elements, item_bytes, &[])
+}
+
+/// Returns the length of `elements` elements followed by `tail`, in bytes.
+pub(crate) fn decoded_len(elements: u64, item_bytes: u64, tail: &[u8]) -> Result<u64> {
+    elements
+        .checked_mul(item_bytes)
+        .and_then(|body| body.checked_add(tail.len() as u64))
+        .ok_or_else(|| {
+            Error::malformed(
+                Rule::FramePlaneLength,
+                "the frame decodes to over 2^64 bytes",
+            )
+        })
+}
+
+/// The flag bit, in every family, that marks the array description as valid.
+pub(super) const FLAG: u8 = 1;
+
+/// NumPy's description of the array. It does not affect the decoded bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumPy<'a> {
+    /// The data type in the syntax of NumPy's `dtype.str`.
+    pub dtype: &'a str,
+    /// Shape, outermost dimension first.
+    pub shape: Vec<u64>,
+}
+
+impl<'a> NumPy<'a> {
+    /// Returns the description if `flags` marks it as valid.
+    fn flagged(flags: u8, dtype: &'a str, shape: Vec<u64>) -> Option<Self> {
+        (flags & FLAG != 0).then_some(Self { dtype, shape })
+    }
+}
+
+/// The fields of a head other than the geometry: NumPy's description, and the
+/// tail, which is the bytes after the last whole element.
+pub(super) struct Extras<'a> {
+    pub numpy: Option<NumPy<'a>>,
+    pub tail: &'a [u8],
+}
+
+impl<'a> Extras<'a> {
+    /// The extras of a frame without description and tail.
+    pub const NONE: Self = Self {
+        numpy: None,
+        tail: &[],
+    };
+
+    /// Parses the layout of sparse and palette frames, where all lengths
+    /// precede the values (9.1, 10).
+    pub fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
+        let tail_len = cursor.u32("tail length")?;
+        let dtype_len = cursor.u8("NumPy dtype length")?;
+        let dimensions = cursor.u8("dimension count")?;
+        let dtype = ascii(cursor, dtype_len, "NumPy dtype")?;
+        let shape = shape(cursor, dimensions)?;
+        Ok(Self {
+            numpy: NumPy::flagged(flags, dtype, shape),
+            tail: cursor.take(tail_len.into(), "tail")?,
+        })
+    }
+
+    /// Parses the layout of `Z4AI` and `ZARA` frames, where each value follows
+    /// its own length. The caller has already read the dtype (3.1, 11.1).
+    pub fn after_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
+        let dimensions = cursor.u8("dimension count")?;
+        let shape = shape(cursor, dimensions)?;
+        let tail_len = cursor.u32("tail length")?;
+        Ok(Self {
+            numpy: NumPy::flagged(flags, dtype, shape),
+            tail: cursor.take(tail_len.into(), "tail")?,
+        })
+    }
+}
+
+/// Reads the length of NumPy's dtype, then the dtype.
+pub(super) fn dtype<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
+    let len = cursor.u8("NumPy dtype length")?;
+    ascii(cursor, len, "NumPy dtype")
+}
+
+/// Reads the length of the float format's name, then the name.
+pub(super) fn float_format<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
+    let len = cursor.u8("float format length")?;
+    ascii(cursor, len, "float format")
+}
+
+/// Reads a string of `len` bytes, which must be ASCII (13 rule 4).
+fn ascii<'a>(cursor: &mut Cursor<'a>, len: u8, what: &str) -> Result<&'a str> {
+    let at = cursor.position() as u64;
+    let bytes = cursor.take(len.into(), what)?;
     match core::str::from_utf8(bytes) {
-        Ok(text) if !text.is_empty() && text.chars().all(|c| !c.is_control()) => {
-            format!("\"{text}\"")
-        }
-        _ if bytes.is_empty() => "missing".into(),
+        Ok(text) if text.is_ascii() => Ok(text),
         _ => {
-            let mut out = String::new();
-            for byte in bytes {
-                out.push_str(&format!("{byte:02X} "));
-            }
-            out.pop();
-            out
+            Err(Error::malformed(Rule::FrameAscii, format!("the {what} is not ASCII text")).at(at))
         }
     }
 }
 
-// If one magic is a prefix of another, the longer one must come first.
-families! {
-    /// `Z4AIMF01`: byte planes, stored chunk by chunk.
-    Chunked: chunked, "Z4AIMF01 (chunked)" if "standalone-frames";
-    /// `Z4AI`: the general frame.
-    Z4ai: z4ai, "Z4AI";
-    /// `ZSP1`: a buffer of mostly zeros.
-    Sparse: sparse, "ZSP1 (sparse)";
-    /// `ZPL1`: a buffer with few distinct values.
-    Palette: palette, "ZPL1 (palette)";
-    /// `ZARA`: z4ai's format for its higher efforts.
-    Auto: zara, "ZARA (auto)" if "standalone-frames";
-    /// `ZRT1`: the values inside a `ZSP1` frame.
-    Turbo: turbo, "ZRT1 (turbo)";
-    /// `ZXQ1`: values of a small grid times scales. Only files with extensions
-    /// may contain it.
-    Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
+/// Reads the length of each dimension.
+fn shape(cursor: &mut Cursor, dimensions: u8) -> Result<Vec<u64>> {
+    (0..dimensions).map(|_| cursor.u64("shape")).collect()
 }

@@ -16,18 +16,16 @@ pub mod delta;
 pub mod difference;
 mod edition;
 mod family;
-mod info;
 #[doc(hidden)]
 pub mod lattice;
-mod numpy;
 #[doc(hidden)]
 pub mod palette;
 #[doc(hidden)]
 pub mod plane;
+mod registry;
 pub mod select;
 #[doc(hidden)]
 pub mod sparse;
-mod stored;
 mod stream;
 #[doc(hidden)]
 pub mod turbo;
@@ -39,12 +37,10 @@ pub mod zara;
 pub use edition::Edition;
 #[doc(hidden)]
 pub use family::FrameFamily;
-pub(crate) use family::printable;
-pub use family::{Families, Family, Frame};
-pub use info::FrameInfo;
-pub(crate) use info::decoded_len;
-pub use numpy::{NumPy, describe};
-pub use stored::Stored;
+pub(crate) use family::decoded_len;
+pub use family::{FrameInfo, NumPy};
+pub(crate) use registry::printable;
+pub use registry::{Families, Family, Frame, describe};
 
 /// Decodes `bytes`, which must be exactly one frame.
 ///
@@ -70,4 +66,54 @@ pub fn decompress<E: Engine>(engine: &E, bytes: &[u8], limit_bytes: u64) -> Resu
         )));
     }
     frame.decompress(engine)
+}
+
+/// A frame inside a container that has been checked to decode to the expected
+/// number of bytes.
+///
+/// Bytes after the end of the frame are allowed
+/// (docs/formats/z4ai-containers.md 2.6).
+#[derive(Debug, Clone)]
+pub struct ContainedFrame<'a>(Frame<'a>);
+
+impl<'a> ContainedFrame<'a> {
+    /// Parses the frame and checks everything that can be checked without
+    /// decoding. Afterwards it is safe to allocate an output of `len_bytes`
+    /// bytes.
+    ///
+    /// # Errors
+    /// The frame is malformed, decodes to another length than `len_bytes`, or
+    /// belongs to a family that containers of this `edition` do not allow.
+    pub fn parse(bytes: &'a [u8], len_bytes: u64, edition: Edition) -> Result<Self> {
+        if let Some(family) = Family::recognise(bytes)
+            && !edition.families().contains(family)
+        {
+            let detail = format!("a container has a frame of kind {}", family.name());
+            return Err(Error::malformed(Rule::ZstnFrameKind, detail).at(0));
+        }
+        let frame = Frame::parse(bytes)?;
+        if frame.decoded_len_bytes() != len_bytes {
+            return Err(Error::malformed(
+                Rule::ZstnDecodedLength,
+                format!(
+                    "the frame has {} bytes where {len_bytes} are expected",
+                    frame.decoded_len_bytes()
+                ),
+            )
+            .at(0));
+        }
+        Ok(Self(frame))
+    }
+
+    /// Returns the frame itself.
+    #[must_use]
+    pub fn frame(&self) -> &Frame<'a> {
+        &self.0
+    }
+
+    /// Decodes into `out`, which must be as long as the `len_bytes` given to
+    /// [`ContainedFrame::parse`].
+    pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
+        self.0.decode(engine, out)
+    }
 }

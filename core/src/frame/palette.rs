@@ -4,9 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::family::FrameFamily;
-use super::info::{FrameInfo, body_len};
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo, body_len};
 use super::stream;
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -127,7 +125,7 @@ impl Frame<'_> {
 
 /// A tensor split into a codebook and an index.
 #[derive(Debug, Clone)]
-pub struct Split<'a> {
+pub struct PaletteSplit<'a> {
     item_bytes: u8,
     values: Vec<u64>,
     index: Vec<u8>,
@@ -135,7 +133,7 @@ pub struct Split<'a> {
     elements: usize,
 }
 
-impl<'a> Split<'a> {
+impl<'a> PaletteSplit<'a> {
     /// Splits a tensor whose elements are `width` bytes each. Returns `None` if
     /// there are more than `most_values` distinct elements.
     ///
@@ -202,7 +200,7 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Splits a tensor with [`Split::new`] and encodes it with [`Split::encode`].
+/// Splits a tensor with [`PaletteSplit::new`] and encodes it with [`PaletteSplit::encode`].
 /// Returns `None` if either does.
 ///
 /// # Panics
@@ -215,5 +213,5 @@ pub fn encode<E: PackEngine>(
     most_values: u32,
     codings: &[ZstdCoding],
 ) -> Option<Vec<u8>> {
-    Split::new(tensor, width, most_values)?.encode(engine, codings)
+    PaletteSplit::new(tensor, width, most_values)?.encode(engine, codings)
 }

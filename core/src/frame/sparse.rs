@@ -4,9 +4,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::family::FrameFamily;
-use super::info::{FrameInfo, body_len};
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo, body_len};
 use super::{stream, turbo};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -91,7 +89,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
             return Err(Error::malformed(
                 Rule::SparseCount,
                 format!(
-                    "the bitmap has {count} bits for {} elements that are not zero",
+                    "the bitmap with its padding has {count} bits set for {} nonzero elements",
                     self.nonzero
                 ),
             ));
@@ -149,7 +147,7 @@ pub fn encode<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     width: u8,
-    transform: turbo::Transform,
+    transform: turbo::TurboTransform,
     codings: &[ZstdCoding],
 ) -> Vec<u8> {
     encode_streams(engine, tensor, width, transform, [codings, codings])
@@ -165,7 +163,7 @@ pub fn encode_streams<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     width: u8,
-    transform: turbo::Transform,
+    transform: turbo::TurboTransform,
     [bitmap_codings, value_codings]: [&[ZstdCoding]; 2],
 ) -> Vec<u8> {
     let item_bytes = usize::from(width);

@@ -2,13 +2,10 @@
 //! frame, as one stream or as byte planes.
 
 use alloc::borrow::Cow;
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
-use super::family::FrameFamily;
-use super::info::FrameInfo;
-use super::numpy::Extras;
+use super::family::{Extras, FrameFamily, FrameInfo};
 use super::stream::{self, Record, Stream};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -22,7 +19,7 @@ const BYTE_PLANE: u8 = 1;
 
 /// How the buffer is split into streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transform {
+pub enum TurboTransform {
     /// A single stream, which is the buffer itself.
     Opaque,
     /// One stream per byte of an element. The buffer must consist of whole
@@ -33,7 +30,7 @@ pub enum Transform {
 /// A parsed frame whose fields are consistent.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
-    transform: Transform,
+    transform: TurboTransform,
     streams: Vec<Stream<'a>>,
     info: FrameInfo<'a>,
 }
@@ -48,8 +45,8 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
         let width = cursor.u8("element width")?;
         let len_bytes = cursor.u64("original length")?;
         let (transform, expected) = match cursor.u8("transform")? {
-            OPAQUE => (Transform::Opaque, 1),
-            BYTE_PLANE if width > 0 => (Transform::BytePlane, width),
+            OPAQUE => (TurboTransform::Opaque, 1),
+            BYTE_PLANE if width > 0 => (TurboTransform::BytePlane, width),
             id => {
                 let detail = format!("a turbo frame has transform {id} of width {width}");
                 return Err(Error::malformed(Rule::FrameTransform, detail).at(14));
@@ -85,7 +82,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 
     fn join<E: Engine>(&self, engine: &E, (): (), out: &mut [u8]) -> Result<()> {
-        if self.transform == Transform::Opaque {
+        if self.transform == TurboTransform::Opaque {
             return self.streams[0].decode_into(engine, out);
         }
         let planes = engine
@@ -108,13 +105,13 @@ pub fn encode<E: PackEngine>(
     engine: &E,
     bytes: &[u8],
     width: u8,
-    transform: Transform,
+    transform: TurboTransform,
     codings: &[ZstdCoding],
 ) -> Vec<u8> {
     let item_bytes = usize::from(width).max(1);
     let whole = !bytes.is_empty() && bytes.len().is_multiple_of(item_bytes);
     let (id, streams) = match transform {
-        Transform::BytePlane if whole => (BYTE_PLANE, item_bytes),
+        TurboTransform::BytePlane if whole => (BYTE_PLANE, item_bytes),
         _ => (OPAQUE, 1),
     };
     let len = bytes.len() / streams;

@@ -7,14 +7,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::dense::Dense;
-use super::{Model, StoredPart, Tensor, Verify};
-use crate::bytes;
+use super::{Model, StoredPart, TensorInfo, TensorLocation, Verify};
 use crate::catalog::{FileCatalog, Refusals, Refused};
-use crate::container::part_name::may_be_part;
+use crate::container::foreign::may_be_part;
 use crate::container::safetensors::ShardIndex;
 use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
-use crate::{Error, Result, Rule, sort};
+use crate::{Error, Result, Rule, bytes, sort};
 
 /// Returns whether some tensor in `files` has a name that suggests a part of a
 /// compressed weight, in which case `config.json` has to be consulted.
@@ -23,10 +22,6 @@ pub fn wants_config(files: &[FileCatalog]) -> bool {
     let mut tensors = files.iter().flat_map(FileCatalog::tensors);
     tensors.any(|tensor| may_be_part(&tensor.name))
 }
-
-/// The location of a stored tensor: the number of its file, and its number in
-/// the catalog of that file.
-pub type TensorLocation = (usize, usize);
 
 /// Builds a model from opened files. Some weights store their shape in a small
 /// tensor, whose bytes the caller has to supply first.
@@ -158,7 +153,7 @@ impl ModelBuilder {
         let are_aliased = stored.any(|tensor| tensor.alias_of.is_some());
         let locations = tensors.iter().map(|(location, _)| *location);
         let first_numbers = sort::map(locations.zip(0..).filter(|_| are_aliased));
-        let tensors: Vec<Tensor> = tensors
+        let tensors: Vec<TensorInfo> = tensors
             .into_iter()
             .map(|((file, number), mut tensor)| {
                 let target = self.files[file].tensors()[number].alias_of;
@@ -209,9 +204,9 @@ impl ModelBuilder {
         }
     }
 
-    fn as_stored(&self, location: TensorLocation) -> Tensor {
+    fn as_stored(&self, location: TensorLocation) -> TensorInfo {
         let tensor = &self.files[location.0].tensors()[location.1];
-        Tensor {
+        TensorInfo {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),

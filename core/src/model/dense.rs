@@ -6,11 +6,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Tensor;
-use super::builder::TensorLocation;
+use super::{TensorInfo, TensorLocation};
 use crate::catalog::{FileCatalog, Refusals};
 pub use crate::container::foreign::compressed_tensors::Weight;
-use crate::container::foreign::compressed_tensors::{Checkpoint, Config, Entry, Role, Stored};
+use crate::container::foreign::compressed_tensors::{
+    Checkpoint, CheckpointEntry, Config, Role, TensorSpec,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// The mapping from stored tensors to the weights of the model.
@@ -21,7 +22,7 @@ pub struct Dense {
 }
 
 /// A tensor of the model, with the location of its first part.
-pub type Located = (TensorLocation, Tensor);
+pub type Located = (TensorLocation, TensorInfo);
 
 impl Dense {
     /// Parses the text of `config.json` and matches it with the stored tensors.
@@ -37,14 +38,14 @@ impl Dense {
         };
         let stored = locations.iter().map(|(name, &(file, number))| {
             let tensor = &files[file].tensors()[number];
-            Stored {
+            TensorSpec {
                 name: name.clone(),
                 dtype: tensor.dtype,
                 shape: tensor.shape.clone(),
             }
         });
         let checkpoint = Checkpoint::new(&config, stored)?;
-        let is_plain = |entry| matches!(entry, &Entry::Stored(_));
+        let is_plain = |entry| matches!(entry, &CheckpointEntry::Stored(_));
         let is_plain = checkpoint.entries().all(|(_, entry)| is_plain(entry));
         Ok((!is_plain).then(|| Self {
             is_rotated: config.is_rotated(),
@@ -61,7 +62,7 @@ impl Dense {
             .checkpoint
             .entries()
             .filter_map(|(_, entry)| match entry {
-                Entry::Weight(weight) => shape_part(weight),
+                CheckpointEntry::Weight(weight) => shape_part(weight),
                 _ => None,
             });
         weights.map(|part| locations[part]).collect()
@@ -72,7 +73,7 @@ impl Dense {
     /// [`Dense::shape_locations`].
     pub fn tensors(
         &self,
-        as_stored: impl Fn(TensorLocation) -> Tensor,
+        as_stored: impl Fn(TensorLocation) -> TensorInfo,
         shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         locations: &BTreeMap<String, TensorLocation>,
     ) -> Result<(Vec<Located>, Refusals)> {
@@ -80,12 +81,12 @@ impl Dense {
         let mut refused = Vec::new();
         for (name, entry) in self.checkpoint.entries() {
             let weight = match entry {
-                Entry::Stored(_) => {
+                CheckpointEntry::Stored(_) => {
                     tensors.push((locations[name], as_stored(locations[name])));
                     continue;
                 }
-                Entry::Refused(error) => Err(error.clone()),
-                Entry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
+                CheckpointEntry::Refused(error) => Err(error.clone()),
+                CheckpointEntry::Weight(weight) => tensor(weight, &as_stored, &shape, locations),
             };
             match weight {
                 Ok(located) => tensors.push(located),
@@ -107,7 +108,7 @@ impl Dense {
 
 fn tensor(
     weight: &Weight,
-    as_stored: impl Fn(TensorLocation) -> Tensor,
+    as_stored: impl Fn(TensorLocation) -> TensorInfo,
     shape: impl Fn(TensorLocation) -> Result<Vec<u8>>,
     locations: &BTreeMap<String, TensorLocation>,
 ) -> Result<Located> {
@@ -115,7 +116,7 @@ fn tensor(
         None => weight.shape_from(&[])?,
         Some(part) => weight.shape_from(&shape(locations[part])?)?,
     };
-    let dense = Stored {
+    let dense = TensorSpec {
         name: weight.name().into(),
         dtype: weight.dtype(),
         shape,
@@ -127,7 +128,7 @@ fn tensor(
         .map(|part| locations[&part.stored.name]);
     let parts: Vec<TensorLocation> = parts.collect();
     let first = parts.iter().min().copied().unwrap_or_default();
-    let tensor = Tensor {
+    let tensor = TensorInfo {
         name: dense.name,
         dtype: dense.dtype,
         shape: dense.shape,

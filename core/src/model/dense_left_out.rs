@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Tensor;
-use super::builder::TensorLocation;
+use super::{TensorInfo, TensorLocation};
 use crate::Result;
 use crate::catalog::{FileCatalog, Refusals};
 
@@ -21,7 +20,7 @@ pub enum Weight {}
 pub enum Dense {}
 
 /// A tensor of the model, with the location of its first part.
-pub type Located = (TensorLocation, Tensor);
+pub type Located = (TensorLocation, TensorInfo);
 
 impl Dense {
     pub fn new(
@@ -38,7 +37,7 @@ impl Dense {
 
     pub fn tensors(
         &self,
-        _: impl Fn(TensorLocation) -> Tensor,
+        _: impl Fn(TensorLocation) -> TensorInfo,
         _: impl Fn(TensorLocation) -> Result<Vec<u8>>,
         _: &BTreeMap<String, TensorLocation>,
     ) -> Result<(Vec<Located>, Refusals)> {

@@ -10,14 +10,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, FileCatalog, Kind, Refused};
+use crate::catalog::{BaseUse, FileCatalog, Kind, Refused, copy};
 use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::tensor::element_count;
 use crate::{Error, Result};
 
-mod buffer;
 mod builder;
 #[cfg(feature = "decode-task")]
 mod decode_task;
@@ -36,6 +35,10 @@ pub use decode_task::DecodeTask;
 pub use dense::Weight;
 pub use rows::Rows;
 pub use unpacked::{Piece, Unpacked};
+
+/// The location of a stored tensor: the number of its file, and its number in
+/// the catalog of that file.
+type TensorLocation = (usize, usize);
 
 /// A stored tensor from which a tensor of the model is decoded, by itself or
 /// together with others.
@@ -61,14 +64,14 @@ impl StoredPart {
 /// One tensor of a model.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct TensorInfo {
     /// The name, unique within the model.
     pub name: String,
     /// The element type.
     pub dtype: Dtype,
     /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// The parts to fetch: one, or several for a [`Tensor::weight`].
+    /// The parts to fetch: one, or several for a [`TensorInfo::weight`].
     pub parts: Vec<StoredPart>,
     /// How the tensor depends on the base's tensor of the same name, if it
     /// does.
@@ -82,7 +85,7 @@ pub struct Tensor {
     weight: Option<Box<Weight>>,
 }
 
-impl Tensor {
+impl TensorInfo {
     /// Returns the length in bytes of the decoded tensor, which is
     /// little-endian and row-major.
     #[must_use]
@@ -131,7 +134,7 @@ impl Tensor {
 #[derive(Debug, Clone)]
 pub struct Model {
     files: Vec<FileCatalog>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<TensorInfo>,
     by_name: BTreeMap<String, usize>,
     /// The weights that cannot be read, with the reasons.
     refused: Refused,
@@ -172,7 +175,7 @@ impl Model {
     pub fn original_len_bytes(&self) -> u64 {
         let add = u64::saturating_add;
         match self.is_dense {
-            true => self.tensors.iter().map(Tensor::len_bytes).fold(0, add),
+            true => self.tensors.iter().map(TensorInfo::len_bytes).fold(0, add),
             false => {
                 let lens = self.files.iter().map(FileCatalog::original_len_bytes);
                 lens.fold(0, add)
@@ -191,7 +194,7 @@ impl Model {
     /// Returns all tensors, file by file, and within a file in the order of its
     /// index.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
 
@@ -301,7 +304,7 @@ impl Model {
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the number is out of
     /// bounds.
-    pub fn tensor(&self, number: usize) -> Result<&Tensor> {
+    pub fn tensor(&self, number: usize) -> Result<&TensorInfo> {
         let tensor = self.tensors.get(number);
         tensor.ok_or_else(|| Error::no_such("tensor", number, self.tensors.len()))
     }
@@ -328,7 +331,7 @@ impl Model {
     }
 
     /// Decodes tensor `number` from the bytes of its parts, in the order of
-    /// [`Tensor::parts`]. If the tensor has a [`Tensor::base`], `base` contains
+    /// [`TensorInfo::parts`]. If the tensor has a [`TensorInfo::base`], `base` contains
     /// the bytes of the base's tensor of the same name.
     pub fn decode<'a, E: Engine>(
         &self,
@@ -369,4 +372,32 @@ fn decode<'a, 'm, E: Engine>(
     let decoded = decoded.collect::<Result<Vec<_>>>()?;
     let parts: Vec<&[u8]> = decoded.iter().map(|part| &**part).collect();
     dense::decode(weight, shape, &parts).map(Cow::Owned)
+}
+
+impl Model {
+    /// Decodes tensor `number` into `out`, otherwise like [`Model::decode`]. A
+    /// tensor of a ZSTN file is decoded in place; other tensors are decoded and
+    /// then copied.
+    ///
+    /// # Errors
+    /// The errors of [`Model::decode`], and
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `out` does not have
+    /// the length of the tensor. The content of `out` is unspecified after an
+    /// error.
+    pub fn decode_into<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        parts: &[&[u8]],
+        base: Option<&[u8]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let tensor = self.tensor(number)?;
+        if let (None, [part], [stored]) = (&tensor.weight, &tensor.parts[..], parts) {
+            let file = &self.files[part.file];
+            return file.decode_into(engine, part.number, stored, base, out);
+        }
+        let decoded = self.decode(engine, number, parts, base)?;
+        copy(&tensor.name, &decoded, out)
+    }
 }

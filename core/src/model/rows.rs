@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Model, Tensor};
+use super::{Model, TensorInfo};
 use crate::catalog::{RangePlan, check_inside};
 use crate::container::zstn::rows::PlaneSize;
 use crate::engine::Engine;
@@ -95,7 +95,7 @@ impl Rows {
     }
 }
 
-impl Tensor {
+impl TensorInfo {
     /// Returns the range of the rows in the tensor's bytes.
     fn row_span(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let refuse = |detail| Err(Error::invalid_input(detail).tensor(&self.name));
@@ -178,7 +178,7 @@ impl Model {
     /// Plans how to read bytes that are known to lie inside the tensor.
     fn cut(
         &self,
-        tensor: &Tensor,
+        tensor: &TensorInfo,
         shape: Vec<u64>,
         span: Range<u64>,
         table: Option<&[u8]>,

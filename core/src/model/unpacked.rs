@@ -139,7 +139,7 @@ impl Model {
                 Error::limit("the tensors have more bytes than 64 bits can count")
                     .tensor(&tensor.name)
             })?;
-            Ok(safetensors::Tensor {
+            Ok(safetensors::HeaderTensor {
                 name: tensor.name.clone(),
                 dtype: tensor.dtype,
                 shape: tensor.shape.clone(),

@@ -3,10 +3,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::bits::ONE;
-use super::difference::{Differences, Tables};
-use super::planes::{coded_bits, words};
-use super::{Sketch, Tensor};
+use super::frame_size::{ContextTables, Differences, ONE, coded_bits, words};
+use super::{Sketch, SketchedTensor};
 
 /// The bytes that a tensor takes in addition to its planes: heads, code tables,
 /// digests, and its entries in the index and the header.
@@ -22,7 +20,7 @@ const COPY_BYTES: u64 = 60;
 /// The estimated size of a packed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Estimate {
+pub struct SizeEstimate {
     /// The estimated size of the packed file in bytes.
     pub packed_bytes: u64,
     /// The number of tensors that equal the base's tensor: their digests match
@@ -36,7 +34,7 @@ pub struct Estimate {
     pub whole_tensors: usize,
 }
 
-impl Estimate {
+impl SizeEstimate {
     /// Adds to the size. The sum saturates because a forged sketch can describe
     /// more bytes than any file holds.
     fn add(&mut self, len_bytes: u64) {
@@ -47,9 +45,9 @@ impl Estimate {
 impl Sketch {
     /// Estimates the size of a container without a base.
     #[must_use]
-    pub fn estimate_plain(&self) -> Estimate {
+    pub fn estimate_plain(&self) -> SizeEstimate {
         let mut seen = BTreeSet::new();
-        let mut estimate = Estimate::default();
+        let mut estimate = SizeEstimate::default();
         for tensor in &self.tensors {
             // Equal tensors are stored once.
             let content = (
@@ -70,7 +68,7 @@ impl Sketch {
     /// writer is assumed to use extended frames, which code differences of
     /// numbers instead of differing bits.
     #[must_use]
-    pub fn estimate_delta(&self, base: &Self, extended: bool) -> Estimate {
+    pub fn estimate_delta(&self, base: &Self, extended: bool) -> SizeEstimate {
         let pairs: Vec<_> = self
             .tensors
             .iter()
@@ -83,8 +81,8 @@ impl Sketch {
             })
             .collect();
         let differences = pairs.iter().filter_map(|(_, pair)| pair.as_ref());
-        let tables = Tables::count(differences.filter_map(|pair| pair.differences.as_ref()));
-        let mut estimate = Estimate::default();
+        let tables = ContextTables::count(differences.filter_map(|pair| pair.differences.as_ref()));
+        let mut estimate = SizeEstimate::default();
         for (tensor, pair) in &pairs {
             if pair.as_ref().is_some_and(|pair| pair.is_equal) {
                 estimate.add(COPY_BYTES);
@@ -112,7 +110,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(tensor: &Tensor, base: &Tensor, extended: bool) -> Self {
+    fn new(tensor: &SketchedTensor, base: &SketchedTensor, extended: bool) -> Self {
         let dtype = tensor.dtype;
         let [own, other] = [tensor, base].map(|tensor| words(dtype, &tensor.samples));
         let is_equal = match (tensor.digest, base.digest) {
@@ -133,21 +131,21 @@ impl Pair {
         }
     }
 
-    fn delta_bytes(&self, tensor: &Tensor, tables: &Tables) -> u64 {
+    fn delta_bytes(&self, tensor: &SketchedTensor, tables: &ContextTables) -> u64 {
         let xor = coded_bits(tensor.dtype, &self.xor) / 100 * CODED_PERCENT;
         let difference = self.differences.as_ref().map(|found| tables.bits(found));
         bytes_of(tensor, difference.map_or(xor, |bits| bits.min(xor)))
     }
 }
 
-fn plain_bytes(tensor: &Tensor) -> u64 {
+fn plain_bytes(tensor: &SketchedTensor) -> u64 {
     let words = words(tensor.dtype, &tensor.samples);
     bytes_of(tensor, coded_bits(tensor.dtype, &words))
 }
 
 /// Extrapolates the size of a whole tensor in bytes from the `bits` that its
 /// samples take.
-fn bytes_of(tensor: &Tensor, bits: u64) -> u64 {
+fn bytes_of(tensor: &SketchedTensor, bits: u64) -> u64 {
     let sampled = tensor.samples.len() as u128;
     let bytes = u128::from(bits) * u128::from(tensor.len_bytes);
     let bytes = bytes / (u128::from(8 * ONE) * sampled.max(1));

@@ -4,16 +4,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{MAX_FILE_BYTES, Sketch, Tensor, positions};
+use super::{MAX_FILE_BYTES, Sketch, SketchedTensor};
 use crate::bytes::{self, Cursor};
 use crate::checksum::agrees;
 use crate::container::model_delta::{ShortDigest, short_digest};
 use crate::dtype::Dtype;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::select::{self, Effort};
-use crate::frame::{Edition, Stored};
+use crate::frame::{ContainedFrame, Edition};
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
-use crate::{Error, Result, Rule, TensorRef};
+use crate::{Error, Result, Rule, TensorRef, sketch};
 
 /// The first bytes of the file.
 const MAGIC: [u8; 8] = *b"ZSTNSKCH";
@@ -75,7 +75,7 @@ impl Sketch {
         let mut sketch = Self::from_directory(&directory)?;
         for dtype in Dtype::ALL {
             let lens = sketch.tensors.iter().filter(|tensor| tensor.dtype == dtype);
-            let lens = lens.map(|tensor| positions::len_bytes(dtype, tensor.len_bytes));
+            let lens = lens.map(|tensor| sketch::sample_len_bytes(dtype, tensor.len_bytes));
             let len = lens.fold(0, u64::saturating_add);
             if len == 0 {
                 continue;
@@ -83,7 +83,7 @@ impl Sketch {
             let samples = read_frame(engine, &mut cursor, len, &mut room)?;
             let mut rest = &samples[..];
             for tensor in sketch.tensors.iter_mut().filter(|t| t.dtype == dtype) {
-                let len = bytes::index(positions::len_bytes(dtype, tensor.len_bytes));
+                let len = bytes::index(sketch::sample_len_bytes(dtype, tensor.len_bytes));
                 let (own, others) = rest.split_at(len);
                 (tensor.samples, rest) = (own.to_vec(), others);
             }
@@ -107,7 +107,7 @@ impl Sketch {
             return Err(bad("neither a base nor none"));
         }
         let count = cursor.u64("number of tensors")?;
-        let mut tensors: Vec<Tensor> = Vec::new();
+        let mut tensors: Vec<SketchedTensor> = Vec::new();
         for _ in 0..count {
             let tensor = read_tensor(&mut cursor)?;
             if tensors.last().is_some_and(|last| last.name >= tensor.name) {
@@ -128,7 +128,7 @@ impl Sketch {
 }
 
 /// Appends the directory entry of a tensor.
-pub(super) fn write_tensor(tensor: &Tensor, out: &mut Vec<u8>) {
+pub(super) fn write_tensor(tensor: &SketchedTensor, out: &mut Vec<u8>) {
     let dtypes = 0u8..;
     let number = dtypes.zip(Dtype::ALL).find(|(_, d)| *d == tensor.dtype);
     let flags = if tensor.digest.is_some() {
@@ -146,11 +146,11 @@ pub(super) fn write_tensor(tensor: &Tensor, out: &mut Vec<u8>) {
     out.extend_from_slice(tensor.digest.as_ref().map_or(&[], |digest| &digest[..]));
 }
 
-fn read_tensor(cursor: &mut Cursor) -> Result<Tensor> {
+fn read_tensor(cursor: &mut Cursor) -> Result<SketchedTensor> {
     let len = cursor.u64("length of a name")?;
     let name = cursor.take(len, "name of a tensor")?;
     let name = str::from_utf8(name).map_err(|_| bad("the name of a tensor is not UTF-8"))?;
-    let mut entry = || -> Result<Tensor> {
+    let mut entry = || -> Result<SketchedTensor> {
         let number = cursor.u8("dtype of a tensor")?;
         let Some(&dtype) = Dtype::ALL.get(usize::from(number)) else {
             return Err(bad(format!("there is no dtype {number}")));
@@ -174,7 +174,7 @@ fn read_tensor(cursor: &mut Cursor) -> Result<Tensor> {
         let Some(len_bytes) = super::len_bytes(dtype, &shape) else {
             return Err(bad("no tensor has this shape"));
         };
-        Ok(Tensor {
+        Ok(SketchedTensor {
             name: String::from(name),
             dtype,
             shape,
@@ -216,8 +216,8 @@ fn read_frame<E: Engine>(
         return Err(Error::limit(detail).at(at));
     };
     *room = rest;
-    let frame =
-        Stored::parse(stored, len_bytes, Edition::Plain).map_err(|error| error.within(at))?;
+    let frame = ContainedFrame::parse(stored, len_bytes, Edition::Plain)
+        .map_err(|error| error.within(at))?;
     if frame.frame().stored_len() != stored.len() {
         return Err(bad("bytes follow a frame").at(at));
     }

@@ -4,20 +4,17 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::container::model_delta::{ShortDigest, short_digest};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
-mod bits;
-mod difference;
 mod estimate;
 mod file;
-mod planes;
-mod positions;
+mod frame_size;
 
-pub use estimate::Estimate;
-pub use positions::runs;
+pub use estimate::SizeEstimate;
 
 /// The largest file that is read as a sketch, in bytes. A sketch takes less
 /// than 1 KB per tensor, and a safetensors header can describe at most about a
@@ -27,7 +24,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 30;
 /// A tensor in a sketch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct SketchedTensor {
     /// The name, unique within the sketch.
     pub name: String,
     /// The element type.
@@ -40,7 +37,7 @@ pub struct Tensor {
     samples: Vec<u8>,
 }
 
-impl Tensor {
+impl SketchedTensor {
     /// Creates the entry of a tensor. `samples` contains the tensor's bytes in
     /// the ranges that [`runs`] returns, concatenated.
     ///
@@ -57,7 +54,7 @@ impl Tensor {
         let Some(len_bytes) = len_bytes(dtype, &shape) else {
             return Err(Error::invalid_input("no tensor has this shape").tensor(&name));
         };
-        if samples.len() as u64 != positions::len_bytes(dtype, len_bytes) {
+        if samples.len() as u64 != sample_len_bytes(dtype, len_bytes) {
             let detail = "these are not the sampled bytes of the tensor";
             return Err(Error::invalid_input(detail).tensor(&name));
         }
@@ -89,7 +86,7 @@ impl Tensor {
 pub struct Sketch {
     original_len_bytes: u64,
     base: Option<ShortDigest>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<SketchedTensor>,
 }
 
 impl Sketch {
@@ -102,7 +99,7 @@ impl Sketch {
     pub fn new(
         original_len_bytes: u64,
         base: Option<ShortDigest>,
-        mut tensors: Vec<Tensor>,
+        mut tensors: Vec<SketchedTensor>,
     ) -> Result<Self> {
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = tensors.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -132,13 +129,13 @@ impl Sketch {
 
     /// Returns the tensors, sorted by name.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[SketchedTensor] {
         &self.tensors
     }
 
     /// Returns the tensor called `name`, if there is one.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Tensor> {
+    pub fn find(&self, name: &str) -> Option<&SketchedTensor> {
         let found = self.tensors.binary_search_by(|t| t.name.as_str().cmp(name));
         found.ok().map(|number| &self.tensors[number])
     }
@@ -169,4 +166,119 @@ fn len_bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
 /// are sampled byte by byte.
 fn element_bytes(dtype: Dtype) -> usize {
     dtype.len_bytes().unwrap_or(1)
+}
+
+/// The number of elements in a run. A run lies within a few adjacent bytes,
+/// which a reader fetches for the price of one element.
+const RUN_ELEMENTS: u64 = 16;
+/// The number of elements up to which a tensor is sampled whole.
+const WHOLE_ELEMENTS: u64 = 64;
+const MIN_RUNS: u64 = 4;
+const MAX_RUNS: u64 = 64;
+/// The number of runs is the square root of the number of elements divided by
+/// this.
+const ROOT_PER_RUN: u64 = 32;
+/// The largest number of windows that contain the runs. Each window is one
+/// request.
+const MAX_WINDOWS: u64 = 8;
+/// The tensor length in bytes per window, so that small tensors cost one
+/// request.
+const BYTES_PER_WINDOW: u64 = 256 << 10;
+/// The divisor for the position of a window in its segment: the space before
+/// the window is the free space of the segment divided by this. A window in the
+/// middle would need two blocks of a packed file, whose blocks meet at the
+/// halves of round lengths.
+const WINDOW_PLACE: u64 = 3;
+/// The longest window in bytes.
+const WINDOW_BYTES: u64 = 32 << 10;
+/// 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread
+/// evenly and do not coincide with the period of a matrix.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Returns the byte ranges of a tensor of `len_bytes` bytes that a sketch
+/// contains, in ascending order and without overlap.
+#[must_use]
+pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
+    let unit = element_bytes(dtype) as u64;
+    let elements = len_bytes / unit;
+    if elements <= WHOLE_ELEMENTS {
+        return Vec::from_iter((elements > 0).then(|| 0..elements * unit));
+    }
+    let (windows, runs_each) = counts(len_bytes, elements);
+    let segment = elements / windows;
+    let window = segment.min(WINDOW_BYTES / unit);
+    let slot = window / runs_each;
+    let mut runs = Vec::new();
+    for number in 0..windows * runs_each {
+        let (in_window, of_window) = (number % runs_each, number / runs_each);
+        let start = of_window * segment + (segment - window) / WINDOW_PLACE + in_window * slot;
+        let fraction = (number + 1).wrapping_mul(SPREAD) >> 32;
+        let start = start + ((fraction * (slot - RUN_ELEMENTS + 1)) >> 32);
+        runs.push(start * unit..(start + RUN_ELEMENTS) * unit);
+    }
+    runs
+}
+
+/// Returns the number of windows, and the number of runs in each.
+fn counts(len_bytes: u64, elements: u64) -> (u64, u64) {
+    let windows = (len_bytes / BYTES_PER_WINDOW).clamp(1, MAX_WINDOWS);
+    let runs = (elements.isqrt() / ROOT_PER_RUN).clamp(MIN_RUNS, MAX_RUNS);
+    (windows, runs.div_ceil(windows))
+}
+
+/// Returns the total length of [`runs`] in bytes.
+fn sample_len_bytes(dtype: Dtype, len_bytes: u64) -> u64 {
+    let unit = element_bytes(dtype) as u64;
+    let elements = len_bytes / unit;
+    if elements <= WHOLE_ELEMENTS {
+        return elements * unit;
+    }
+    let (windows, runs_each) = counts(len_bytes, elements);
+    windows * runs_each * RUN_ELEMENTS * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn runs_are_ascending_inside_and_as_long_as_said() {
+        let lens = (0..600)
+            .chain((9..62).flat_map(|shift| [(1 << shift) - 8, 1 << shift, (1 << shift) + 24]));
+        for elements in lens {
+            for dtype in [Dtype::U8, Dtype::F4, Dtype::Bf16, Dtype::F32, Dtype::F64] {
+                let len = elements / 8 * 8;
+                let runs = runs(dtype, len);
+                let mut end = 0;
+                for run in &runs {
+                    assert!(run.start >= end && run.end > run.start, "{dtype} {len}");
+                    end = run.end;
+                }
+                assert!(end <= len);
+                let total: u64 = runs.iter().map(|run| run.end - run.start).sum();
+                assert_eq!(total, sample_len_bytes(dtype, len), "{dtype} {len}");
+                assert!(runs.len() <= 64);
+            }
+        }
+    }
+
+    #[test]
+    fn runs_lie_in_few_windows() {
+        // A reader joins requests that are less than 64 KiB apart.
+        let runs = runs(Dtype::Bf16, 1 << 28);
+        let gaps = runs
+            .windows(2)
+            .filter(|pair| pair[1].start - pair[0].end > 65536);
+        assert_eq!((runs.len(), gaps.count()), (64, 7));
+    }
+
+    #[test]
+    fn positions_are_the_documented_ones() {
+        assert_eq!(runs(Dtype::F32, 256), vec![0..256]);
+        // 100 elements: slots of 25, with (multiple * 10) >> 32 of jitter.
+        let starts: Vec<u64> = runs(Dtype::U8, 100).iter().map(|run| run.start).collect();
+        assert_eq!(starts, [6, 27, 58, 79]);
+    }
 }

@@ -1,7 +1,7 @@
 //! The mean and the root mean square before they are rounded.
 
-use super::element;
-use super::{Figures, runs};
+use super::figures::are_wide;
+use super::{Figures, element, float_sums};
 use crate::dtype::Dtype;
 use crate::float::power_of_two;
 
@@ -35,7 +35,7 @@ impl Moments {
     /// If the dtype has no figures.
     pub fn of_fed<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Self, E> {
         match dtype {
-            Dtype::Bf16 | Dtype::F16 | Dtype::F32 => runs::of(feed, dtype),
+            Dtype::Bf16 | Dtype::F16 | Dtype::F32 => float_sums::of(feed, dtype),
             _ if dtype.bits() == 8 => by_code(feed, dtype),
             _ => wide(feed, dtype),
         }
@@ -127,12 +127,6 @@ impl Moments {
             ..self.0
         }
     }
-}
-
-/// Returns whether a file stores the mean and the root mean square of this
-/// dtype in 64 bits, which is so where 32 bits cannot hold its values.
-pub(super) fn are_wide(dtype: Dtype) -> bool {
-    dtype.bits() == 64 || matches!(dtype, Dtype::I32 | Dtype::U32)
 }
 
 /// Returns figures of `count` elements to which elements can be added.
@@ -241,7 +235,7 @@ fn wide_of<const BYTES: usize, E>(
         _ => 0,
     };
     let scale = power_of_two(exponent);
-    let mut lanes = [Sums::default(); runs::LANES];
+    let mut lanes = [Sums::default(); float_sums::LANES];
     feed(&mut |piece| {
         // Every piece starts at the first lane, as the format prescribes.
         let elements = piece.as_chunks::<BYTES>().0.iter();
@@ -249,7 +243,7 @@ fn wide_of<const BYTES: usize, E>(
             let value = value(*element);
             if value.is_finite() {
                 let value = value * scale;
-                let lane = &mut lanes[number % runs::LANES];
+                let lane = &mut lanes[number % float_sums::LANES];
                 lane.sum += value;
                 lane.squares += value * value;
             }
@@ -262,7 +256,7 @@ fn wide_of<const BYTES: usize, E>(
         max: figures.max * scale,
         ..figures
     };
-    let Moments(scaled) = Moments::new(scaled, runs::added(&lanes));
+    let Moments(scaled) = Moments::new(scaled, float_sums::added(&lanes));
     if scaled.finite() == 0 {
         return Ok(Moments(scaled));
     }

@@ -9,7 +9,6 @@ pub mod byteplane;
 pub mod gmm;
 pub mod palette;
 pub mod sparse;
-pub mod xor;
 
 pub use bitfield::FloatFormat;
 
@@ -27,3 +26,14 @@ macro_rules! by_width {
     };
 }
 use by_width;
+
+/// Replaces `bytes` by its XOR with `reference`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn xor(bytes: &mut [u8], reference: &[u8]) {
+    assert_eq!(bytes.len(), reference.len());
+    for (byte, other) in bytes.iter_mut().zip(reference) {
+        *byte ^= other;
+    }
+}

@@ -210,10 +210,15 @@ typedef struct {
      */
     int32_t code;
     /**
+     * 1 if the same call may succeed later, because the network or a server failed;
+     * else 0. Requests have already been retried.
+     */
+    int32_t is_retryable;
+    /**
      * The problem, where it occurred, and what to do: NUL-terminated UTF-8. A longer
      * message is truncated.
      */
-    char message[1020];
+    char message[1016];
 } zstn_error;
 
 /**

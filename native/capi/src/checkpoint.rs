@@ -1,19 +1,49 @@
-//! Packing, restoring and verifying whole checkpoints.
+//! Packing, restoring and verifying whole checkpoints, and the reports of these
+//! functions.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use zstn::source::HttpOptions;
-use zstn::{Effort, Engine, Input, PackOptions, UnpackOptions, VerifyOptions};
+use zstn::{Effort, Engine, Input, Job, PackOptions, UnpackOptions, VerifyOptions};
 
 use crate::engine::{self, zstn_engine};
 use crate::input::{self, Opened, zstn_input};
-use crate::pointer;
+use crate::output::{self, zstn_output};
+use crate::pointer::{self, Structure};
 use crate::progress::{Watch, zstn_progress};
-use crate::report::{self, zstn_report};
-use crate::sink::{self, zstn_output};
 use crate::status::{self, Failure, zstn_error, zstn_status};
-use crate::structure::{self, Structure};
+
+/// The result of packing, restoring or verifying. The caller sets `struct_size`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct zstn_report {
+    /// `sizeof(zstn_report)`.
+    pub struct_size: usize,
+    /// Number of files that were packed, restored or verified.
+    pub files: u64,
+    /// For packing: number of tensors. For verifying: number of frames, records or
+    /// tensors that were decoded. For unpacking: 0.
+    pub tensors: u64,
+    /// Total length of the packed files in bytes.
+    pub packed_len: u64,
+    /// Total length of the original files in bytes.
+    pub original_len: u64,
+    /// For verifying: 1 if all tensors were compared with those of the original.
+    pub was_compared: i32,
+    /// For verifying: 1 if every byte was compared with checksums in the files.
+    pub has_checksums: i32,
+    /// For verifying: 1 if every byte of every file was compared with the original and
+    /// is the same.
+    pub is_identical: i32,
+    /// For verifying a folder: the number of files that were not checked, because
+    /// copied files have no checksums.
+    pub unchecked_files: u32,
+}
+
+// SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
+// the end.
+unsafe impl Structure for zstn_report {}
 
 /// The default balance between time and size.
 pub const ZSTN_EFFORT_BALANCED: i32 = 0;
@@ -95,7 +125,7 @@ impl<'a> Given<'a> {
             (
                 input::required(input, "the input"),
                 input::optional(original, "the original"),
-                structure::read(options, "the options"),
+                pointer::structure(options, "the options"),
             )
         };
         let bases = match &options {
@@ -104,12 +134,12 @@ impl<'a> Given<'a> {
             _ => Ok(Vec::new()),
         };
         let (input, original, bases) = (input?, original?, bases?);
-        let options = options?.unwrap_or_else(structure::zeroed);
+        let options = options?.unwrap_or_else(pointer::zeroed);
         // SAFETY: the pointers in `options` are NULL or valid, as this function
         // requires.
         let work = unsafe { Work::new(options, bases, input.url) }?;
         // SAFETY: this function requires that `report` is NULL or valid.
-        unsafe { report::check(report) }?;
+        unsafe { check_report(report) }?;
         Ok(Self {
             input,
             original: original.map(|original| original.input),
@@ -174,9 +204,39 @@ impl Work {
         }
     }
 
-    fn memory_bytes(&self) -> Option<u64> {
-        Some(self.given.memory).filter(|bytes| *bytes > 0)
+    /// Returns the job that does the work.
+    fn job(&self) -> Job<'_> {
+        let job = Job::new()
+            .engine(&self.engine)
+            .http(self.http.clone())
+            .progress(&self.watch)
+            .cancel_token(self.watch.token());
+        match self.given.memory {
+            0 => job,
+            bytes => job.memory_bytes(bytes),
+        }
     }
+}
+
+/// Fills the caller's report. Does nothing for NULL.
+///
+/// # Safety
+/// `out` is NULL or valid for the size in its `struct_size`.
+unsafe fn fill_report(out: *mut zstn_report, value: &zstn_report) -> Result<(), Failure> {
+    if out.is_null() {
+        return Ok(());
+    }
+    // SAFETY: this function requires that `out` is valid if it is not NULL.
+    unsafe { pointer::fill(out, value, "the report") }
+}
+
+/// Refuses a report that could not be filled, before any work is done.
+///
+/// # Safety
+/// `out` is NULL or valid for the size in its `struct_size`.
+unsafe fn check_report(out: *mut zstn_report) -> Result<(), Failure> {
+    // SAFETY: both functions require the same.
+    unsafe { fill_report(out, &pointer::zeroed()) }
 }
 
 fn len(count: usize) -> u64 {
@@ -199,18 +259,13 @@ pub unsafe extern "C" fn zstn_pack(
         let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
         let (input, work) = (given.input.input, given.work);
         // SAFETY: the header requires that `output` is NULL or a valid structure.
-        let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
+        let sink = unsafe { output::required(output, work.given.overwrite != 0) }?;
         let mut options = PackOptions::default()
             .effort(work.effort()?)
             .extended(work.given.extended != 0)
             .integrity(work.given.no_checksums == 0)
             .statistics(work.given.no_statistics == 0)
-            .allow_truncated(work.given.allow_truncated != 0)
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+            .allow_truncated(work.given.allow_truncated != 0);
         // SAFETY: the header requires that `sha256` is NULL or points to 32 bytes.
         if let Some(sha256) = unsafe { work.given.sha256.cast::<[u8; 32]>().as_ref() } {
             options = options.sha256(*sha256);
@@ -218,18 +273,16 @@ pub unsafe extern "C" fn zstn_pack(
         for base in &work.bases {
             options = options.base(base);
         }
-        let packed = work
-            .watch
-            .run(|| zstn::pack(&work.engine, input, sink, &options))?;
+        let packed = zstn::pack(&work.job(), input, sink, &options)?;
         let value = zstn_report {
             files: len(packed.files.len()),
             tensors: len(packed.tensors()),
             packed_len: packed.packed_bytes(),
             original_len: packed.original_bytes(),
-            ..structure::zeroed()
+            ..pointer::zeroed()
         };
         // SAFETY: the header requires that `report` is NULL or a valid structure.
-        unsafe { report::fill(report, &value) }
+        unsafe { fill_report(report, &value) }
     })
 }
 
@@ -249,27 +302,20 @@ pub unsafe extern "C" fn zstn_unpack(
         let given = unsafe { Given::read(input, ptr::null(), options, report) }?;
         let (input, work) = (given.input.input, given.work);
         // SAFETY: the header requires that `output` is NULL or a valid structure.
-        let sink = unsafe { sink::required(output, work.given.overwrite != 0) }?;
-        let mut options = UnpackOptions::default()
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+        let sink = unsafe { output::required(output, work.given.overwrite != 0) }?;
+        let mut options = UnpackOptions::default();
         for base in &work.bases {
             options = options.base(base);
         }
-        let unpacked = work
-            .watch
-            .run(|| zstn::unpack(&work.engine, input, sink, &options))?;
+        let unpacked = zstn::unpack(&work.job(), input, sink, &options)?;
         let value = zstn_report {
             files: len(unpacked.files.len()),
             packed_len: unpacked.packed_bytes(),
             original_len: unpacked.original_bytes(),
-            ..structure::zeroed()
+            ..pointer::zeroed()
         };
         // SAFETY: the header requires that `report` is NULL or a valid structure.
-        unsafe { report::fill(report, &value) }
+        unsafe { fill_report(report, &value) }
     })
 }
 
@@ -287,21 +333,14 @@ pub unsafe extern "C" fn zstn_verify(
         // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, original, options, report) }?;
         let (input, original, work) = (given.input.input, given.original, given.work);
-        let mut options = VerifyOptions::default()
-            .http(work.http.clone())
-            .progress(&work.watch);
-        if let Some(bytes) = work.memory_bytes() {
-            options = options.memory_bytes(bytes);
-        }
+        let mut options = VerifyOptions::default();
         for base in &work.bases {
             options = options.base(base);
         }
         if let Some(original) = original {
             options = options.original(original);
         }
-        let verified = work
-            .watch
-            .run(|| zstn::verify(&work.engine, input, &options))?;
+        let verified = zstn::verify(&work.job(), input, &options)?;
         let value = zstn_report {
             files: len(verified.files.len()),
             tensors: len(verified.frames()),
@@ -311,10 +350,10 @@ pub unsafe extern "C" fn zstn_verify(
             has_checksums: verified.has_digests().into(),
             is_identical: verified.identical.into(),
             unchecked_files: u32::try_from(verified.unchecked_files.len()).unwrap_or(u32::MAX),
-            ..structure::zeroed()
+            ..pointer::zeroed()
         };
         // SAFETY: the header requires that `report` is NULL or a valid structure.
-        unsafe { report::fill(report, &value) }
+        unsafe { fill_report(report, &value) }
     })
 }
 
@@ -351,11 +390,11 @@ pub unsafe extern "C" fn zstn_unpack_path(
 fn paths(input: *const c_char, output: *const c_char) -> (zstn_input, zstn_output) {
     let input = zstn_input {
         path: input,
-        ..structure::zeroed()
+        ..pointer::zeroed()
     };
     let output = zstn_output {
         path: output,
-        ..structure::zeroed()
+        ..pointer::zeroed()
     };
     (input, output)
 }

@@ -2,8 +2,7 @@
 
 use zstn::Engine;
 
-use crate::handle::{self, Out};
-use crate::pointer;
+use crate::pointer::{self, Out};
 use crate::status::{self, zstn_error, zstn_status};
 
 /// A pool of threads that decode and encode. Calls without an engine share one that has
@@ -62,5 +61,5 @@ pub unsafe extern "C" fn zstn_engine_threads(
 pub unsafe extern "C" fn zstn_engine_free(engine: *mut zstn_engine) {
     // SAFETY: the header requires that `engine` is NULL or a live handle that is not used
     // again.
-    unsafe { handle::free(engine) }
+    unsafe { pointer::free(engine) }
 }

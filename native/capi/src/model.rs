@@ -1,17 +1,15 @@
-//! Models: the lists of tensors in opened files.
+//! Models: the lists of tensors in opened files, with their strings for C.
 
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use zstn::Reader;
+use zstn::zstn_core::dtype::Dtype;
 use zstn::zstn_core::model::Model;
 
-use crate::handle;
-use crate::pointer;
+use crate::pointer::{self, Structure};
 use crate::status::{self, Failure, zstn_error, zstn_status};
-use crate::strings::Strings;
-use crate::structure::{self, Structure};
 
 /// The list of a model's tensors, with their names, element types, shapes and places in
 /// the files. It never changes, and any number of threads may use it at the same time.
@@ -155,7 +153,7 @@ pub unsafe extern "C" fn zstn_model_tensor(
         };
         // SAFETY: the header requires that `tensor` is NULL or a structure with its size
         // set.
-        unsafe { structure::fill(tensor, &value, "the tensor") }
+        unsafe { pointer::fill(tensor, &value, "the tensor") }
     })
 }
 
@@ -248,5 +246,66 @@ pub unsafe extern "C" fn zstn_model_needs_base(model: *const zstn_model) -> i32 
 pub unsafe extern "C" fn zstn_model_free(model: *mut zstn_model) {
     // SAFETY: the header requires that `model` is NULL or a live handle that is not used
     // again.
-    unsafe { handle::free(model) }
+    unsafe { pointer::free(model) }
+}
+
+/// The strings of one model for C. Each ends in a NUL and lives as long as the model.
+struct Strings {
+    names: Texts,
+    keys: Texts,
+    values: Texts,
+    kind: Texts,
+    dtypes: Texts,
+}
+
+impl Strings {
+    fn of(model: &Model) -> Self {
+        let metadata = model.metadata();
+        Self {
+            names: Texts::of(model.tensors().iter().map(|tensor| &*tensor.name)),
+            keys: Texts::of(metadata.keys().map(String::as_str)),
+            values: Texts::of(metadata.values().map(String::as_str)),
+            kind: Texts::of([model.kind().name()].into_iter()),
+            dtypes: Texts::of(Dtype::ALL.iter().map(|dtype| dtype.name())),
+        }
+    }
+
+    fn dtype(&self, dtype: Dtype) -> *const c_char {
+        let number = Dtype::ALL.iter().position(|other| *other == dtype);
+        number.map_or(ptr::null(), |number| self.dtypes.get(number).0)
+    }
+}
+
+/// NUL-terminated strings in one allocation.
+#[derive(Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Texts {
+    fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut all = Self::default();
+        for text in texts {
+            all.starts.push(all.bytes.len());
+            all.bytes.extend_from_slice(text.as_bytes());
+            all.bytes.push(0);
+        }
+        all
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Returns a string and its length without the NUL, or NULL if `number` is out of
+    /// range.
+    fn get(&self, number: usize) -> (*const c_char, usize) {
+        let Some(&start) = self.starts.get(number) else {
+            return (ptr::null(), 0);
+        };
+        let end = self.starts.get(number + 1).copied();
+        let text = &self.bytes[start..end.unwrap_or(self.bytes.len())];
+        (text.as_ptr().cast(), text.len() - 1)
+    }
 }

@@ -9,9 +9,8 @@ use zstn::zstn_core::catalog::FileOpener;
 use zstn::zstn_core::model::{Model, ModelBuilder};
 
 use crate::engine::{self, zstn_engine};
-use crate::handle::{self, Out};
 use crate::model::zstn_model;
-use crate::pointer;
+use crate::pointer::{self, Out};
 use crate::status::{self, Failure, zstn_error, zstn_status};
 
 /// A file that is being opened. Only one thread may use it at a time.
@@ -200,5 +199,5 @@ pub unsafe extern "C" fn zstn_opening_finish(
 pub unsafe extern "C" fn zstn_opening_free(opening: *mut zstn_opening) {
     // SAFETY: the header requires that `opening` is NULL or a live handle that is not
     // used again.
-    unsafe { handle::free(opening) }
+    unsafe { pointer::free(opening) }
 }

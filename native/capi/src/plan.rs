@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use zstn::Engine;
 use zstn::zstn_core::bytes::index;
-use zstn::zstn_core::model::{Rows, StoredPart, Tensor};
+use zstn::zstn_core::model::{Rows, StoredPart, TensorInfo};
 
 use crate::engine::{self, zstn_engine};
-use crate::handle::{self, Out};
 use crate::model::{Opened, zstn_model};
 use crate::opening::{store, zstn_range};
-use crate::pointer;
+use crate::pointer::{self, Out};
 use crate::status::{self, Failure, ZSTN_ERROR_NEEDS_BASE, ZSTN_OK, zstn_error, zstn_status};
 
 /// Passed as `row_end`: all rows up to the last. A plan for rows 0 to `ZSTN_ALL_ROWS`
@@ -51,6 +50,7 @@ impl zstn_plan {
         if tensor.base.is_some() {
             return Err(Failure {
                 status: ZSTN_ERROR_NEEDS_BASE,
+                is_retryable: false,
                 message: format!(
                     "tensor `{name}`: it is stored as a delta; read it by a zstn_reader that was \
                      opened with the base"
@@ -81,7 +81,7 @@ impl zstn_plan {
         Ok(plan)
     }
 
-    fn tensor(&self) -> Result<&Tensor, Failure> {
+    fn tensor(&self) -> Result<&TensorInfo, Failure> {
         Ok(self.opened.model().tensor(self.number)?)
     }
 
@@ -286,5 +286,5 @@ pub unsafe extern "C" fn zstn_plan_decode(
 pub unsafe extern "C" fn zstn_plan_free(plan: *mut zstn_plan) {
     // SAFETY: the header requires that `plan` is NULL or a live handle that is not used
     // again.
-    unsafe { handle::free(plan) }
+    unsafe { pointer::free(plan) }
 }

@@ -1,13 +1,9 @@
 //! Progress callbacks, which can also stop the work.
 
 use std::ffi::c_void;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use zstn::{Phase, Progress};
-
-use crate::status::Failure;
+use zstn::{CancelToken, Error, Phase, Progress};
 
 /// The work itself. Bytes are counted in the original data.
 pub const ZSTN_PHASE_WORK: i32 = 0;
@@ -24,15 +20,13 @@ pub const ZSTN_PHASE_RESTORE_BASE: i32 = 2;
 pub type zstn_progress =
     Option<unsafe extern "C" fn(ctx: *mut c_void, phase: i32, done: u64, total: u64) -> i32>;
 
-/// Payload of the panic that stops the work.
-struct Cancelled;
-
 /// Connects the caller's progress callback to one run of the library.
 pub struct Watch {
     callback: zstn_progress,
     ctx: *mut c_void,
     counts: Mutex<Counts>,
-    is_cancelled: AtomicBool,
+    /// Stops the work once the callback has requested it.
+    token: CancelToken,
 }
 
 // SAFETY: the header requires that any thread may call the callback, and `counts` is
@@ -54,46 +48,29 @@ impl Watch {
             callback,
             ctx,
             counts: Mutex::default(),
-            is_cancelled: AtomicBool::new(false),
+            token: CancelToken::new(),
         }
     }
 
-    /// Runs `work`, which reports to this value as its [`Progress`].
-    pub fn run<T>(&self, work: impl FnOnce() -> zstn::Result<T>) -> Result<T, Failure> {
-        match panic::catch_unwind(AssertUnwindSafe(work)) {
-            Ok(Ok(result)) => Ok(result),
-            _ if self.is_cancelled.load(Relaxed) => Err(Failure::cancelled()),
-            Ok(Err(error)) => Err(error.into()),
-            Err(payload) => panic::resume_unwind(payload),
-        }
+    /// Returns the token that stops the work once the callback has requested it.
+    pub fn token(&self) -> &CancelToken {
+        &self.token
     }
 
-    /// Updates the counts, calls the callback, and stops the work if the callback
-    /// requests it.
+    /// Updates the counts and calls the callback, unless the work is being stopped.
     fn report(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) {
-        if !self.goes_on(change) {
-            // These methods of `Progress` return no error, so a panic stops the work.
-            // Unfinished outputs are removed as their owners are dropped.
-            panic::resume_unwind(Box::new(Cancelled));
-        }
-    }
-
-    /// Updates the counts and calls the callback; returns whether the work continues.
-    fn goes_on(&self, change: impl FnOnce(&mut Counts) -> (i32, u64, u64)) -> bool {
         let Some(callback) = self.callback else {
-            return true;
+            return;
         };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (phase, done, total) = change(&mut counts);
-        if !self.is_cancelled.load(Relaxed) {
-            // SAFETY: the header requires a valid callback, which receives its own
-            // context.
-            if unsafe { callback(self.ctx, phase, done, total) } == 0 {
-                return true;
-            }
-            self.is_cancelled.store(true, Relaxed);
+        if self.token.is_cancelled() {
+            return;
         }
-        false
+        // SAFETY: the header requires a valid callback, which receives its own context.
+        if unsafe { callback(self.ctx, phase, done, total) } != 0 {
+            self.token.cancel();
+        }
     }
 }
 
@@ -130,9 +107,10 @@ impl Progress for Watch {
     }
 
     fn check(&self) -> zstn::Result<()> {
-        match self.goes_on(|counts| (counts.phase, counts.done, counts.total)) {
-            true => Ok(()),
-            false => Err(zstn::Error::Cancelled),
+        self.report(|counts| (counts.phase, counts.done, counts.total));
+        match self.token.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
         }
     }
 }

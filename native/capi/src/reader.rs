@@ -1,4 +1,5 @@
-//! Readers: opened models that read files, addresses and callbacks themselves.
+//! Readers: opened models that read files, addresses and callbacks themselves, and that
+//! serve the equivalent safetensors file by range.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -7,24 +8,21 @@ use std::sync::OnceLock;
 use zstn::{Input, Reader, ReaderOptions, SafetensorsView, View};
 
 use crate::engine::{self, zstn_engine};
-use crate::handle::{self, Out};
-use crate::input;
-use crate::io::{CallbackSource, zstn_io};
+use crate::input::{self, CallbackSource, zstn_io};
 use crate::model::zstn_model;
 use crate::plan::ZSTN_ALL_ROWS;
-use crate::pointer;
+use crate::pointer::{self, Out, Structure};
 use crate::progress::{Watch, zstn_progress};
 use crate::status::{self, Failure, zstn_error, zstn_status};
-use crate::structure::{self, Structure};
 
 /// An opened model. Any number of threads may read from it at the same time.
 pub struct zstn_reader {
     pub reader: Reader,
     model: zstn_model,
     /// Capacity in bytes of the cache of decoded tensors in `unpacked`.
-    pub cache_bytes: u64,
+    cache_bytes: u64,
     /// Created by the first `zstn_unpacked_describe` or `zstn_unpacked_read_at`.
-    pub unpacked: OnceLock<SafetensorsView>,
+    unpacked: OnceLock<SafetensorsView>,
 }
 
 /// Weights stored in a compressed-tensors format are returned dense, if a `config.json`
@@ -78,8 +76,8 @@ impl Options<'_> {
     /// `given` is NULL or valid, and so is everything that it points to.
     unsafe fn new(given: *const zstn_open_options, url: Option<&str>) -> Result<Self, Failure> {
         // SAFETY: this function requires that `given` is NULL or valid.
-        let given = unsafe { structure::read(given, "the options") }?;
-        let given = given.unwrap_or_else(structure::zeroed);
+        let given = unsafe { pointer::structure(given, "the options") }?;
+        let given = given.unwrap_or_else(pointer::zeroed);
         if given.reserved != 0 {
             return Err(Failure::usage("the field reserved of the options is not 0"));
         }
@@ -291,7 +289,7 @@ pub unsafe extern "C" fn zstn_read_many(
             wanted.push((&*tensor.name, out));
         }
         let watch = Watch::new(progress, ctx);
-        watch.run(|| reader.read_many_into(wanted, &watch))
+        Ok(reader.read_many_into(wanted, &watch)?)
     })
 }
 
@@ -300,5 +298,81 @@ pub unsafe extern "C" fn zstn_read_many(
 pub unsafe extern "C" fn zstn_reader_free(reader: *mut zstn_reader) {
     // SAFETY: the header requires that `reader` is NULL or a live handle that is not used
     // again.
-    unsafe { handle::free(reader) }
+    unsafe { pointer::free(reader) }
+}
+
+/// The safetensors file that a model is read as. The caller sets `struct_size`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct zstn_unpacked {
+    /// `sizeof(zstn_unpacked)`.
+    pub struct_size: usize,
+    /// Length of the file in bytes.
+    pub len: u64,
+    /// 1 if this is, byte for byte, the file that was packed; 0 if the library made its
+    /// header.
+    pub is_original: i32,
+    /// 1 if `sha256` is set.
+    pub has_sha256: i32,
+    /// SHA-256 of the file; model hubs and git-lfs identify the file by it.
+    pub sha256: [u8; 32],
+}
+
+// SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
+// the end.
+unsafe impl Structure for zstn_unpacked {}
+
+/// Returns the safetensors file of a reader, and creates it on the first call.
+fn view(reader: &zstn_reader) -> Result<&SafetensorsView, Failure> {
+    if let Some(view) = reader.unpacked.get() {
+        return Ok(view);
+    }
+    let view = SafetensorsView::new(reader.reader.clone(), reader.cache_bytes)?;
+    // If another thread has been faster, its equal view is used.
+    Ok(reader.unpacked.get_or_init(|| view))
+}
+
+/// Describes the safetensors file that the model is read as; for a packed file, this is
+/// the file that was packed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_unpacked_describe(
+    reader: *const zstn_reader,
+    unpacked: *mut zstn_unpacked,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
+        let view = view(unsafe { pointer::reference(reader, "the reader") }?)?;
+        let sha256 = view.sha256();
+        let value = zstn_unpacked {
+            struct_size: size_of::<zstn_unpacked>(),
+            len: view.len_bytes(),
+            is_original: view.is_original().into(),
+            has_sha256: sha256.is_some().into(),
+            sha256: sha256.copied().unwrap_or_default(),
+        };
+        // SAFETY: the header requires that `unpacked` is NULL or a structure with its
+        // size set.
+        unsafe { pointer::fill(unpacked, &value, "the structure to fill") }
+    })
+}
+
+/// Reads `len` bytes at `offset` of that file; the range must lie inside the file. Only
+/// the tensors in the range are decoded, and some are cached for the next call. After
+/// an error, the content of `out` is undefined.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_unpacked_read_at(
+    reader: *const zstn_reader,
+    offset: u64,
+    out: *mut c_void,
+    len: usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
+        let view = view(unsafe { pointer::reference(reader, "the reader") }?)?;
+        // SAFETY: the header requires that `out` is NULL or a buffer of that capacity.
+        let out = unsafe { pointer::buffer(out, len, len as u64) }?;
+        Ok(view.read_into(offset, out)?)
+    })
 }

@@ -49,9 +49,12 @@ pub const ZSTN_ERROR_WRONG_BASE: i32 = -14;
 pub struct zstn_error {
     /// The status that the function returned.
     pub code: i32,
+    /// 1 if the same call may succeed later, because the network or a server failed;
+    /// else 0. Requests have already been retried.
+    pub is_retryable: i32,
     /// The problem, where it occurred, and what to do: NUL-terminated UTF-8. A longer
     /// message is truncated.
-    pub message: [c_char; 1020],
+    pub message: [c_char; 1016],
 }
 
 /// Returns a short name of a status, such as "needs_base"; "unknown" for other values.
@@ -82,6 +85,7 @@ pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
 #[derive(Debug)]
 pub struct Failure {
     pub status: zstn_status,
+    pub is_retryable: bool,
     pub message: String,
 }
 
@@ -89,14 +93,8 @@ impl Failure {
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
             status: ZSTN_ERROR_USAGE,
+            is_retryable: false,
             message: message.into(),
-        }
-    }
-
-    pub fn cancelled() -> Self {
-        Self {
-            status: ZSTN_ERROR_CANCELLED,
-            message: "the progress callback stopped the call".into(),
         }
     }
 
@@ -105,6 +103,7 @@ impl Failure {
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         Self {
             status: ZSTN_ERROR_PANIC,
+            is_retryable: false,
             message: format!(
                 "a defect of zstn, please report it: {}",
                 text.unwrap_or("it said nothing")
@@ -115,6 +114,7 @@ impl Failure {
     /// Writes the failure to the caller's memory.
     fn write(&self, out: &mut zstn_error) {
         out.code = self.status;
+        out.is_retryable = self.is_retryable.into();
         let room = out.message.len() - 1;
         let mut end = self.message.len().min(room);
         while !self.message.is_char_boundary(end) {
@@ -149,6 +149,7 @@ impl From<zstn_core::Error> for Failure {
     fn from(error: zstn_core::Error) -> Self {
         Self {
             status: refusal(&error),
+            is_retryable: false,
             message: error.to_string(),
         }
     }
@@ -157,18 +158,27 @@ impl From<zstn_core::Error> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let status = match &error {
+            // Only a progress callback cancels a call.
+            Error::Cancelled => {
+                return Self {
+                    status: ZSTN_ERROR_CANCELLED,
+                    is_retryable: false,
+                    message: "the progress callback stopped the call".into(),
+                };
+            }
             Error::Format { source, .. } | Error::Core(source) => refusal(source),
             Error::Http { .. } => ZSTN_ERROR_HTTP,
             Error::Changed { .. } => ZSTN_ERROR_CHANGED,
             Error::Differs { .. } => ZSTN_ERROR_DIFFERS,
             Error::Exists { .. } => ZSTN_ERROR_EXISTS,
             Error::NeedsBase { .. } => ZSTN_ERROR_NEEDS_BASE,
-            Error::Usage(_) => ZSTN_ERROR_USAGE,
+            Error::Cast(_) | Error::Usage(_) => ZSTN_ERROR_USAGE,
             // This arm includes errors that later versions add.
             _ => ZSTN_ERROR_IO,
         };
         Self {
             status,
+            is_retryable: error.is_retryable(),
             message: error.to_string(),
         }
     }
@@ -203,7 +213,8 @@ mod tests {
     fn error_of(failure: Result<(), Failure>) -> (zstn_status, String) {
         let mut error = zstn_error {
             code: 77,
-            message: [1; 1020],
+            is_retryable: 77,
+            message: [1; 1016],
         };
         let status = run(&raw mut error, || failure);
         assert_eq!(error.code, status);
@@ -217,7 +228,24 @@ mod tests {
         let (status, message) = error_of(Err(Failure::usage("aß€".repeat(400))));
         assert_eq!(status, ZSTN_ERROR_USAGE);
         assert!("aß€".repeat(400).starts_with(&message));
-        assert!((1016..=1019).contains(&message.len()), "{}", message.len());
+        assert!((1012..=1015).contains(&message.len()), "{}", message.len());
+    }
+
+    #[test]
+    fn failures_of_the_network_are_retryable() {
+        let url = "https://example.org/x";
+        for (failure, expected) in [
+            (Error::unanswered(url, "reset"), 1),
+            (Error::http(url, "missing", Some(404)), 0),
+        ] {
+            let mut error = zstn_error {
+                code: 0,
+                is_retryable: 77,
+                message: [0; 1016],
+            };
+            let status = run(&raw mut error, || Err(failure.into()));
+            assert_eq!((status, error.is_retryable), (ZSTN_ERROR_HTTP, expected));
+        }
     }
 
     #[test]
@@ -229,7 +257,8 @@ mod tests {
     fn panics_become_a_status() {
         let mut error = zstn_error {
             code: 0,
-            message: [0; 1020],
+            is_retryable: 0,
+            message: [0; 1016],
         };
         let status = run(&raw mut error, || panic!("number {}", 4));
         assert_eq!((status, error.code), (ZSTN_ERROR_PANIC, ZSTN_ERROR_PANIC));

@@ -10,7 +10,7 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int32, c_size_t, c_uint8,
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("code", c_int32), ("message", c_char * 1020)]
+    _fields_ = [("code", c_int32), ("is_retryable", c_int32), ("message", c_char * 1016)]
 
 
 class OpenOptions(ctypes.Structure):

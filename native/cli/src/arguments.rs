@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Output, Reader, Result, Sink, View};
+use zstn::{Engine, Location, Reader, Result, Sink, View};
 
 use super::bases::Bases;
 use super::network::FullDownload;
-use super::stdout::RawStdout;
-use super::{size, terminal, verbose};
+use super::terminal::RawStdout;
+use super::{progress, size, terminal};
 
 /// Parses an input: a path, an address of a known scheme, or `-` for standard input.
 /// Paths need not be Unicode.
@@ -251,7 +252,7 @@ impl Report {
     /// Returns options that log requests if `--verbose` is given.
     pub fn watch(self, http: HttpOptions) -> HttpOptions {
         match self.verbose {
-            true => verbose::say_requests(http),
+            true => progress::say_requests(http),
             false => http,
         }
     }

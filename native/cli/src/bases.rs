@@ -1,10 +1,16 @@
-//! `--base`: the checkpoints that a delta needs.
+//! `--base`: the checkpoints that a delta needs, and `--base auto`, which finds them in a
+//! folder.
 
 use clap::builder::TypedValueParser;
 use clap::{Arg, Args};
-use zstn::{Input, Location};
+use serde_json::{Value, json};
+use zstn::family::{self, Choice, FamilyOptions, MIN_SAVING_PERCENT};
+use zstn::{Error, Input, Job, Location, Result};
 
-use super::arguments::location;
+use super::arguments::{self, Report, location};
+use super::pack::Extended;
+use super::progress::Direction;
+use super::{progress, say, size};
 
 /// The chain of bases that a delta needs.
 #[derive(Args)]
@@ -65,5 +71,136 @@ impl Bases {
     /// Returns the names of the bases, for JSON.
     pub fn names(&self) -> Vec<String> {
         self.chain.iter().map(Location::to_string).collect()
+    }
+}
+
+#[derive(Args)]
+pub struct Family {
+    /// With --base auto: the folder whose checkpoints may be the base, local or in an
+    /// object store with a trailing slash, like s3://bucket/folder/. They are compared
+    /// by sketches (NAME.sketch); if none would save 10 %, no base is used
+    #[arg(id = "family", long = "family", value_name = "FOLDER", value_parser = arguments::location())]
+    folder: Option<Location>,
+    /// Save the sketches that --base auto computes next to the checkpoints
+    #[arg(long)]
+    save_sketches: bool,
+}
+
+impl Family {
+    /// Refuses options that cannot be combined.
+    pub fn check(&self, bases: &Bases) -> Result<()> {
+        let refuse = |detail: &str| Err(Error::Usage(detail.into()));
+        match (bases.is_auto(), &self.folder) {
+            (true, _) if bases.count() > 1 => refuse(
+                "--base auto finds the base and its own bases, and goes without another --base; \
+                 for a file of this name, write --base ./auto",
+            ),
+            (true, None) => refuse(
+                "--base auto needs the folder to look in, --family; for a file of this name, \
+                 write --base ./auto",
+            ),
+            (false, Some(_)) => refuse("--family needs --base auto"),
+            (false, None) if self.save_sketches => refuse("--save-sketches needs --base auto"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Searches for the base of `input`, excluding the `others`, and prints the
+    /// expected size.
+    pub fn choose(
+        &self,
+        job: &Job,
+        (input, others): (&Location, &[Location]),
+        extended: Extended,
+        report: Report,
+    ) -> Result<Choice> {
+        let Some(folder) = &self.folder else {
+            return Err(Error::Usage("--base auto needs --family".into()));
+        };
+        let bar = progress::watch("sketching", Direction::Reading, report);
+        let options = FamilyOptions::default()
+            .extended(extended.is_set())
+            .save_sketches(self.save_sketches);
+        let others = others.iter().filter(|other| *other != input);
+        let options = others.fold(options, FamilyOptions::exclude);
+        let choice = family::choose(&job.clone().progress(&bar), input, folder, &options);
+        drop(bar);
+        let choice = choice?;
+        if report.verbose {
+            say_compared(&choice);
+        }
+        if report.verbose || !report.is_silent() {
+            say_choice(&choice, extended);
+        }
+        Ok(choice)
+    }
+
+    /// Returns the choice as JSON.
+    pub fn json(&self, choice: &Choice) -> Value {
+        let base = choice.base.as_ref();
+        let named = |list: &[(String, String)]| -> Vec<Value> {
+            let list = list.iter();
+            list.map(|(name, reason)| json!({ "name": name, "message": reason }))
+                .collect()
+        };
+        json!({
+            "location": self.folder.as_ref().map(Location::to_string),
+            "candidates": choice.compared,
+            "expected_bytes": base.map_or(choice.plain, |base| base.estimate).packed_bytes,
+            "expected_plain_bytes": choice.plain.packed_bytes,
+            "left_out": named(&choice.left_out),
+            "unsaved_sketches": named(&choice.unsaved),
+            "saved_sketches": choice.saved.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Returns the names of the base and of its own bases.
+pub fn chosen_names(choice: &Choice) -> Vec<String> {
+    let chain = choice.base.iter().flat_map(|base| &base.chain);
+    chain.map(Location::to_string).collect()
+}
+
+/// Prints the compared checkpoints and the saved sketches.
+fn say_compared(choice: &Choice) {
+    let compared = super::pack::count(choice.compared, "checkpoint");
+    match &choice.base {
+        Some(base) => say!("{} is the nearest of {compared}", base.name),
+        None => say!("{compared} compared, none is near enough to be the base"),
+    }
+    for path in &choice.saved {
+        say!("the sketch {} was saved", path.display());
+    }
+}
+
+fn say_choice(choice: &Choice, extended: Extended) {
+    for (name, reason) in &choice.left_out {
+        say!("note: {name} was left out: {reason}");
+    }
+    for (name, reason) in &choice.unsaved {
+        say!("note: the sketch of {name} was not saved: {reason}");
+    }
+    if choice.excluded > 0 {
+        say!(
+            "note: {} left out: the inputs of one command are not bases of each other",
+            super::pack::count(choice.excluded, "other input")
+        );
+    }
+    let plain = size::bytes(choice.plain.packed_bytes);
+    let original = size::bytes(choice.original_bytes);
+    let without = match extended.is_set() {
+        true => "without a base and extension frames",
+        false => "without a base",
+    };
+    match &choice.base {
+        Some(base) => say!(
+            "expects {} of {original} against {}; {without} about {plain}",
+            size::bytes(base.estimate.packed_bytes),
+            chosen_names(choice).join(" and its base ")
+        ),
+        None => say!(
+            "expects {plain} of {original} {without}: none of {} saves {MIN_SAVING_PERCENT} %",
+            super::pack::count(choice.compared, "checkpoint")
+        ),
     }
 }

@@ -5,8 +5,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zstn::internals::Output;
 use zstn::source::{HttpOptions, Local, Source};
-use zstn::{Engine, Error, Location, Output, Result};
+use zstn::{Engine, Error, Location, Result};
 use zstn_core::TensorRef;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame;
@@ -15,7 +16,7 @@ use zstn_core::frame::delta::{self, Delta};
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::network::Network;
 use super::pack::Effort;
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{print, progress, say, size};
 
 #[derive(Args)]

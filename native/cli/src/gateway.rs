@@ -1,4 +1,4 @@
-//! `zstn gateway`
+//! `zstn gateway`: serves a model hub that shows packed files as the originals.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use zstn_hub::gateway::Gateway;
 use zstn_hub::manifest::load_plan;
 use zstn_serve::{CACHE_BYTES, Limits};
 
-use super::listen::Listen;
 use super::network::Patience;
-use super::{say, size, stop};
+use super::serve::Listen;
+use super::{say, signals, size};
 
 #[derive(Args)]
 pub struct Options {
@@ -66,7 +66,7 @@ impl Options {
             plans => {
                 if upstream.origin().is_some() {
                     return Err(Error::Usage(
-                        "--plan needs the folder with its results as the --upstream".into(),
+                        "with --plan, --upstream must be the folder of its results".into(),
                     ));
                 }
                 let rows: Result<Vec<_>> = plans.iter().map(|plan| load_plan(plan)).collect();
@@ -97,7 +97,7 @@ impl Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let signals = stop::catch();
+    let signals = signals::catch();
     let gateway = options.gateway()?;
     let handle = gateway.handle();
     signals.end_with(move || handle.stop());

@@ -1,4 +1,4 @@
-//! `zstn ls`
+//! `zstn ls`: lists the tensors of a file.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde::{Serialize, Serializer};
 use zstn::source::HttpOptions;
 use zstn::{Location, Result};
 use zstn_core::catalog::BaseUse;
-use zstn_core::model::{Model, Tensor};
+use zstn_core::model::{Model, TensorInfo};
 use zstn_core::statistics::Figures;
 
 use super::arguments::{self, Model as Opening, Report};
 use super::network::Network;
 use super::pack::count;
 use super::selection::Selection;
-use super::stdout::Stdout;
+use super::terminal::Stdout;
 use super::{Outcome, checkpoints, each, print, say, size, table, tree};
 
 #[derive(Args)]
@@ -110,7 +110,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
                     chosen.len(),
                     count(model.tensors().len(), "tensor")
                 ),
-                tensors().map(Tensor::len_bytes).sum(),
+                tensors().map(TensorInfo::len_bytes).sum(),
                 tensors().map(tree::own_stored_bytes).sum(),
             ),
         };
@@ -125,7 +125,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
 }
 
 /// Returns the line of a tensor.
-fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
+fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
     let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
     let (stored, ratio) = match alias_of {
         Some(_) => ("–".into(), "–".into()),
@@ -152,7 +152,7 @@ fn row<'a>(model: &'a Model, tensor: &'a Tensor) -> [Cow<'a, str>; 7] {
 }
 
 /// Returns the line of a tensor's statistics.
-fn figures_row<'a>(tensor: &'a Tensor, figures: Option<&Figures>) -> [Cow<'a, str>; 10] {
+fn figures_row<'a>(tensor: &'a TensorInfo, figures: Option<&Figures>) -> [Cow<'a, str>; 10] {
     let figure = |of: fn(&Figures) -> String| figures.map_or("–".into(), |f| of(f).into());
     let count =
         |of: fn(&Figures) -> u64| figures.map_or("–".into(), |f| of(f).to_string().into());
@@ -263,7 +263,7 @@ struct Stored {
 }
 
 impl<'a> Entry<'a> {
-    fn new(model: &'a Model, tensor: &'a Tensor) -> Self {
+    fn new(model: &'a Model, tensor: &'a TensorInfo) -> Self {
         let parts = tensor.parts.iter().map(|part| Stored {
             file: part.file,
             offset: part.stored.start,

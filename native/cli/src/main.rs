@@ -5,7 +5,7 @@
 //! for I/O errors, 130 if stopped by a signal, 141 if the reader of a result closed the
 //! pipe early.
 
-// The denied macros panic when the pipe is closed; `say` and `stdout` do not.
+// The denied macros panic when the pipe is closed; `terminal` does not.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::process::ExitCode;
@@ -17,47 +17,37 @@ use zstn_core::ErrorKind;
 mod arguments;
 mod bases;
 mod bench;
-mod completions;
 mod convert;
 mod elements;
-mod escaped;
-mod examples;
-mod family;
 mod frames;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
+mod help;
 mod info;
 #[cfg(feature = "lfs")]
 mod lfs;
-mod listen;
 mod ls;
-mod man;
 mod network;
 mod outputs;
 mod pack;
 mod pattern;
 mod progress;
-mod rows;
-mod say;
 mod selection;
 mod serve;
+mod signals;
 mod size;
 mod sketch;
-mod stdout;
-mod stop;
 mod table;
 mod terminal;
 mod tree;
 mod unpack;
-mod verbose;
 mod verify;
 mod view;
 #[cfg(feature = "worker")]
 mod worker;
 
-use say::say;
-use stdout::{Left, print};
+use terminal::{Left, print, say};
 
 /// The address formats, shown at the end of the help.
 const ADDRESSES: &str = "\
@@ -113,9 +103,9 @@ enum Verb {
     /// Measure the speed of packing and unpacking in memory
     Bench(bench::Options),
     /// Print a shell script that completes verbs, options and values
-    Completions(completions::Options),
+    Completions(help::CompletionsOptions),
     /// Print the manual page or write the pages of all verbs to a folder
-    Man(man::Options),
+    Man(help::ManOptions),
 }
 
 impl Verb {
@@ -162,7 +152,7 @@ impl Verb {
 
 /// Returns the command line, with examples for every verb.
 fn command() -> Command {
-    examples::add_to(Cli::command())
+    help::add_to(Cli::command())
 }
 
 #[cfg(target_os = "linux")]
@@ -179,7 +169,7 @@ fn main() -> ExitCode {
     };
     let json = verb.json();
     if !verb.serves() {
-        stop::clean_up_when_stopped();
+        signals::clean_up_when_stopped();
     }
     zstn::on_warning(warn);
     raise_descriptor_limit();
@@ -204,12 +194,12 @@ fn main() -> ExitCode {
         #[cfg(feature = "worker")]
         Verb::Worker(options) => worker::run(&options),
         Verb::Bench(options) => bench::run(&options).map_err(Failure::from),
-        Verb::Completions(options) => completions::run(&options).map_err(Failure::from),
-        Verb::Man(options) => man::run(&options).map_err(Failure::from),
+        Verb::Completions(options) => help::completions(&options).map_err(Failure::from),
+        Verb::Man(options) => help::man(&options).map_err(Failure::from),
     };
     // After a signal has removed unfinished files, the work on them fails. Such an
     // error is not worth reporting.
-    stop::wait_if_stopped();
+    signals::wait_if_stopped();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Error(error)) => conclude(&error, json),
@@ -217,7 +207,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The outcome of a verb.
+/// The result of a verb (subcommand); [`Failure`] determines the exit status.
 type Outcome = Result<(), Failure>;
 
 /// The reason why a verb failed.
@@ -249,7 +239,7 @@ fn each<I: ExactSizeIterator>(
             Ok(()) => {}
             Err(error) if is_one || Left::of(&error).is_some() => return Err(error.into()),
             Err(error) => {
-                stop::wait_if_stopped();
+                signals::wait_if_stopped();
                 report(&error, json);
                 worst = worst.max(status(&error));
             }
@@ -265,7 +255,7 @@ fn each<I: ExactSizeIterator>(
 /// subfolders, such as the models of a diffusion pipeline.
 fn checkpoints(inputs: &[Location]) -> Vec<Location> {
     let all = inputs.iter().map(|input| {
-        let below = zstn::checkpoints_below(input);
+        let below = zstn::internals::checkpoints_below(input);
         match below.is_empty() {
             true => vec![input.clone()],
             false => below,
@@ -346,7 +336,7 @@ fn raise_descriptor_limit() {
 /// then contains only JSON.
 fn warn(text: &str) {
     match std::env::args_os().any(|argument| argument == "--json") {
-        true => say::json(&serde_json::json!({ "warning": { "message": text } })),
+        true => terminal::say_json(&serde_json::json!({ "warning": { "message": text } })),
         false => say!("warning: {text}"),
     }
 }
@@ -376,7 +366,7 @@ fn report(error: &Error, json: bool) {
         return say!("error: {message}");
     }
     let refusal = error.refusal();
-    say::json(&serde_json::json!({
+    terminal::say_json(&serde_json::json!({
         "error": {
             "kind": error.code(),
             "rule": refusal.and_then(|r| r.rule()).map(|rule| rule.code()),

@@ -150,11 +150,10 @@ fn server(inputs: &[Location], outputs: &[Destination]) -> Result<String> {
     match &mut origins[..] {
         [origin] => Ok(std::mem::take(origin)),
         [] => Err(Error::Usage(
-            "--header is for an input or output on a web server, and there is no such address"
-                .into(),
+            "--header requires an input or output on a web server, but none was given".into(),
         )),
         several => Err(Error::Usage(format!(
-            "--header is for one server, and these are on several ({}); run zstn once for each",
+            "--header applies to one server, but several were given ({}); run zstn once for each",
             several.join(", ")
         ))),
     }
@@ -167,7 +166,7 @@ fn add(options: HttpOptions, server: &str, header: &str, what: &str) -> Result<H
             "{what} has to be a name, a colon and a value, like 'Authorization: Bearer TOKEN'"
         ))
     })?;
-    options.with_header(server, name.trim(), value.trim())
+    options.header(server, name.trim(), value.trim())
 }
 
 fn read(path: &str) -> Result<String> {

@@ -1,13 +1,12 @@
-//! `zstn pack`
+//! `zstn pack`: packs a safetensors file or a checkpoint in several files.
 
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use zstn::family::Choice;
-use zstn::source::HttpOptions;
 use zstn::{
-    Engine, Error, FolderReport, Location, PackOptions, PackReport, PackedFile, Result, Storage,
+    Error, FolderReport, Job, Location, PackOptions, PackReport, PackedFile, Result, Storage,
     Uploaded,
 };
 use zstn_core::catalog::Kind;
@@ -16,11 +15,11 @@ use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::EncodeOptions;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
-use super::bases::Bases;
+use super::bases::{Bases, Family, chosen_names};
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
-use super::verbose::Direction;
-use super::{Outcome, each, family, print, progress, say, size};
+use super::progress::Direction;
+use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 #[command(mut_arg("base", Bases::or_auto))]
@@ -39,7 +38,7 @@ pub struct Options {
     #[command(flatten)]
     bases: Bases,
     #[command(flatten)]
-    family: family::Family,
+    family: Family,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -114,17 +113,13 @@ impl Extended {
 }
 
 impl Options {
-    fn packing(&self, http: &HttpOptions) -> PackOptions<'_> {
+    fn packing(&self) -> PackOptions {
         let options = PackOptions::default()
-            .http(http.clone())
             .effort(self.effort.into())
             .extended(self.extended.is_set())
             .integrity(!self.no_integrity)
             .statistics(!self.no_statistics)
             .allow_truncated(self.allow_truncated);
-        let options = self
-            .memory
-            .add_to(options, |o, bytes| o.memory_bytes(bytes));
         let options = match self.sha256 {
             Some(sha256) => options.sha256(sha256),
             None => options,
@@ -137,8 +132,7 @@ impl Options {
 
     fn one(
         &self,
-        engine: &Engine,
-        http: &HttpOptions,
+        job: &Job,
         input: &Location,
         destination: &Destination,
         choice: Option<&Choice>,
@@ -146,19 +140,19 @@ impl Options {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("packing", Direction::Packing, self.report);
-        let packing = self.packing(http).progress(&bar);
         let packing = match choice {
-            Some(choice) => choice.add_to(packing),
-            None => packing,
+            Some(choice) => choice.add_to(self.packing()),
+            None => self.packing(),
         };
-        let report = zstn::pack(engine, input, sink, &packing);
+        let job = job.clone().progress(&bar);
+        let report = zstn::pack(&job, input, sink, &packing);
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
         if self.report.json {
             return print(json!({
                 "input": input.to_string(),
-                "bases": choice.map_or_else(|| self.bases.names(), family::names),
+                "bases": choice.map_or_else(|| self.bases.names(), chosen_names),
                 "family": choice.map(|choice| self.family.json(choice)),
                 "output": destination.to_string(),
                 "original_bytes": report.original_bytes(),
@@ -202,19 +196,19 @@ pub fn run(options: &Options) -> Outcome {
     };
     let http = options.network.options_for(&options.inputs, &plain)?;
     let http = options.report.watch(http);
-    let engine = options.threads.engine()?;
+    let job = Job::new().engine(&options.threads.engine()?).http(http);
+    let job = options.memory.add_to(job, Job::memory_bytes);
     let inputs = options.inputs.iter().zip(&plain).enumerate();
     each(inputs, options.report.json, |(number, (input, plain))| {
         let Some(deltas) = &deltas else {
-            return options.one(&engine, &http, input, plain, None);
+            return options.one(&job, input, plain, None);
         };
         let delta = &deltas[number];
         options.overwrite.check_any(&[plain, delta])?;
         let inputs = (input, &options.inputs[..]);
-        let choice =
-            options
-                .family
-                .choose(&engine, &http, inputs, options.extended, options.report)?;
+        let choice = options
+            .family
+            .choose(&job, inputs, options.extended, options.report)?;
         let (destination, kind) = match choice.base {
             Some(_) => (delta, Kind::Delta),
             None => (plain, Kind::Zstn),
@@ -222,7 +216,7 @@ pub fn run(options: &Options) -> Outcome {
         if !options.report.is_silent() {
             say_other_kind(destination, kind);
         }
-        options.one(&engine, &http, input, destination, Some(&choice))
+        options.one(&job, input, destination, Some(&choice))
     })
 }
 

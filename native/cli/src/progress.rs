@@ -1,25 +1,16 @@
-//! Progress bars, which are shown only if standard error is a terminal.
+//! Reports about the work in progress on standard error: a bar, if standard error is a
+//! terminal, and the messages of `--verbose`.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use zstn::FinishedTensor;
+use zstn::source::{HttpObserver, HttpOptions, HttpRequest};
 
 use super::arguments::Report;
-use super::size;
-use super::verbose::{self, Direction};
-
-/// The bar that is shown, if any.
-static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-/// Calls `write`, which writes to standard error, without garbling the bar.
-pub fn above_bar(write: impl FnOnce()) {
-    let bar = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
+use super::{say, size, table, terminal};
 
 /// A progress bar that implements the library's [`zstn::Progress`].
 pub struct Watch {
@@ -56,9 +47,9 @@ impl zstn::Progress for Watch {
         self.tensors.is_some()
     }
 
-    fn tensor(&self, tensor: &zstn::FinishedTensor<'_>) {
+    fn tensor(&self, tensor: &FinishedTensor<'_>) {
         if let Some(direction) = self.tensors {
-            verbose::say_tensor(tensor, direction);
+            say_tensor(tensor, direction);
         }
     }
 
@@ -84,7 +75,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        terminal::set_bar(None);
         self.bar.finish_and_clear();
     }
 }
@@ -92,7 +83,7 @@ impl Drop for Watch {
 /// Shows a bar. Its length is set when the work begins.
 pub fn watch(label: &str, direction: Direction, report: Report) -> Watch {
     let bar = bar(label, report.is_silent());
-    *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    terminal::set_bar(Some(bar.clone()));
     Watch {
         bar,
         label: label.into(),
@@ -115,4 +106,72 @@ fn bar(label: &str, quiet: bool) -> ProgressBar {
         bar.set_style(style.progress_chars("━━─"));
     }
     bar
+}
+
+/// Logs every request to standard error.
+struct Requests;
+
+/// Returns options that log every request.
+pub fn say_requests(http: HttpOptions) -> HttpOptions {
+    http.observer(Arc::new(Requests))
+}
+
+impl HttpObserver for Requests {
+    fn request(&self, request: &HttpRequest) {
+        let HttpRequest {
+            method, host, path, ..
+        } = request;
+        let range = request.range.as_deref();
+        let range = range.map_or(String::new(), |range| format!(" {range}"));
+        let status = match request.status {
+            Some(status) => status.to_string().into(),
+            None => Cow::Borrowed("no answer"),
+        };
+        let sent = match request.sent_bytes {
+            0 => String::new(),
+            bytes => format!("{bytes} B sent, "),
+        };
+        let attempt = match request.attempt {
+            1 => String::new(),
+            attempt => format!(", attempt {attempt}"),
+        };
+        say!(
+            "{method} {host}{path}{range}: {status}, {sent}{} B, {} ms{attempt}",
+            request.received_bytes,
+            request.elapsed.as_millis()
+        );
+    }
+
+    fn read_whole(&self, file: &str, len_bytes: u64) {
+        say!(
+            "{file}: its server ignores ranges, so all {} were read (--max-full-download)",
+            size::bytes(len_bytes)
+        );
+    }
+}
+
+/// The direction in which tensors are converted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// The original is converted to the stored data.
+    Packing,
+    /// The stored data is converted to the original.
+    Reading,
+}
+
+/// Logs a finished tensor.
+fn say_tensor(tensor: &FinishedTensor<'_>, direction: Direction) {
+    let dtype = tensor.dtype.map_or("", |dtype| dtype.name());
+    let (original, packed) = (tensor.original_bytes, tensor.packed_bytes);
+    let (from, to) = match direction {
+        Direction::Packing => (original, packed),
+        Direction::Reading => (packed, original),
+    };
+    say!(
+        "{}: {dtype} {}, {}: {from} → {to} B ({})",
+        tensor.name,
+        table::shape(tensor.shape),
+        tensor.storage,
+        size::ratio(original, packed)
+    );
 }

@@ -1,13 +1,16 @@
-//! Selecting and ordering the tensors that a verb shows.
+//! Selecting tensors and their order, and ranges of their rows.
 
 use std::cmp::Ordering;
+use std::ops::Range;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use zstn::{Error, Reader, Result};
+use zstn::{Error, Reader, Result, RowsPlan};
 use zstn_core::dtype::Dtype;
-use zstn_core::model::{Model, Tensor};
+use zstn_core::model::{Model, TensorInfo};
 
 use super::pattern::Pattern;
+use super::size;
 
 /// Options that select and order tensors.
 #[derive(Args)]
@@ -57,7 +60,7 @@ impl Selection {
             matching(reader, pattern)?;
         }
         let tensors = model.tensors();
-        let is_chosen = |tensor: &Tensor| {
+        let is_chosen = |tensor: &TensorInfo| {
             let is_named = self
                 .names
                 .iter()
@@ -79,8 +82,8 @@ impl Selection {
 }
 
 impl Order {
-    fn compare(self, a: &Tensor, b: &Tensor) -> Ordering {
-        let stored = |tensor: &Tensor| match tensor.alias_of {
+    fn compare(self, a: &TensorInfo, b: &TensorInfo) -> Ordering {
+        let stored = |tensor: &TensorInfo| match tensor.alias_of {
             Some(_) => 0,
             None => tensor.stored_len_bytes(),
         };
@@ -131,5 +134,160 @@ pub fn matching(reader: &Reader, pattern: &Pattern) -> Result<Vec<usize>> {
             "no tensor matches {}; `zstn ls` lists their names",
             pattern.text()
         ))),
+    }
+}
+
+/// A range of rows: `5`, `5..7`, `5:7`. If a bound is omitted, the range begins or ends
+/// where the tensor does. A negative number counts from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowBounds {
+    start: Bound,
+    /// The bound after the last row.
+    end: Bound,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// Counted from the first row.
+    FromStart(u64),
+    /// Counted back from the end of the tensor; 0 is the end itself.
+    FromEnd(u64),
+}
+
+use Bound::{FromEnd, FromStart};
+
+impl FromStr for RowBounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let bounds = match text.split_once("..").or_else(|| text.split_once(':')) {
+            Some((start, end)) => Self {
+                start: bound(start)?.unwrap_or(FromStart(0)),
+                end: bound(end)?.unwrap_or(FromEnd(0)),
+            },
+            None => {
+                let start =
+                    bound(text)?.ok_or("write one row, like 5, or a range, like 100..200")?;
+                let end = match start {
+                    FromStart(number) => FromStart(number.saturating_add(1)),
+                    FromEnd(back) => FromEnd(back - 1),
+                };
+                Self { start, end }
+            }
+        };
+        match bounds {
+            Self {
+                start: FromStart(start),
+                end: FromStart(end),
+            } if end < start => Err(format!("the end {end} comes before {start}")),
+            Self {
+                start: FromEnd(start),
+                end: FromEnd(end),
+            } if end > start => Err(format!("the end -{end} comes before -{start}")),
+            bounds => Ok(bounds),
+        }
+    }
+}
+
+/// Parses a bound, which is `None` if it is omitted.
+fn bound(text: &str) -> Result<Option<Bound>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (digits, is_from_end) = match text.strip_prefix('-') {
+        None => (text, false),
+        Some(digits) => (digits, true),
+    };
+    match digits.parse() {
+        // -0 is row 0, as in Python.
+        Ok(0) => Ok(Some(FromStart(0))),
+        Ok(number) if is_from_end => Ok(Some(FromEnd(number))),
+        Ok(number) => Ok(Some(FromStart(number))),
+        Err(_) => Err(format!(
+            "\"{text}\" is not the number of a row; write one row, like 5, or a range, like \
+             100..200"
+        )),
+    }
+}
+
+impl RowBounds {
+    /// Returns the rows of a tensor with `count` rows. Fails if a negative bound is
+    /// before the first row.
+    fn of(self, count: u64) -> Result<Range<u64>> {
+        let [start, end] = [self.start, self.end].map(|bound| match bound {
+            FromStart(number) => Ok(number),
+            FromEnd(back) => count.checked_sub(back).ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no row -{back}: the tensor has {count} rows"
+                ))
+            }),
+        });
+        let (start, end) = (start?, end?);
+        // If the end is omitted and the start lies beyond it, the range is empty, so
+        // that the reader reports the start as out of range.
+        let end = match self.end {
+            FromEnd(0) => end.max(start),
+            _ => end,
+        };
+        if end < start {
+            return Err(Error::Usage(format!(
+                "rows {start}..{end}: the end comes before the start; the tensor has {count} rows"
+            )));
+        }
+        Ok(start..end)
+    }
+}
+
+/// Plans how to read the rows of the tensor `name`.
+pub fn plan_rows(reader: &Reader, name: &str, bounds: &RowBounds) -> Result<RowsPlan> {
+    let count = reader.find(name)?.shape.first().copied();
+    reader.plan_rows(name, bounds.of(count.unwrap_or(0))?)
+}
+
+/// Returns a description of how much is fetched for the rows.
+pub fn rows_cost(reader: &Reader, rows: &RowsPlan) -> Result<String> {
+    let stored = size::bytes(rows.stored_len_bytes());
+    let tensor = reader.find(rows.name())?;
+    Ok(match rows.fetched_len_bytes() {
+        Some(fetched) => format!("{} of {stored}", size::bytes(fetched)),
+        None if rows.span() == (0..tensor.len_bytes()) => format!("all {stored}"),
+        None if tensor.base.is_some() => format!("all {stored}, with the base's"),
+        None => format!("all {stored}: this tensor is not stored in blocks"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_as_in_rust_and_python() {
+        let rows = |text: &str| text.parse::<RowBounds>().map(|bounds| bounds.of(10).ok());
+        for (text, range) in [
+            ("2..5", 2..5),
+            (" 2 .. ", 2..10),
+            ("..3", 0..3),
+            ("..", 0..10),
+            ("12..", 12..12),
+            ("5", 5..6),
+            ("-1", 9..10),
+            ("-10", 0..1),
+            ("5:7", 5..7),
+            ("-5..", 5..10),
+            (":-2", 0..8),
+            ("-4:-2", 6..8),
+            ("-0..", 0..10),
+        ] {
+            assert_eq!(rows(text), Ok(Some(range)), "{text}");
+        }
+        for refused in [
+            "a..b", "5..2", "-2..-3", "1...2", "1:2:3", "--1", "-", "+-1", "",
+        ] {
+            assert!(rows(refused).is_err(), "{refused}");
+        }
+        for missing in ["-11..", "..-11", "-11", "8..-5"] {
+            assert_eq!(rows(missing), Ok(None), "{missing}");
+        }
     }
 }

@@ -1,16 +1,15 @@
-//! `zstn sketch`
+//! `zstn sketch`: writes the signature with which `--base auto` compares checkpoints.
 
 use clap::Args;
 use serde_json::json;
 use zstn::family::{self, Digests, SketchOptions};
-use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Result};
+use zstn::{Job, Location, Result};
 
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
 use super::outputs::{Naming, Outputs};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, pack, print, progress, say, size};
 
 #[derive(Args)]
@@ -48,32 +47,23 @@ pub fn run(options: &Options) -> Outcome {
         .network
         .options_for(&options.inputs, &destinations)?;
     let http = options.full_download.add_to(options.report.watch(http));
-    let engine = options.threads.engine()?;
+    let job = Job::new().engine(&options.threads.engine()?).http(http);
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, &http, input, destination)
+        options.one(&job, input, destination)
     })
 }
 
 impl Options {
-    fn one(
-        &self,
-        engine: &Engine,
-        http: &HttpOptions,
-        input: &Location,
-        destination: &Destination,
-    ) -> Result<()> {
+    fn one(&self, job: &Job, input: &Location, destination: &Destination) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let bar = progress::watch("sketching", Direction::Reading, self.report);
-        let sketching = SketchOptions::default()
-            .http(http.clone())
-            .digests(match self.digests {
-                true => Digests::All,
-                false => Digests::Local,
-            })
-            .progress(&bar);
+        let sketching = SketchOptions::default().digests(match self.digests {
+            true => Digests::All,
+            false => Digests::Local,
+        });
         let sketching = self.bases.add_to(sketching, |o, base| o.base(base));
-        let saved = family::save_sketch(engine, input, sink, &sketching);
+        let saved = family::save_sketch(&job.clone().progress(&bar), input, sink, &sketching);
         drop(bar);
         let saved = saved?;
         let sketch = &saved.sketch;

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use zstn::Result;
 use zstn::display::escaped;
 
-use super::stdout::Stdout;
+use super::terminal::Stdout;
 
 /// Maximum width in terminal columns to which a cell can widen its column. Wider cells
 /// overflow. Otherwise, one long name would widen every line.

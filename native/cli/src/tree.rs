@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use zstn::Result;
-use zstn_core::model::Tensor;
+use zstn_core::model::TensorInfo;
 
 use super::{size, table};
 
@@ -18,7 +18,7 @@ struct Branch<'a> {
     part: &'a str,
     children: Vec<usize>,
     by_part: HashMap<&'a str, usize>,
-    tensor: Option<&'a Tensor>,
+    tensor: Option<&'a TensorInfo>,
     tensors: usize,
     original_bytes: u64,
     stored_bytes: u64,
@@ -26,7 +26,7 @@ struct Branch<'a> {
 
 /// Returns the stored length of a tensor in bytes, or 0 if it shares another tensor's
 /// data.
-pub fn own_stored_bytes(tensor: &Tensor) -> u64 {
+pub fn own_stored_bytes(tensor: &TensorInfo) -> u64 {
     match tensor.alias_of {
         Some(_) => 0,
         None => tensor.stored_len_bytes(),
@@ -35,7 +35,10 @@ pub fn own_stored_bytes(tensor: &Tensor) -> u64 {
 
 /// Prints a tree of `tensors`, with branches in the order of their first tensor.
 /// Branches below `depth` are summed.
-pub fn print<'a>(tensors: impl Iterator<Item = &'a Tensor>, depth: Option<usize>) -> Result<()> {
+pub fn print<'a>(
+    tensors: impl Iterator<Item = &'a TensorInfo>,
+    depth: Option<usize>,
+) -> Result<()> {
     let branches = build(tensors);
     let lines = lines(&branches, depth.unwrap_or(usize::MAX));
     let headings = [
@@ -48,7 +51,7 @@ pub fn print<'a>(tensors: impl Iterator<Item = &'a Tensor>, depth: Option<usize>
 
 /// Builds a tree of the components of names: "a.b" is a child of "a". Index 0 is the root,
 /// which counts all tensors.
-fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
+fn build<'a>(tensors: impl Iterator<Item = &'a TensorInfo>) -> Vec<Branch<'a>> {
     let mut branches = vec![Branch::default()];
     for tensor in tensors {
         let mut at = 0;
@@ -75,7 +78,7 @@ fn build<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Vec<Branch<'a>> {
 }
 
 impl Branch<'_> {
-    fn add(&mut self, tensor: &Tensor) {
+    fn add(&mut self, tensor: &TensorInfo) {
         self.tensors += 1;
         self.original_bytes += tensor.len_bytes();
         self.stored_bytes += own_stored_bytes(tensor);

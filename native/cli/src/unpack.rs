@@ -1,18 +1,17 @@
-//! `zstn unpack`
+//! `zstn unpack`: restores the original, byte for byte.
 
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
-use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Result, UnpackOptions};
+use zstn::{Job, Location, Result, UnpackOptions};
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
 use super::bases::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -38,25 +37,14 @@ pub struct Options {
 }
 
 impl Options {
-    fn unpacking(&self, http: &HttpOptions) -> UnpackOptions<'_> {
-        let options = UnpackOptions::default().http(http.clone());
-        let options = self
-            .memory
-            .add_to(options, |o, bytes| o.memory_bytes(bytes));
-        self.bases.add_to(options, |o, base| o.base(base))
-    }
-
-    fn one(
-        &self,
-        engine: &Engine,
-        http: &HttpOptions,
-        input: &Location,
-        destination: &Destination,
-    ) -> Result<()> {
+    fn one(&self, job: &Job, input: &Location, destination: &Destination) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
         let bar = progress::watch("unpacking", Direction::Reading, self.report);
-        let report = zstn::unpack(engine, input, sink, &self.unpacking(http).progress(&bar));
+        let unpacking = self
+            .bases
+            .add_to(UnpackOptions::default(), |o, base| o.base(base));
+        let report = zstn::unpack(&job.clone().progress(&bar), input, sink, &unpacking);
         drop(bar);
         let report = report?;
         let seconds = started.elapsed().as_secs_f64();
@@ -109,9 +97,10 @@ pub fn run(options: &Options) -> Outcome {
         .network
         .options_for(&options.inputs, &destinations)?;
     let http = options.report.watch(http);
-    let engine = options.threads.engine()?;
+    let job = Job::new().engine(&options.threads.engine()?).http(http);
+    let job = options.memory.add_to(job, Job::memory_bytes);
     let inputs = options.inputs.iter().zip(&destinations);
     each(inputs, options.report.json, |(input, destination)| {
-        options.one(&engine, &http, input, destination)
+        options.one(&job, input, destination)
     })
 }

@@ -1,16 +1,15 @@
-//! `zstn verify`
+//! `zstn verify`: decodes everything and checks it.
 
 use clap::Args;
 use serde_json::json;
-use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Result, VerifyOptions, VerifyReport};
+use zstn::{Job, Location, Result, VerifyOptions, VerifyReport};
 use zstn_core::catalog::Kind;
 
 use super::arguments::{self, Memory, Report, Stored, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
 use super::pack::{count, list};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
@@ -39,22 +38,17 @@ pub struct Options {
 }
 
 impl Options {
-    fn verifying(&self, http: &HttpOptions) -> VerifyOptions<'_> {
-        let mut options = VerifyOptions::default()
-            .view(self.stored.view())
-            .http(http.clone());
+    fn verifying(&self) -> VerifyOptions {
+        let mut options = VerifyOptions::default().view(self.stored.view());
         if let Some(original) = &self.against {
             options = options.original(original);
         }
-        options = self
-            .memory
-            .add_to(options, |o, bytes| o.memory_bytes(bytes));
         self.bases.add_to(options, |o, base| o.base(base))
     }
 
-    fn one(&self, engine: &Engine, http: &HttpOptions, input: &Location) -> Result<()> {
+    fn one(&self, job: &Job, input: &Location) -> Result<()> {
         let bar = progress::watch("verifying", Direction::Reading, self.report);
-        let report = zstn::verify(engine, input, &self.verifying(http).progress(&bar));
+        let report = zstn::verify(&job.clone().progress(&bar), input, &self.verifying());
         drop(bar);
         let report = report?;
         if self.report.json {
@@ -185,8 +179,9 @@ fn say_unchecked(input: &Location, report: &VerifyReport) {
 pub fn run(options: &Options) -> Outcome {
     let http = options.network.options(&options.inputs)?;
     let http = options.full_download.add_to(options.report.watch(http));
-    let engine = options.threads.engine()?;
+    let job = Job::new().engine(&options.threads.engine()?).http(http);
+    let job = options.memory.add_to(job, Job::memory_bytes);
     each(options.inputs.iter(), options.report.json, |input| {
-        options.one(&engine, &http, input)
+        options.one(&job, input)
     })
 }

@@ -1,4 +1,4 @@
-//! `zstn view`
+//! `zstn view`: shows a model in the browser.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use clap::Args;
 use zstn::{Error, Location, Result};
 use zstn_serve::{Page, View};
 
-use super::listen::{announce, request_json};
-use super::{arguments, print, say, stop};
+use super::serve::{announce, request_json};
+use super::{arguments, print, say, signals};
 
 #[derive(Args)]
 pub struct Options {
@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(folder) => Page::in_folder(folder)?,
         None => Page::included()?,
     };
-    let signals = stop::catch();
+    let signals = signals::catch();
     let mut view = View::bind(page, options.port)?;
     for input in &options.inputs {
         view = match input {

@@ -1,4 +1,4 @@
-//! `zstn worker`
+//! `zstn worker`: packs the files pushed to a model hub or listed in a plan.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use zstn_hub::manifest::{Shard, read_plan};
 use zstn_hub::worker::{Event, JobEvent, PlanRun, PlanSummary, Worker, WorkerOptions};
 
 use super::arguments::{Memory, Threads};
-use super::listen::{announce, request_json};
 use super::network::Certificates;
 use super::pack::{Effort, Extended};
-use super::{Failure, Outcome, print, say, stop};
+use super::serve::{announce, request_json};
+use super::{Failure, Outcome, print, say, signals};
 
 /// The type of service that sends notifications.
 #[derive(Clone, Copy, ValueEnum)]
@@ -137,12 +137,12 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
     run.retry_refused = options.retry_failed;
     let (stopping, grace) = (run.stop.clone(), Duration::from_secs(options.grace));
     let json = options.json;
-    stop::catch().end_with(move || {
+    signals::catch().end_with(move || {
         say_ending(json);
         stopping.request();
         std::thread::spawn(move || {
             std::thread::sleep(grace);
-            stop::stop();
+            signals::stop();
         });
     });
     let log = log(options.json);
@@ -195,7 +195,7 @@ fn listen(options: &Options) -> Result<()> {
     let state = options.state.as_deref().ok_or_else(missing)?;
     let secret = options.secret(address)?;
     let hub = options.hub()?;
-    let signals = stop::catch();
+    let signals = signals::catch();
     let mut worker = Worker::bind(&hub, state, address, options.worker_options())?
         .with_engine(&options.threads.engine()?)
         .with_grace(Duration::from_secs(options.grace));

@@ -13,9 +13,9 @@ use std::io::{self, Write};
 
 use sha2::{Digest, Sha256};
 
-use zstn::internals::Staging;
+use zstn::internals::{Output, Staging};
 use zstn::source::{HttpOptions, Input};
-use zstn::{Engine, Error, Location, Output, Progress, Result, Sink, UnpackOptions};
+use zstn::{Engine, Error, Job, Location, Progress, Result, Sink, UnpackOptions};
 
 /// The number of bytes that are read at a time.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -111,12 +111,14 @@ pub fn restored_sha256(
     progress: &dyn Progress,
 ) -> Result<String> {
     let copies = Staging::temporary()?;
-    let mut options = UnpackOptions::default()
+    let mut job = Job::new()
+        .engine(engine)
         .http(stored.http.clone())
         .progress(progress);
     if let Some(bytes) = stored.memory_bytes {
-        options = options.memory_bytes(bytes);
+        job = job.memory_bytes(bytes);
     }
+    let mut options = UnpackOptions::default();
     for base in &stored.bases {
         options = options.base(base);
     }
@@ -138,17 +140,17 @@ pub fn restored_sha256(
             }
         }
     };
-    restored(engine, input, &options).map_err(|error| at(error, &input_name(&copies), stored))
+    restored(&job, input, &options).map_err(|error| at(error, &input_name(&copies), stored))
 }
 
 /// Returns the SHA-256 of the file that `input` restores.
 pub(crate) fn restored(
-    engine: &Engine,
+    job: &Job,
     input: impl Into<Input>,
-    options: &UnpackOptions<'_>,
+    options: &UnpackOptions,
 ) -> Result<String> {
     let mut digest = Digested::default();
-    zstn::unpack(engine, input, Sink::writer(&mut digest), options)?;
+    zstn::unpack(job, input, Sink::writer(&mut digest), options)?;
     Ok(hex(&digest.0.finalize()))
 }
 

@@ -11,6 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Body, Client, ClientBuilder, Response};
 use tokio::time::timeout;
 
+use crate::cause::{self, BoxedError};
 use crate::proxy::{self, Proxies};
 use crate::tls::{self, Roots};
 
@@ -158,12 +159,14 @@ impl Connections {
 }
 
 /// The reason why there is no response.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Unanswered {
     /// The phase in which the request failed.
     pub cause: Cause,
     /// A sentence for the user, without the URL.
     pub detail: String,
+    /// The error of the HTTP library, without secrets, if there is one.
+    pub source: Option<BoxedError>,
 }
 
 /// The phase in which a request failed.
@@ -192,16 +195,31 @@ impl fmt::Display for Unanswered {
     }
 }
 
-impl StdError for Unanswered {}
+impl StdError for Unanswered {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&**self.source.as_ref()?)
+    }
+}
 
 impl Unanswered {
     fn new(cause: Cause, detail: String) -> Self {
-        Self { cause, detail }
+        Self {
+            cause,
+            detail,
+            source: None,
+        }
     }
 
     /// Returns the reason for an error of the HTTP client. `proxy` describes the proxy
     /// of the request.
     fn of(error: &reqwest::Error, proxy: Option<String>) -> Self {
+        Self {
+            source: Some(cause::of(error)),
+            ..Self::without_source(error, proxy)
+        }
+    }
+
+    fn without_source(error: &reqwest::Error, proxy: Option<String>) -> Self {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         let text = reason(error);
         let http = find::<hyper::Error>(error);

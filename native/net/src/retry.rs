@@ -1,4 +1,4 @@
-//! Which failures are worth another attempt, and the waits between attempts.
+//! The waits between attempts.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};
@@ -12,12 +12,6 @@ pub const FIRST_BACKOFF: Duration = Duration::from_millis(300);
 
 /// The maximum wait, unless the server requests a longer one.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(10);
-
-/// Returns whether a server that responds with `status` may respond differently later.
-#[must_use]
-pub fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..=599) && !matches!(status, 501 | 505)
-}
 
 /// Returns a wait with full jitter, between zero and a limit that begins at `first` and
 /// doubles with each of `failures`. Many clients whose server failed at the same moment
@@ -78,16 +72,6 @@ mod tests {
         ] {
             let expected = seconds.map(Duration::from_secs);
             assert_eq!(parse_retry_after(header, now), expected, "{header}");
-        }
-    }
-
-    #[test]
-    fn statuses_that_may_pass() {
-        for status in [408, 429, 500, 502, 503, 504, 599] {
-            assert!(may_pass(status), "{status}");
-        }
-        for status in [200, 400, 401, 403, 404, 410, 412, 416, 501, 505] {
-            assert!(!may_pass(status), "{status}");
         }
     }
 

@@ -1,13 +1,69 @@
-//! Buffers of tensor bytes that Python objects own.
+//! Memory for decoded tensors, and the Python objects that own it.
 
+// A `Vec<u8>` cannot be aligned to 64 bytes, and pyo3 has no safe interface for the
+// buffer protocol.
+#![allow(unsafe_code)]
+
+use std::alloc::{self, Layout};
 use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use zstn::Result;
+use zstn::zstn_core::Error;
 
-use crate::aligned::Aligned;
+/// The alignment that suits vector instructions and other frameworks.
+#[repr(align(64))]
+struct Line;
+
+/// An owned allocation that is aligned to 64 bytes.
+pub struct Aligned {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the value is the only owner of its memory, so it may move to another thread.
+unsafe impl Send for Aligned {}
+
+impl Aligned {
+    /// Returns `len` zeros. The system provides memory for a large allocation only when
+    /// it is written to.
+    pub fn zeroed(len: u64) -> Result<Self> {
+        let refusal = || Error::limit(format!("{len} bytes do not fit in memory"));
+        let len = usize::try_from(len).map_err(|_| refusal())?;
+        let layout = Layout::from_size_align(len, align_of::<Line>()).map_err(|_| refusal())?;
+        let start = match len {
+            0 => NonNull::<Line>::dangling().cast(),
+            // SAFETY: the layout has a length other than 0.
+            _ => NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(refusal)?,
+        };
+        Ok(Self { start, layout })
+    }
+
+    pub fn len(&self) -> usize {
+        self.layout.size()
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: `start` points to `len` initialised bytes, and `&mut self` is the
+        // only borrow of them.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        if self.len() > 0 {
+            // SAFETY: the memory was allocated with this layout, and `self` is being
+            // dropped.
+            unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
+        }
+    }
+}
 
 /// The bytes of a tensor, writable and aligned to 64 bytes. A buffer supports the
 /// buffer protocol: `memoryview(buffer)`, `numpy.frombuffer(buffer, dtype)`.
@@ -46,8 +102,6 @@ impl Buffer {
         format!("<zstn.Buffer of {} bytes>", self.len)
     }
 
-    // The buffer protocol returns a raw pointer; pyo3 has no safe interface for it.
-    #[allow(unsafe_code)]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,

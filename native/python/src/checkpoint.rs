@@ -1,60 +1,23 @@
-//! Packing, restoring, verifying and converting whole checkpoints.
+//! Packing, restoring, verifying, converting and sketching whole checkpoints.
+
+use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::{Target, TargetKind};
-use zstn::family::FamilyOptions;
+use zstn::family::{Digests, FamilyOptions, SketchOptions};
 use zstn::zstn_core::container::foreign::{compressed_tensors, gauss};
 use zstn::zstn_core::container::zstn::parse_sha256;
 use zstn::{
-    ConvertOptions, Effort, Error, PackOptions, Phase, Progress as _, UnpackOptions, VerifyOptions,
-    View,
+    ConvertOptions, Error, Location, PackOptions, Phase, Progress as _, UnpackOptions,
+    VerifyOptions, View,
 };
 
-use crate::engine::{self, Threads};
-use crate::family;
-use crate::http::Http;
-use crate::input::{Argument, Destination};
+use crate::arguments::{self, Argument, Common, Destination};
 use crate::interrupt::run;
 use crate::progress::Watch;
 use crate::report;
-
-/// Returns the effort with this name.
-pub fn effort(name: &str) -> PyResult<Effort> {
-    match name {
-        "fast" => Ok(Effort::Fast),
-        "balanced" => Ok(Effort::Balanced),
-        "max" => Ok(Effort::Max),
-        _ => Err(PyValueError::new_err(format!(
-            "{name:?} is not an effort; use \"fast\", \"balanced\" or \"max\""
-        ))),
-    }
-}
-
-/// The keyword arguments that all of these functions accept.
-pub struct Common {
-    pub threads: Threads,
-    pub memory: Option<u64>,
-    pub overwrite: bool,
-    pub progress: Option<Py<PyAny>>,
-    pub http: Http,
-}
-
-// The derived implementation would add the name of the field to error messages.
-impl<'py> FromPyObject<'_, 'py> for Common {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Self {
-            threads: given.get_item("threads")?.extract()?,
-            memory: given.get_item("memory")?.extract()?,
-            overwrite: given.get_item("overwrite")?.extract()?,
-            progress: given.get_item("progress")?.extract()?,
-            http: given.get_item("http")?.extract()?,
-        })
-    }
-}
 
 /// Packs a checkpoint and returns the report.
 #[pyfunction]
@@ -72,9 +35,9 @@ pub fn pack<'py>(
     family: Option<&Bound<'py, PyAny>>,
     statistics: bool,
     sha256: Option<&str>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let parsed = sha256.map(parse_sha256).transpose();
     let sha256 = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -82,25 +45,19 @@ pub fn pack<'py>(
         let detail = "a delta cannot store a SHA-256; leave out `sha256`";
         return Err(PyValueError::new_err(detail));
     }
-    let family = family::location(base, family)?;
+    let family = family_location(base, family)?;
     let bases = match family {
         None => Argument::several(base, Some(&lease))?,
         Some(_) => Vec::new(),
     };
     let input = Argument::new(src, Some(&lease))?;
-    let (destination, effort) = (Destination::new(dst)?, self::effort(effort)?);
+    let (destination, effort) = (Destination::new(dst)?, arguments::effort(effort)?);
     let (report, choice) = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let http = common.http.options(input.address.as_deref())?;
+        let job = common.job(input.address.as_deref(), watch)?;
         let mut options = PackOptions::default()
             .effort(effort)
             .extended(extended)
-            .statistics(statistics)
-            .http(http.clone())
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+            .statistics(statistics);
         if let Some(sha256) = sha256 {
             options = options.sha256(sha256);
         }
@@ -109,18 +66,15 @@ pub fn pack<'py>(
         }
         let mut choice = None;
         if let Some(family) = family {
-            let choosing = FamilyOptions::default()
-                .extended(extended)
-                .http(http)
-                .progress(watch);
-            let chosen = zstn::family::choose(&engine, &input.input, family, &choosing)?;
+            let choosing = FamilyOptions::default().extended(extended);
+            let chosen = zstn::family::choose(&job, &input.input, family, &choosing)?;
             // The progress of packing counts from 0 again.
             watch.phase(Phase::Main);
             options = chosen.add_to(options);
             choice = Some(chosen);
         }
         let sink = destination.sink(common.overwrite, watch);
-        Ok((zstn::pack(&engine, &input.input, sink, &options)?, choice))
+        Ok((zstn::pack(&job, &input.input, sink, &options)?, choice))
     })?;
     let packed = report::packed(py, &report)?;
     if let Some(choice) = choice {
@@ -136,9 +90,9 @@ pub fn unpack<'py>(
     src: &Bound<'py, PyAny>,
     dst: &Bound<'py, PyAny>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -146,18 +100,13 @@ pub fn unpack<'py>(
     );
     let destination = Destination::new(dst)?;
     let report = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let mut options = UnpackOptions::default()
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = UnpackOptions::default();
         for base in &bases {
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::unpack(&engine, &input.input, sink, &options)
+        zstn::unpack(&job, &input.input, sink, &options)
     })?;
     report::unpacked(py, &report)
 }
@@ -169,9 +118,9 @@ pub fn verify<'py>(
     src: &Bound<'py, PyAny>,
     original: Option<&Bound<'py, PyAny>>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress);
+    let watch = Watch::new(common.progress.take());
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
@@ -181,20 +130,15 @@ pub fn verify<'py>(
         .map(|original| Argument::new(original, Some(&lease)))
         .transpose()?;
     let report = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(common.threads)?;
-        let mut options = VerifyOptions::default()
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = VerifyOptions::default();
         if let Some(original) = &original {
             options = options.original(&original.input);
         }
         for base in &bases {
             options = options.base(&base.input);
         }
-        zstn::verify(&engine, &input.input, &options)
+        zstn::verify(&job, &input.input, &options)
     })?;
     report::verified(py, &report)
 }
@@ -216,16 +160,16 @@ pub fn convert<'py>(
     dense: bool,
     shard_bytes: Option<u64>,
     base: Option<&Bound<'py, PyAny>>,
-    common: Common,
+    mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let watch = Watch::new(common.progress).making_output();
+    let watch = Watch::new(common.progress.take()).making_output();
     let lease = watch.lease();
     let (input, bases) = (
         Argument::new(src, Some(&lease))?,
         Argument::several(base, Some(&lease))?,
     );
     let destination = Destination::new(dst)?;
-    let effort = self::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let kind = match target {
         Some(name) => TargetKind::from_name(name),
         None => destination.kind(),
@@ -253,21 +197,16 @@ pub fn convert<'py>(
                 is_zstd: true,
                 checksum: None,
             },
-            TargetKind::Gauss => Target::Gauss(gauss::Options::default()),
+            TargetKind::Gauss => Target::Gauss(gauss::GaussOptions::default()),
             TargetKind::CompressedTensors => Target::CompressedTensors {
                 format: compressed_tensors::Format::SparseBitmask,
             },
             _ => return Err(Error::Usage("this kind cannot be written".into())),
         };
-        let engine = engine::with_threads(common.threads)?;
+        let job = common.job(input.address.as_deref(), watch)?;
         let mut options = ConvertOptions::default()
             .view(if dense { View::Dense } else { View::Stored })
-            .extended(extended)
-            .http(common.http.options(input.address.as_deref())?)
-            .progress(watch);
-        if let Some(bytes) = common.memory {
-            options = options.memory_bytes(bytes);
-        }
+            .extended(extended);
         if let Some(bytes) = shard_bytes {
             options = options.shard_bytes(bytes);
         }
@@ -275,7 +214,69 @@ pub fn convert<'py>(
             options = options.base(&base.input);
         }
         let sink = destination.sink(common.overwrite, watch);
-        zstn::convert(&engine, &input.input, sink, &target, &options)
+        zstn::convert(&job, &input.input, sink, &target, &options)
     })?;
     report::converted(py, &report)
+}
+
+/// Writes the sketch of a checkpoint and returns its report.
+#[pyfunction]
+pub fn sketch<'py>(
+    py: Python<'py>,
+    src: &Bound<'py, PyAny>,
+    dst: &Bound<'py, PyAny>,
+    base: Option<&Bound<'py, PyAny>>,
+    digests: bool,
+    mut common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let watch = Watch::new(common.progress.take()).making_output();
+    let lease = watch.lease();
+    let (input, bases) = (
+        Argument::new(src, Some(&lease))?,
+        Argument::several(base, Some(&lease))?,
+    );
+    let destination = Destination::new(dst)?;
+    let saved = run(py, &watch, move |watch| {
+        let job = common.job(input.address.as_deref(), watch)?;
+        let mut options = SketchOptions::default();
+        if digests {
+            options = options.digests(Digests::All);
+        }
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        let sink = destination.sink(common.overwrite, watch);
+        zstn::family::save_sketch(&job, &input.input, sink, &options)
+    })?;
+    let sketch = &saved.sketch;
+    let tensors = sketch.tensors();
+    let digested = tensors.iter().filter(|tensor| tensor.digest.is_some());
+    let report = PyDict::new(py);
+    report.set_item("original_bytes", sketch.original_len_bytes())?;
+    report.set_item("sketch_bytes", saved.len_bytes)?;
+    report.set_item("tensors", tensors.len())?;
+    report.set_item("digested_tensors", digested.count())?;
+    Ok(report)
+}
+
+/// Returns the location of the family to choose from if `base` is `"auto"`.
+fn family_location(
+    base: Option<&Bound<'_, PyAny>>,
+    family: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<Location>> {
+    let is_auto = base
+        .and_then(|base| base.extract::<String>().ok())
+        .is_some_and(|base| base == "auto");
+    match (is_auto, family) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(PyValueError::new_err("family= needs base=\"auto\"")),
+        (true, None) => Err(PyValueError::new_err(
+            "base=\"auto\" needs the folder to look in, family=; for a file of this name, use \
+             \"./auto\"",
+        )),
+        (true, Some(family)) => Ok(Some(match family.extract::<String>() {
+            Ok(text) if Location::is_url(&text) => Location::url(text),
+            _ => Location::from(family.extract::<PathBuf>()?),
+        })),
+    }
 }

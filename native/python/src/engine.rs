@@ -57,7 +57,7 @@ impl<'py> FromPyObject<'_, 'py> for Threads {
         if !is_count {
             let kind = given.get_type().name()?;
             let detail = format!(
-                "threads is a number of threads, not {} of type {kind}",
+                "threads must be a number of threads, not {} of type {kind}",
                 given.repr()?
             );
             return Err(PyTypeError::new_err(detail));

@@ -11,6 +11,10 @@ use zstn::Error;
 /// Returns an instance of `zstn.ZstnError`, or of its subclass `TensorNotFoundError`
 /// for the code `not_found`.
 pub fn zstn_error(py: Python<'_>, message: String, code: &str) -> PyErr {
+    raise(py, message, code, false)
+}
+
+fn raise(py: Python<'_>, message: String, code: &str, retryable: bool) -> PyErr {
     static GENERAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static NO_TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = match code {
@@ -18,7 +22,7 @@ pub fn zstn_error(py: Python<'_>, message: String, code: &str) -> PyErr {
         _ => GENERAL.import(py, "zstn._errors", "ZstnError"),
     };
     match class {
-        Ok(class) => PyErr::from_type(class.clone(), (message, code.to_owned())),
+        Ok(class) => PyErr::from_type(class.clone(), (message, code.to_owned(), retryable)),
         Err(error) => error,
     }
 }
@@ -43,7 +47,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
             };
         }
     }
-    zstn_error(py, message, error.code())
+    raise(py, message, error.code(), error.is_retryable())
 }
 
 /// Splits an action such as "open model.zstn" into its verb and the path of a file.

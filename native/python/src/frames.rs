@@ -11,12 +11,11 @@ use zstn::zstn_core::frame::zara::{self, StreamCodec};
 use zstn::zstn_core::frame::{Families, Family, Frame, NumPy, describe};
 use zstn::zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn::zstn_core::transform::FloatFormat;
-use zstn::{Effort, Engine, PackOptions, Result, Sink, UnpackOptions};
+use zstn::{Effort, Engine, Job, PackOptions, Result, Sink, UnpackOptions};
 
-use crate::checkpoint;
+use crate::arguments::{self, Argument};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::input::Argument;
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::Watch;
@@ -57,7 +56,7 @@ pub fn compress<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (data, dtype) = (Memory::new(data)?, self::dtype(py, dtype)?);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let families = match families {
         "standalone" => Families::STANDALONE,
         "container" => Families::CONTAINER,
@@ -98,7 +97,7 @@ pub fn compress_delta<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (current, reference) = (Memory::new(current)?, Memory::new(reference)?);
-    let (dtype, effort) = (self::dtype(py, dtype)?, checkpoint::effort(effort)?);
+    let (dtype, effort) = (self::dtype(py, dtype)?, arguments::effort(effort)?);
     let borrows = current.may_change() || reference.may_change();
     bytes(py, threads, borrows, move |engine| {
         let (current, reference) = (current.as_slice(), reference.as_slice());
@@ -131,7 +130,7 @@ pub fn model_delta_pack<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (target, base) = (Memory::new(target)?, Memory::new(base)?);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     let borrows = target.may_change() || base.may_change();
     bytes(py, threads, borrows, move |engine| {
         zstn::model_delta::compress(engine, target.as_slice(), base.as_slice(), effort)
@@ -158,7 +157,7 @@ pub fn model_delta_unpack<'py>(
 enum Only {
     Sparse,
     Palette,
-    Turbo(turbo::Transform),
+    Turbo(turbo::TurboTransform),
     Chunked(u32),
 }
 
@@ -176,8 +175,8 @@ pub fn compress_as<'py>(
     let only = match (family, width) {
         ("sparse", 1 | 2 | 4 | 8) => Only::Sparse,
         ("palette", 2 | 4 | 8) => Only::Palette,
-        ("turbo", 1) => Only::Turbo(turbo::Transform::Opaque),
-        ("turbo", 2..) => Only::Turbo(turbo::Transform::BytePlane),
+        ("turbo", 1) => Only::Turbo(turbo::TurboTransform::Opaque),
+        ("turbo", 2..) => Only::Turbo(turbo::TurboTransform::BytePlane),
         ("chunked", 1..) => Only::Chunked(chunk_bytes.max(1)),
         _ => {
             return Err(PyValueError::new_err(format!(
@@ -194,8 +193,8 @@ pub fn compress_as<'py>(
         Ok(match only {
             Only::Sparse => {
                 let planes = match width {
-                    1 => turbo::Transform::Opaque,
-                    _ => turbo::Transform::BytePlane,
+                    1 => turbo::TurboTransform::Opaque,
+                    _ => turbo::TurboTransform::BytePlane,
                 };
                 Some(sparse::encode(engine, data, width, planes, codings))
             }
@@ -218,21 +217,21 @@ pub fn compress_auto<'py>(
     effort: &str,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (level, brotli) = match checkpoint::effort(effort)? {
+    let (level, brotli) = match arguments::effort(effort)? {
         Effort::Fast => (3, None),
         Effort::Balanced => (12, Some(9)),
         _ => (19, Some(11)),
     };
     let format = format.and_then(|name| FloatFormat::by_name(name.as_bytes()));
-    let mut transforms = vec![zara::Transform::BytePlane(width.max(1))];
+    let mut transforms = vec![zara::ZaraTransform::BytePlane(width.max(1))];
     let mut codecs = vec![
         StreamCodec::Zstd(ZstdCoding::Search(level)),
         StreamCodec::Zstd(ZstdCoding::Long(level)),
     ];
     if let Some(quality) = brotli {
-        transforms.push(zara::Transform::Raw(width));
-        transforms.extend(format.map(zara::Transform::BitField));
-        transforms.extend(format.map(zara::Transform::BitPack));
+        transforms.push(zara::ZaraTransform::Raw(width));
+        transforms.extend(format.map(zara::ZaraTransform::BitField));
+        transforms.extend(format.map(zara::ZaraTransform::BitPack));
         codecs.push(StreamCodec::Rans);
         codecs.push(StreamCodec::BrotliBlocks {
             quality,
@@ -291,11 +290,12 @@ pub fn pack_bytes<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let argument = Argument::new(data, None)?;
     let (input, borrows) = (argument.input, argument.borrows);
-    let effort = checkpoint::effort(effort)?;
+    let effort = arguments::effort(effort)?;
     bytes(py, threads, borrows, move |engine| {
         let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
-        zstn::pack(engine, &input, Sink::writer(&mut packed), &options)?;
+        let job = Job::new().engine(engine);
+        zstn::pack(&job, &input, Sink::writer(&mut packed), &options)?;
         Ok(packed)
     })
 }
@@ -312,7 +312,8 @@ pub fn unpack_bytes<'py>(
     bytes(py, threads, borrows, move |engine| {
         let mut restored = Vec::new();
         let sink = Sink::writer(&mut restored);
-        zstn::unpack(engine, &input, sink, &UnpackOptions::default())?;
+        let job = Job::new().engine(engine);
+        zstn::unpack(&job, &input, sink, &UnpackOptions::default())?;
         Ok(restored)
     })
 }

@@ -8,8 +8,11 @@
 //! [`Lease`](crate::progress::Lease) is revoked, and its request to publish a result is
 //! refused.
 
+use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,8 +20,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::cancellation;
-use crate::error::to_python;
+use crate::error::{to_python, zstn_error};
 use crate::progress::{Question, Watch};
 
 /// Interval between two checks for signals.
@@ -44,7 +46,7 @@ pub fn run<T: Send + 'static>(
     work: impl FnOnce(&Watch) -> zstn::Result<T> + Send + 'static,
 ) -> PyResult<T> {
     let caller = process::id();
-    let task = cancellation::current();
+    let task = current_task();
     if !watch.is_watched() && task.is_none() && !is_main_thread(py)? {
         return py
             .detach(|| work(watch))
@@ -131,7 +133,7 @@ fn end<T: Send>(
             }
         }
     }
-    zstn::remove_unfinished_of(worker.thread().id());
+    zstn::internals::remove_unfinished_of(worker.thread().id());
 }
 
 /// Waits for a request of the work. `detach` requires values that threads may share,
@@ -161,4 +163,58 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let main = MAIN.import(py, "threading", "main_thread")?.call0()?;
     let ident = IDENT.import(py, "threading", "get_ident")?.call0()?;
     main.getattr("ident")?.eq(ident)
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Task>> = const { RefCell::new(None) };
+}
+
+/// An asyncio task that another thread may cancel while this one works for it.
+#[derive(Clone, Default)]
+struct Task(Arc<AtomicBool>);
+
+impl Task {
+    /// Returns an error if the task has been cancelled.
+    fn check(&self) -> PyResult<()> {
+        match self.0.load(Relaxed) {
+            false => Ok(()),
+            true => Python::attach(|py| {
+                Err(zstn_error(py, "the work was cancelled".into(), "cancelled"))
+            }),
+        }
+    }
+}
+
+/// Returns the task that this thread works for, if any.
+fn current_task() -> Option<Task> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Cancels calls of `zstn` on the threads that entered it. `zstn.to_thread` uses it.
+#[pyclass(frozen, module = "zstn._native")]
+#[derive(Default)]
+pub struct Cancellation(Task);
+
+#[pymethods]
+impl Cancellation {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Cancels the calls in progress, and all later ones.
+    fn cancel(&self) {
+        self.0.0.store(true, Relaxed);
+    }
+
+    fn __enter__(&self) -> PyResult<()> {
+        self.0.check()?;
+        CURRENT.set(Some(self.0.clone()));
+        Ok(())
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        CURRENT.set(None);
+    }
 }

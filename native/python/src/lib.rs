@@ -4,26 +4,20 @@
 //! It converts arguments, results and errors; the formats themselves are handled in the
 //! crate. No call holds the interpreter while it reads, decodes or writes.
 
-mod aligned;
+mod arguments;
 mod buffer;
-mod cancellation;
 mod checkpoint;
 mod engine;
 mod error;
-mod family;
 mod frames;
-mod gather;
-mod http;
-mod input;
+mod hub;
 mod interrupt;
-mod manifest;
 mod object;
 mod progress;
 mod reader;
 mod report;
 mod save;
-mod slice;
-mod tensor_info;
+mod tensor;
 mod view;
 
 use pyo3::prelude::*;
@@ -40,11 +34,7 @@ mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
-    use super::cancellation::Cancellation;
-    #[pymodule_export]
-    use super::checkpoint::{convert, pack, unpack, verify};
-    #[pymodule_export]
-    use super::family::{choose_bases, sample_sketch, sketch};
+    use super::checkpoint::{convert, pack, sketch, unpack, verify};
     #[pymodule_export]
     use super::frames::{
         compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
@@ -52,16 +42,18 @@ mod _native {
         unpack_bytes,
     };
     #[pymodule_export]
-    use super::manifest::{
-        Results, check_restores, copy_sha256, list_objects, plan_key, read_plan, stream_sha256,
-        work_row,
+    use super::hub::{
+        Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
+        sample_sketch, stream_sha256, work_row,
     };
+    #[pymodule_export]
+    use super::interrupt::Cancellation;
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]
     use super::save::{save, save_file};
     #[pymodule_export]
-    use super::tensor_info::TensorInfo;
+    use super::tensor::TensorInfo;
     #[pymodule_export]
     use super::view::SafetensorsView;
 

@@ -1,14 +1,10 @@
 //! Reporting the progress of work to Python, and stopping it.
 
-use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, mpsc};
 
 use pyo3::prelude::*;
-use zstn::{Error, Phase, Progress, Result};
-
-/// Payload of the panic that stops the work.
-struct Stopped;
+use zstn::{CancelToken, Error, Phase, Progress, Result};
 
 /// The permission to use the caller's arrays and file objects. It is revoked
 /// permanently when an exception reaches the caller.
@@ -48,6 +44,7 @@ pub type Question = mpsc::SyncSender<bool>;
 pub struct Watch {
     counts: Arc<Counts>,
     callable: Option<Arc<Py<PyAny>>>,
+    token: CancelToken,
     lease: Lease,
     /// Channel to the thread that waits for the work, while there is one.
     caller: Arc<Mutex<Option<mpsc::Sender<Question>>>>,
@@ -57,7 +54,6 @@ pub struct Watch {
 struct Counts {
     total_bytes: AtomicU64,
     done_bytes: AtomicU64,
-    is_stopping: AtomicBool,
     borrows: AtomicBool,
     makes_output: AtomicBool,
 }
@@ -67,6 +63,7 @@ impl Watch {
         Self {
             counts: Arc::default(),
             callable: callable.map(Arc::new),
+            token: CancelToken::new(),
             lease: Lease::default(),
             caller: Arc::default(),
         }
@@ -103,6 +100,11 @@ impl Watch {
         self.counts.makes_output.load(Relaxed)
     }
 
+    /// Returns the token that stops the work.
+    pub fn token(&self) -> &CancelToken {
+        &self.token
+    }
+
     /// Returns the permission to use the caller's objects.
     pub fn lease(&self) -> Lease {
         self.lease.clone()
@@ -117,7 +119,7 @@ impl Watch {
     /// Makes the work stop at its next step. After this call, the work uses none of
     /// the caller's objects, except for memory that it borrows.
     pub fn stop(&self, py: Python<'_>) {
-        self.counts.is_stopping.store(true, Relaxed);
+        self.token.cancel();
         // A thread that holds the lease may be waiting for the interpreter.
         py.detach(|| self.lease.revoke());
     }
@@ -139,19 +141,7 @@ impl Progress for Watch {
     }
 
     fn advance(&self, len_bytes: u64) {
-        if self.counts.is_stopping.load(Relaxed) {
-            // `advance` cannot return an error, so the work is stopped by a panic,
-            // which prints no message. Unfinished outputs are removed as their owners
-            // are dropped.
-            panic::resume_unwind(Box::new(Stopped));
-        }
         self.counts.done_bytes.fetch_add(len_bytes, Relaxed);
-    }
-
-    fn fetching(&self, _: u64, _: Option<u64>) {
-        if self.counts.is_stopping.load(Relaxed) {
-            panic::resume_unwind(Box::new(Stopped));
-        }
     }
 
     fn phase(&self, _: Phase) {
@@ -160,7 +150,7 @@ impl Progress for Watch {
     }
 
     fn check(&self) -> Result<()> {
-        match self.lease.is_revoked() {
+        match self.token.is_cancelled() || self.lease.is_revoked() {
             true => Err(Error::Cancelled),
             false => Ok(()),
         }

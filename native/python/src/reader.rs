@@ -9,17 +9,13 @@ use zstn::zstn_core::model;
 use zstn::zstn_core::statistics::Figures;
 use zstn::{Engine, Progress, Result, Source, Verify, View};
 
-use crate::aligned::Aligned;
-use crate::buffer::Buffer;
+use crate::arguments::{Argument, Http, survives_fork};
+use crate::buffer::{Aligned, Buffer};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::gather::Pick;
-use crate::http::Http;
-use crate::input::{Argument, survives_fork};
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
-use crate::slice::Slice;
-use crate::tensor_info::TensorInfo;
+use crate::tensor::{Pick, Slice, TensorInfo};
 
 /// Longest tensor that is decoded on the caller's thread if the files are local. A
 /// signal is not handled before that ends.
@@ -210,8 +206,8 @@ impl Reader {
     /// Names of all tensors, in the order of their data.
     fn offset_keys(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let reader = self.get(py)?;
-        let mut tensors: Vec<&model::Tensor> = reader.tensors().iter().collect();
-        let start = |tensor: &model::Tensor| {
+        let mut tensors: Vec<&model::TensorInfo> = reader.tensors().iter().collect();
+        let start = |tensor: &model::TensorInfo| {
             let part = tensor.parts.first();
             part.map(|part| (part.file, part.stored.start, tensor.alias_of.is_some()))
         };

@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use zstn::zstn_core::container::safetensors::{self, Tensor};
+use zstn::internals::Output;
+use zstn::zstn_core::container::safetensors::{self, HeaderTensor};
 use zstn::zstn_core::dtype::Dtype;
-use zstn::{Input, Output, PackOptions, Progress as _, Result, Sink, Source};
+use zstn::{Input, Job, PackOptions, Progress as _, Result, Sink, Source};
 
-use crate::checkpoint;
+use crate::arguments::{self, Destination, buffered};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
-use crate::input::{Destination, buffered};
 use crate::interrupt::run;
 use crate::object::Memory;
 use crate::progress::{Lease, Watch};
@@ -67,12 +67,12 @@ impl File {
         // The order of the official writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
-        let entries: Vec<Tensor> = given
+        let entries: Vec<HeaderTensor> = given
             .iter()
             .map(|(name, dtype, shape, memory)| {
                 let start = end;
                 end += memory.as_slice().len() as u64;
-                Tensor {
+                HeaderTensor {
                     name: name.clone(),
                     dtype: *dtype,
                     shape: shape.clone(),
@@ -161,7 +161,7 @@ pub fn save<'py>(
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let Some(effort) = effort.map(checkpoint::effort).transpose()? else {
+    let Some(effort) = effort.map(arguments::effort).transpose()? else {
         let len = zstn::zstn_core::bytes::index(file.len_bytes);
         return PyBytes::new_with(py, len, |mut out| {
             for slice in file.slices() {
@@ -175,18 +175,19 @@ pub fn save<'py>(
     let watch = Watch::none();
     file.lease = Some(watch.lease());
     let packed = run(py, &watch, move |watch| {
-        let engine = engine::with_threads(threads)?;
-        let options = PackOptions::default().effort(effort).progress(watch);
+        let options = PackOptions::default().effort(effort);
         let mut packed = Vec::new();
-        zstn::pack(
-            &engine,
-            Input::source(file),
-            Sink::writer(&mut packed),
-            &options,
-        )?;
+        let sink = Sink::writer(&mut packed);
+        zstn::pack(&job(threads, watch)?, Input::source(file), sink, &options)?;
         Ok(packed)
     })?;
     Ok(PyBytes::new(py, &packed))
+}
+
+/// Returns the job of a call that packs.
+fn job(threads: Threads, watch: &Watch) -> Result<Job<'_>> {
+    let job = Job::new().engine(&engine::with_threads(threads)?);
+    Ok(job.progress(watch).cancel_token(watch.token()))
 }
 
 /// Saves tensors to a safetensors file, or to a ZSTN file if an effort is given.
@@ -200,7 +201,7 @@ pub fn save_file(
     threads: Threads,
 ) -> PyResult<()> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
-    let effort = effort.map(checkpoint::effort).transpose()?;
+    let effort = effort.map(arguments::effort).transpose()?;
     let destination = Destination::new(filename)?;
     let mut watch = Watch::none().making_output();
     match destination.is_file() && effort.is_none() {
@@ -210,10 +211,10 @@ pub fn save_file(
     }
     run(py, &watch, move |watch| {
         if let Some(effort) = effort {
-            let engine = engine::with_threads(threads)?;
-            let options = PackOptions::default().effort(effort).progress(watch);
+            let options = PackOptions::default().effort(effort);
             let sink = destination.sink(true, watch);
-            return zstn::pack(&engine, Input::source(file), sink, &options).map(drop);
+            let job = job(threads, watch)?;
+            return zstn::pack(&job, Input::source(file), sink, &options).map(drop);
         }
         let mut output = match destination {
             Destination::Path(path) => Output::create(&path)?,

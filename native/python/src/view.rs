@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zstn::UnpackedRanges;
+use zstn::internals::UnpackedRanges;
 
-use crate::aligned::Aligned;
-use crate::buffer::Buffer;
+use crate::buffer::{Aligned, Buffer};
 use crate::error::to_python;
 use crate::reader::Reader;
 

@@ -15,7 +15,7 @@ def program() -> Path:
     """Returns `$ZSTN_BIN`, or builds the command line program and returns its path."""
     if "ZSTN_BIN" in os.environ:
         return Path(os.environ["ZSTN_BIN"])
-    subprocess.run(["cargo", "build", "--quiet", "-p", "zstn"], cwd=_ROOT, check=True)
+    subprocess.run(["cargo", "build", "--quiet", "-p", "zstn-cli"], cwd=_ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", _ROOT / "target"))
     return target / "debug" / ("zstn.exe" if sys.platform == "win32" else "zstn")
 

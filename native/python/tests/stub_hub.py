@@ -80,7 +80,7 @@ class StubHub:
     @property
     def log(self) -> list[dict[str, Any]]:
         """All requests, in the format of `LoggedRequest` in
-        `tests/rust/support/stub_hub/log.rs`."""
+        `tests/rust/support/stub_hub/fault.rs`."""
         return self._control("GET", "log")
 
     @property

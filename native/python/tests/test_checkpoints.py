@@ -222,8 +222,14 @@ def test_errors_have_codes(tmp_path: Path, plain: Path, packed: Path) -> None:
         with pytest.raises(zstn.ZstnError) as error:
             call()
         assert error.value.code == code, str(error.value)
+        assert not error.value.retryable
         again = pickle.loads(pickle.dumps(error.value))
         assert (str(again), again.code) == (str(error.value), code)
+    with pytest.raises(zstn.ZstnError) as unreachable:
+        zstn.open("http://127.0.0.1:1/model.zstn")
+    again = pickle.loads(pickle.dumps(unreachable.value))
+    assert again.code == "http"
+    assert again.retryable
     with pytest.raises(FileNotFoundError) as missing:
         zstn.pack(tmp_path / "nothing", tmp_path / "a.zstn")
     assert "nothing" in str(missing.value)

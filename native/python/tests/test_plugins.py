@@ -78,7 +78,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> dict[str, type]:
         parent, _, last = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], last, module)
-    for name in ("vllm", "_vllm_loader", "_vllm_metadata"):
+    for name in ("vllm", "_vllm_loader"):
         monkeypatch.delitem(sys.modules, f"zstn.plugins.{name}", raising=False)
     return registered
 
@@ -160,9 +160,9 @@ def test_vllm_loads_packed_weights(vllm, shards: Path, tensors, decoded: list[st
 
 def test_vllm_knows_dtypes_of_packed_weights(vllm, shards: Path, hub, tensors) -> None:
     config = sys.modules["vllm.transformers_utils.config"]
-    plugin("_vllm_metadata").install()
+    plugin("vllm").install_metadata()
     get = config.get_safetensors_params_metadata
-    plugin("_vllm_metadata").install()
+    plugin("vllm").install_metadata()
     assert config.get_safetensors_params_metadata is get
     hub.add("owner/name", {"a.zstn": (shards / "a.zstn").read_bytes(), "x/b.zstn": b"no"})
     expected = {name: list(array.shape) for name, array in list(tensors.items())[:3]}

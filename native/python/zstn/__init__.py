@@ -14,7 +14,6 @@ import os as _os
 from typing import Any as _Any
 
 from . import _lazy, _native
-from ._asyncio import to_thread
 from ._checkpoint import convert, pack, sketch, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
@@ -22,9 +21,11 @@ from ._patch import disable_hf, enable_hf, is_enabled
 from ._reader import Reader, Slice, open
 from ._reports import (
     ConvertReport,
+    Figures,
     FolderReport,
     PackedFile,
     PackReport,
+    Statistics,
     UnpackedFile,
     UnpackReport,
     Uploaded,
@@ -32,7 +33,7 @@ from ._reports import (
     VerifyReport,
 )
 from ._safe_open import safe_open
-from ._statistics import Figures, Statistics
+from ._threads import to_thread
 
 __all__ = [
     "Buffer",

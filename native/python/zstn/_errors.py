@@ -19,21 +19,26 @@ class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
         code: a short name for the type of error, for use by programs:
             ``"malformed"``, ``"unsupported"``, ``"http"``, ``"changed"``,
             ``"needs_base"``, …
+        retryable: whether the same call may succeed later, because the network or a
+            server failed. Requests have already been retried.
     """
 
-    def __init__(self, message: str, code: str = "usage") -> None:
+    def __init__(self, message: str, code: str = "usage", retryable: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.retryable = retryable
 
-    def __reduce__(self) -> tuple[type[ZstnError], tuple[str, str]]:
-        return type(self), (str(self), self.code)
+    def __reduce__(self) -> tuple[type[ZstnError], tuple[str, str, bool]]:
+        return type(self), (str(self), self.code, self.retryable)
 
 
 class TensorNotFoundError(ZstnError, KeyError):
     """The model has no tensor with this name."""
 
-    def __init__(self, message: str, code: str = "not_found") -> None:
-        super().__init__(message, code)
+    def __init__(
+        self, message: str, code: str = "not_found", retryable: bool = False
+    ) -> None:
+        super().__init__(message, code, retryable)
 
     # `KeyError.__str__` would show the message in quotes.
     def __str__(self) -> str:
@@ -43,5 +48,5 @@ class TensorNotFoundError(ZstnError, KeyError):
 class SliceError(ZstnError, IndexError):
     """An index is out of bounds for the tensor."""
 
-    def __init__(self, message: str, code: str = "index") -> None:
-        super().__init__(message, code)
+    def __init__(self, message: str, code: str = "index", retryable: bool = False) -> None:
+        super().__init__(message, code, retryable)

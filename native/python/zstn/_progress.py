@@ -30,7 +30,7 @@ def watching(progress: Any, title: str) -> Iterator[Report | None]:
     elif callable(progress):
         yield report
     else:
-        raise TypeError("progress is True, a class like tqdm.tqdm, or a function(done, total)")
+        raise TypeError("progress must be True, a class like tqdm.tqdm, or a function(done, total)")
 
 
 def _of_bar(bar: Any) -> Report:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from . import _native
-from ._dtypes import numpy_dtype
 from ._errors import TensorNotFoundError, ZstnError
-from ._frameworks import find, is_cpu, to_numpy
+from ._frameworks import find, is_cpu, numpy_dtype, to_numpy
 from ._log import LOGGER, shown
 from ._options import flag
+from ._reports import Figures, Statistics
 from ._slices import GAP_BYTES, Pick, plan, plan_rows
 from ._sources import http_options, resolve_kind
-from ._statistics import Figures, Statistics
 from ._types import Bases, Input
 
 if TYPE_CHECKING:
@@ -380,7 +379,7 @@ def open(
         ZstnError: if the file cannot be opened as a model.
     """
     if verify not in ("stored", "full"):
-        raise ValueError(f'verify is "stored" or "full", not {verify!r}')
+        raise ValueError(f'verify must be "stored" or "full", not {verify!r}')
     options: dict[str, Any] = {
         "base": base,
         "token": token,

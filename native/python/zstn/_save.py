@@ -65,7 +65,7 @@ def _packs(format: str | None, name: str | None) -> bool:
     if format is None:
         return name is not None and name.lower().endswith(".zstn")
     if format not in ("zstn", "safetensors"):
-        raise ValueError(f'format is "zstn" or "safetensors", not {format!r}')
+        raise ValueError(f'format must be "zstn" or "safetensors", not {format!r}')
     return format == "zstn"
 
 

@@ -29,7 +29,7 @@ try:
     from fsspec.utils import isfilelike, tokenize
 except ImportError as error:
     raise ImportError(
-        "the file system zstn:// is one of fsspec: `pip install 'zstn[fsspec]'`"
+        "the file system zstn:// needs fsspec: `pip install 'zstn[fsspec]'`"
     ) from error
 
 from . import _native

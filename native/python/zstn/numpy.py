@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _save
-from ._dtypes import is_big_endian, safetensors_dtype
-from ._frameworks import to_numpy
+from ._frameworks import is_big_endian, safetensors_dtype, to_numpy
 from ._types import Effort, Format
 
 

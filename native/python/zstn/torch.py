@@ -184,8 +184,8 @@ def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:
             raise ValueError(f"`{name}` is a sparse tensor, which safetensors cannot store: make it dense")
         if not tensor.is_contiguous():
             raise ValueError(
-                f"`{name}` is not contiguous: give its `.contiguous()` copy, or the reader of the "
-                "file would get another layout"
+                f"`{name}` is not contiguous: pass its `.contiguous()` copy; otherwise, readers of "
+                "the file would get a different layout"
             )
         dtype = _NAMES.get(tensor.dtype)
         if dtype is None:

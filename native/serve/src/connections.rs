@@ -1,4 +1,5 @@
-//! Limits on the number and duration of connections.
+//! The connections of a server: accepting them, answering their requests within the
+//! limits, and closing them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -22,8 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use super::answer::plain;
-use super::slots::{Claim, RESERVE, Slot, Slots};
-use super::stall::Stalling;
+use super::limits::{Claim, Limits, RESERVE, Slot, Slots, TimedStream};
 
 /// Maximum buffer for the head of a request, and approximate buffer for an answer to a
 /// slow client.
@@ -43,56 +43,6 @@ const MAX_CONNECTIONS: usize = 1 << 20;
 /// Delay before the next attempt when a connection cannot be accepted, for example
 /// because file descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// The limits of a server's connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The head of a request must be complete within this time after the connection was
-    /// opened or the previous answer has ended.
-    pub head: Duration,
-    /// Time budget for a client to take the bytes that are ready for it. The budget
-    /// decreases while the server waits for the client, and every 4 kB that the client
-    /// takes restore one second. A client whose budget is used up is disconnected.
-    pub write: Duration,
-    /// Number of answers in progress. Further requests wait for up to 30 seconds and
-    /// are then refused with status 503. In addition, 64 connections may be idle or
-    /// waiting; beyond that, a new connection replaces the one that has been idle
-    /// longest.
-    pub connections: usize,
-    /// Number of answers in progress per address (per /64 network for IPv6). With 0, it
-    /// is three quarters of [`Limits::connections`].
-    pub connections_per_address: usize,
-    /// While requests wait, the slowest client is disconnected if it has used up this
-    /// much of its time budget [`Limits::write`].
-    pub give_way: Duration,
-    /// Time that answers in progress have to end when the server stops.
-    pub grace: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head: Duration::from_secs(20),
-            write: Duration::from_secs(60),
-            connections: 512,
-            connections_per_address: 0,
-            give_way: Duration::from_secs(5),
-            grace: Duration::from_secs(3),
-        }
-    }
-}
-
-impl Limits {
-    /// Returns the number of concurrent answers to one address.
-    pub(super) fn of_an_address(&self) -> usize {
-        match self.connections_per_address {
-            0 => (self.connections / 4 * 3)
-                .max(self.connections.min(4))
-                .max(1),
-            limit => limit,
-        }
-    }
-}
 
 /// The IP address of a request's client.
 #[derive(Debug, Clone, Copy)]
@@ -260,10 +210,10 @@ impl Connection {
         #[cfg(any(target_os = "android", target_os = "linux"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
         let limits = self.all.limits;
-        let stream = Stalling::new(stream, limits.write);
+        let stream = TimedStream::new(stream, limits.write);
         let claim = Claim {
             address: self.address.ip(),
-            progress: stream.progress(),
+            budget: stream.budget(),
             end: Arc::default(),
         };
         let end = Arc::clone(&claim.end);

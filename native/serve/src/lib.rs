@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use access::Access;
 use listening::Listening;
-use root::Root;
+use path::Root;
 use site::Site;
-use unpacked::{DecodedTensors, Patience, Unpacked};
+use unpacked::{DecodedTensors, Patience, UnpackedFiles};
 use zstn::{Engine, Error, Result};
 
 #[doc(hidden)]
@@ -20,29 +20,25 @@ pub mod access;
 pub mod answer;
 #[doc(hidden)]
 pub mod connections;
-mod file;
+#[doc(hidden)]
+pub mod file;
+mod limits;
 #[doc(hidden)]
 pub mod listening;
-mod listing;
 #[doc(hidden)]
 pub mod path;
-mod range;
-#[doc(hidden)]
-pub mod root;
-mod served;
+mod request_log;
 mod site;
-mod slots;
-mod stall;
 #[doc(hidden)]
 pub mod unpacked;
 #[cfg(feature = "view")]
 mod view;
 
-pub use connections::Limits;
-pub use listening::Handle;
-pub use served::{Note, Served};
+pub use limits::Limits;
 #[doc(hidden)]
-pub use slots::group;
+pub use limits::group;
+pub use listening::Handle;
+pub use request_log::{Note, Served};
 #[cfg(feature = "view")]
 pub use view::{Page, View};
 
@@ -224,7 +220,7 @@ impl Server {
             access: self.access,
             #[cfg(feature = "view")]
             viewer: self.viewer,
-            unpacked: Arc::new(Unpacked::new(engine, decoded)),
+            unpacked: Arc::new(UnpackedFiles::new(engine, decoded)),
         };
         self.listening.run_site(site, log)
     }

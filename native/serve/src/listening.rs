@@ -11,7 +11,8 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use super::Served;
-use super::connections::{Connections, Limits};
+use super::connections::Connections;
+use super::limits::Limits;
 use zstn::{Error, Result};
 
 /// A bound port. Connections queue up until [`Listening::run`] answers them.

@@ -1,10 +1,12 @@
-//! Resolution of request paths to files.
+//! The files that request paths lead to: in the served folder, and where its links may
+//! lead.
 
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use zstn_core::catalog::{IndexName, Kind, renamed};
-
-use super::root::{Absent, Root};
 
 /// Maximum length of a request's path, in bytes.
 pub const MAX_PATH_BYTES: usize = 4 << 10;
@@ -26,7 +28,8 @@ pub(super) enum Found {
 /// folder except through permitted links. An existing file takes precedence over one
 /// that would have to be unpacked.
 pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
-    let decoded = percent_decode(path).ok_or(Absent::Nothing)?;
+    let decoded = percent_decode_str(path).decode_utf8();
+    let decoded = decoded.map_err(|_| Absent::Nothing)?;
     let relative = decoded.trim_start_matches('/');
     // `Path` drops `.` components, and other platforms have other separators, so the
     // text is checked as well.
@@ -54,7 +57,7 @@ pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
     }
     let name = full.file_name().and_then(|name| name.to_str());
     let name = name.ok_or(Absent::Nothing)?;
-    let packed = packed_name(name).ok_or(Absent::Nothing)?;
+    let packed = packed_path(name).ok_or(Absent::Nothing)?;
     // The packed file keeps the name of the link, because the name of a cache blob does
     // not show its type.
     let packed = full.with_file_name(packed);
@@ -79,29 +82,89 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
     }
 }
 
-/// Returns the name of the packed file that restores a file called `name`.
-pub fn packed_name(name: &str) -> Option<String> {
-    renamed(name, Kind::Safetensors, Kind::Zstn)
+/// Returns the path of the packed file that would restore the file at `path`.
+pub fn packed_path(path: &str) -> Option<String> {
+    renamed(path, Kind::Safetensors, Kind::Zstn)
 }
 
-/// Returns the name of the file that a packed file called `name` restores.
-pub fn unpacked_name(name: &str) -> Option<String> {
-    renamed(name, Kind::Zstn, Kind::Safetensors)
+/// Returns the path of the file that the packed one at `path` restores, derived from its
+/// name.
+pub fn restored_path(path: &str) -> Option<String> {
+    renamed(path, Kind::Zstn, Kind::Safetensors)
 }
 
-fn percent_decode(path: &str) -> Option<String> {
-    let mut bytes = path.bytes();
-    let mut decoded = Vec::with_capacity(path.len());
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => {
-                let digits = [bytes.next()?, bytes.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            other => other,
-        });
+/// A folder, and the folders outside it that its links may lead to.
+#[derive(Debug, Clone)]
+pub struct Root {
+    folder: PathBuf,
+    linked: Vec<PathBuf>,
+    /// The `blobs` folder of a model hub's cache, if the folder is a snapshot in one.
+    blobs: Option<PathBuf>,
+}
+
+/// The reason why a path leads to no file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// The path does not exist or is hidden.
+    Nothing,
+    /// The path is a link to this place, outside the folder.
+    Outside(PathBuf),
+}
+
+impl Root {
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        let folder = folder.canonicalize()?;
+        Ok(Self {
+            blobs: blobs(&folder),
+            folder,
+            linked: Vec::new(),
+        })
     }
-    String::from_utf8(decoded).ok()
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Permits links that lead into `folder`.
+    pub(super) fn link(&mut self, folder: &Path) -> io::Result<()> {
+        self.linked.push(folder.canonicalize()?);
+        Ok(())
+    }
+
+    /// Returns the real path of `path`, which is below the folder. A link that leads
+    /// outside is refused without checking whether the rest of the path exists.
+    pub fn follow(&self, path: &Path) -> Result<PathBuf, Absent> {
+        let relative = path.strip_prefix(&self.folder);
+        let relative = relative.map_err(|_| Absent::Nothing)?;
+        let mut real = self.folder.clone();
+        for part in relative {
+            real.push(part);
+            real = real.canonicalize().map_err(|_| Absent::Nothing)?;
+            if !self.admits(&real) {
+                return Err(Absent::Outside(real));
+            }
+        }
+        Ok(real)
+    }
+
+    fn admits(&self, real: &Path) -> bool {
+        let mut folders = self.linked.iter().chain([&self.folder]);
+        folders.any(|folder| real.starts_with(folder))
+            || (real.parent() == self.blobs.as_deref() && real.is_file())
+    }
+}
+
+/// Returns the `blobs` folder next to the `snapshots` folder that contains `folder`. In
+/// a hub's cache, `models--NAME/snapshots/REVISION/…` are links to
+/// `models--NAME/blobs/HASH`.
+fn blobs(folder: &Path) -> Option<PathBuf> {
+    let mut above = folder.ancestors();
+    let snapshots = above.find(|folder| folder.file_name() == Some(OsStr::new("snapshots")))?;
+    let blobs = snapshots.with_file_name("blobs");
+    blobs
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir())
+        .then_some(blobs)
 }
 
 #[cfg(test)]
@@ -196,7 +259,7 @@ mod tests {
         }
         assert_eq!(resolve(&root, "/"), Some(Found::Folder(root.clone())));
         for name in ["m.zstn", "m.zstn.index.json"] {
-            let other = unpacked_name(name).unwrap();
+            let other = restored_path(name).unwrap();
             let packed = root.join(name);
             let path = format!("/{other}");
             let expected = match name {
@@ -212,6 +275,6 @@ mod tests {
             resolve(&root, "/"),
             Some(Found::File(root.join("index.html")))
         );
-        assert_eq!(unpacked_name("m.safetensors"), None);
+        assert_eq!(restored_path("m.safetensors"), None);
     }
 }

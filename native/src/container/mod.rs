@@ -1,20 +1,20 @@
 //! Decodes a whole ZSTN container.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
-use zstn_core::container::zstn::{CheckedFrame, Layout, Prefix, Tail};
+use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
+use crate::finished::{self, Listed};
 use crate::source::{Local, Source};
-use crate::{Engine, Error, Progress, Result, finished};
+use crate::{Error, Job, Progress as _, Result};
 use part::{Part, Stored, parts, runs, single};
-use told::Finished;
 
 mod part;
-mod told;
 mod wave;
 
 pub(crate) use wave::{decode_in_order, decode_in_waves};
@@ -23,16 +23,15 @@ pub(crate) use wave::{decode_in_order, decode_in_waves};
 /// No output is made and no memory is allocated for it before that.
 pub(crate) struct Container<'a> {
     input: &'a Local,
-    prefix: Prefix,
+    prefix: ContainerPrefix,
     /// `None` if the container has a single frame.
-    tail: Option<Tail>,
+    tail: Option<ContainerTail>,
     parts: Vec<Part>,
 }
 
 impl<'a> Container<'a> {
-    /// Reads everything except the tensors, and checks every frame. The frames that are
-    /// read at the same time take up to about `memory_bytes`.
-    pub(crate) fn parse(engine: &Engine, input: &'a Local, memory_bytes: u64) -> Result<Self> {
+    /// Reads everything except the tensors, and checks every frame.
+    pub(crate) fn parse(job: &Job, input: &'a Local) -> Result<Self> {
         let refuse = Error::place(input.name());
         let len_bytes = input.len_bytes();
         let head = input.head(HEAD_LEN_BYTES)?;
@@ -47,23 +46,23 @@ impl<'a> Container<'a> {
             }
             _ => {
                 return Err(Error::Usage(format!(
-                    "{} was not packed from a safetensors file; `convert` makes one of it",
+                    "{} was not packed from a safetensors file; `convert` turns it into one",
                     input.name()
                 )));
             }
         }
-        let prefix_len = Prefix::len_bytes(&head, len_bytes).map_err(&refuse)?;
+        let prefix_len = ContainerPrefix::len_bytes(&head, len_bytes).map_err(&refuse)?;
         let prefix_bytes = input.head(prefix_len)?;
-        let prefix = Prefix::parse(&prefix_bytes, len_bytes).map_err(&refuse)?;
+        let prefix = ContainerPrefix::parse(&prefix_bytes, len_bytes).map_err(&refuse)?;
         let mut fetch = |range| input.read(range);
         let (tail, parts) = match prefix.layout {
-            Layout::Indexed => {
-                let tail = Tail::read(&prefix, &prefix_bytes, len_bytes, &mut fetch);
+            ContainerLayout::Indexed => {
+                let tail = ContainerTail::read(&prefix, &prefix_bytes, len_bytes, &mut fetch);
                 let tail = tail.map_err(|error| error.placed(input.name()))?;
                 let parts = parts(&tail.index);
                 (Some(tail), parts)
             }
-            Layout::SingleFrame => {
+            ContainerLayout::SingleFrame => {
                 let start = fetch(prefix.end()..len_bytes.min(prefix.end() + 8))?;
                 let part = single(&start, len_bytes, &prefix).map_err(&refuse)?;
                 (None, vec![part])
@@ -84,14 +83,9 @@ impl<'a> Container<'a> {
             })
         };
         let stored_bytes = |run: &&[Part]| run.iter().map(Part::stored_len_bytes).sum();
-        let memory_bytes = memory_bytes.min(MAX_CHECKED_BYTES);
-        decode_in_waves(
-            engine,
-            &runs(&container.parts),
-            stored_bytes,
-            memory_bytes,
-            check,
-        )?;
+        let memory_bytes = job.memory().min(MAX_CHECKED_BYTES);
+        let runs = runs(&container.parts);
+        decode_in_waves(job, &runs, stored_bytes, memory_bytes, check)?;
         Ok(container)
     }
 
@@ -121,11 +115,11 @@ impl<'a> Container<'a> {
 
     /// Decodes a frame from its stored bytes. Compares the result with the digests in
     /// the file, and the frame with its block table, which only reads of rows use.
-    fn decode_part(&self, engine: &Engine, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
+    fn decode_part(&self, job: &Job, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
         let place = Error::place(self.input.name());
         let decode = || -> zstn_core::Result<Vec<u8>> {
             let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
-            self.frame(part, stored)?.decode(engine, &mut bytes)?;
+            self.frame(part, stored)?.decode(&job.engine, &mut bytes)?;
             Ok(bytes)
         };
         let bytes = decode().map_err(|error| place(self.named(part, error)))?;
@@ -170,67 +164,62 @@ impl<'a> Container<'a> {
     /// Decodes every frame and passes its bytes to `sink` from many threads, once for
     /// each span of the data buffer that they belong to. Everything in the file is
     /// verified: digests, statistics, block tables and the SHA-256 of the whole file.
-    /// The tensors that are decoded at the same time take up to about `memory_bytes`.
     pub(crate) fn decode(
         &self,
-        engine: &Engine,
-        memory_bytes: u64,
-        progress: &dyn Progress,
+        job: &Job,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let statistics = self.statistics()?;
         let refuse = Error::place(self.input.name());
         let sink = |span: &Range<u64>, bytes: &[u8]| {
-            statistics.check(engine, span, bytes).map_err(&refuse)?;
+            statistics
+                .check(&job.engine, span, bytes)
+                .map_err(&refuse)?;
             sink(span.clone(), bytes)
         };
-        progress.begin(self.prefix.data_len_bytes);
+        job.begin(self.prefix.data_len_bytes);
         match self.integrity().and_then(Integrity::file_check) {
-            Some(check) => self.decode_in_order(engine, memory_bytes, progress, check, sink),
-            None => self.decode_in_runs(engine, memory_bytes, progress, sink),
+            Some(check) => self.decode_in_order(job, check, sink),
+            None => self.decode_in_runs(job, sink),
         }
     }
 
     fn decode_in_runs(
         &self,
-        engine: &Engine,
-        memory_bytes: u64,
-        progress: &dyn Progress,
+        job: &Job,
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let finished = Finished::new(self, progress)?;
+        let finished = Finished::new(self, job)?;
         let decode = |run: &[Part]| {
             let stored = Stored::read(self.input, run)?;
             for part in run {
                 let stored = stored.of(part);
-                let bytes = self.decode_part(engine, part, stored)?;
+                let bytes = self.decode_part(job, part, stored)?;
                 for span in part.spans() {
                     sink(span, &bytes)?;
-                    progress.advance(bytes.len() as u64);
+                    job.advance(bytes.len() as u64);
                 }
                 if let Some(finished) = &finished {
-                    finished.tell(part, finished::frame(stored));
+                    finished.report(part, finished::frame(stored));
                 }
             }
             Ok(())
         };
         let runs = runs(&self.parts);
         let cost = |run: &&[Part]| run.iter().map(Part::len_bytes).sum();
-        decode_in_waves(engine, &runs, cost, memory_bytes, decode)
+        decode_in_waves(job, &runs, cost, job.memory(), decode)
     }
 
     /// Decodes like [`Container::decode`], and hashes the data buffer in order on one
     /// thread while other threads decode the following bytes.
     fn decode_in_order(
         &self,
-        engine: &Engine,
-        memory_bytes: u64,
-        progress: &dyn Progress,
+        job: &Job,
         check: FileCheck,
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let refuse = Error::place(self.input.name());
-        let finished = Finished::new(self, progress)?;
+        let finished = Finished::new(self, job)?;
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
             .flat_map(|part| part.spans().map(move |span| (span, part)))
@@ -242,7 +231,7 @@ impl<'a> Container<'a> {
         drop(header);
         let decode = |(span, part): (&Range<u64>, &Part)| {
             let stored = self.input.read(part.place.clone())?;
-            let bytes = self.decode_part(engine, part, &stored)?;
+            let bytes = self.decode_part(job, part, &stored)?;
             sink(span, &bytes)?;
             let storage = match &finished {
                 Some(_) => finished::frame(&stored),
@@ -250,15 +239,20 @@ impl<'a> Container<'a> {
             };
             Ok((bytes, storage))
         };
-        let hash = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Vec<u8>, String)| {
-            check = check.take().map(|check| check.with(&bytes));
-            progress.advance(bytes.len() as u64);
+        let hash = |(span, part): (&Range<u64>, &Part),
+                    (bytes, storage): (Vec<u8>, String)|
+         -> Result<()> {
+            job.feed_bytes(&bytes, |piece| {
+                check = check.take().map(|check| check.with(piece));
+            })?;
+            job.advance(bytes.len() as u64);
             if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
-                finished.tell(part, storage);
+                finished.report(part, storage);
             }
+            Ok(())
         };
         let cost = |(span, _): &(&Range<u64>, &Part)| span.end - span.start;
-        decode_in_order(engine, &spans, cost, memory_bytes, decode, hash)?;
+        decode_in_order(job, &spans, cost, decode, hash)?;
         check.map_or(Ok(()), FileCheck::finish).map_err(&refuse)
     }
 }
@@ -266,3 +260,56 @@ impl<'a> Container<'a> {
 /// The maximum memory for frames that are checked before decoding, even if more is
 /// allowed: more would not make it faster.
 pub(crate) const MAX_CHECKED_BYTES: u64 = 512 << 20;
+
+/// Reports the decoded tensors of a container.
+struct Finished<'a> {
+    container: &'a Container<'a>,
+    job: &'a Job<'a>,
+    listed: Listed,
+    /// The numbers of the alias records, by the number of the record that they refer
+    /// to.
+    aliases: HashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Finished<'a> {
+    /// Returns `None` if the progress does not want to receive tensors.
+    fn new(container: &'a Container<'a>, job: &'a Job<'a>) -> Result<Option<Self>> {
+        let tail = container.tail.as_ref();
+        let Some(tail) = tail.filter(|_| job.wants_tensors()) else {
+            return Ok(None);
+        };
+        let mut aliases: HashMap<usize, Vec<usize>> = HashMap::new();
+        for number in 0..tail.index.records().len() {
+            let owner = tail.index.frame(number).0;
+            if owner != number {
+                aliases.entry(owner).or_default().push(number);
+            }
+        }
+        let listed = Listed::of(&container.header()?, container.prefix.data_len_bytes);
+        Ok(Some(Self {
+            container,
+            job,
+            listed,
+            aliases,
+        }))
+    }
+
+    /// Reports that the frame of `part`, which stores its tensor as `storage`
+    /// describes, has been decoded, and reports all aliases of its tensor.
+    fn report(&self, part: &Part, storage: String) {
+        let Some(tail) = &self.container.tail else {
+            return;
+        };
+        let records = tail.index.records();
+        let len_bytes = part.len_bytes();
+        let report = |number: usize, storage: String, packed_bytes: u64| {
+            let name = &records[number].name;
+            let tensor = self.listed.finished(name, len_bytes, storage, packed_bytes);
+            self.job.tensor(&tensor);
+        };
+        report(part.number, storage, part.place.end - part.place.start);
+        for &number in self.aliases.get(&part.number).into_iter().flatten() {
+            report(number, finished::alias(&records[part.number].name), 0);
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 
-use zstn_core::container::zstn::{self, Index, Prefix};
+use zstn_core::container::zstn::{self, ContainerIndex, ContainerPrefix};
 
 use crate::Result;
 use crate::source::{Local, Source};
@@ -90,7 +90,7 @@ impl<'a> Stored<'a> {
 }
 
 /// Returns the frames of an index.
-pub(super) fn parts(index: &Index) -> Vec<Part> {
+pub(super) fn parts(index: &ContainerIndex) -> Vec<Part> {
     let records = index.records();
     let mut parts: Vec<Part> = Vec::new();
     let mut by_record = vec![0; records.len()];
@@ -120,7 +120,7 @@ pub(super) fn parts(index: &Index) -> Vec<Part> {
 pub(super) fn single(
     after_prefix: &[u8],
     len_bytes: u64,
-    prefix: &Prefix,
+    prefix: &ContainerPrefix,
 ) -> zstn_core::Result<Part> {
     Ok(Part {
         number: 0,

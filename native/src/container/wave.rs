@@ -1,25 +1,25 @@
 //! Decodes consecutive items at the same time.
 
+use zstn_core::engine::Engine as _;
+
+use crate::{Job, Result};
+
 /// A wave may take one share of the allowed memory; the shares are for its stored
 /// bytes, for the result, and for deltas or planes in between.
 const WAVE_SHARES: u64 = 3;
-
-use zstn_core::engine::Engine as _;
-
-use crate::{Engine, Result};
 
 /// Runs `decode` for all `items` on all threads of the engine, in waves. A wave has as
 /// many items as `memory_bytes` allow if each takes its `cost_bytes`, its decoded
 /// length.
 pub(crate) fn decode_in_waves<T: Copy + Send + Sync>(
-    engine: &Engine,
+    job: &Job,
     items: &[T],
     cost_bytes: impl Fn(&T) -> u64,
     memory_bytes: u64,
     decode: impl Fn(T) -> Result<()> + Sync + Send,
 ) -> Result<()> {
     for wave in waves(items, cost_bytes, memory_bytes / WAVE_SHARES) {
-        let decoded = engine.map(wave.to_vec(), &decode);
+        let decoded = job.engine.map(wave.to_vec(), &decode);
         decoded.into_iter().collect::<Result<()>>()?;
     }
     Ok(())
@@ -36,36 +36,34 @@ const MIN_WAVE_BYTES: u64 = 1 << 20;
 
 /// Runs `decode` for all `items` on all threads of the engine, in waves, and passes the
 /// results in order to `next` on one thread while the following wave is decoded. Two
-/// waves, and the stored bytes of one of them, take up to about `memory_bytes` if each
-/// item takes its `cost_bytes`, its decoded length.
+/// waves, and the stored bytes of one of them, take up to about the memory of the job if
+/// each item takes its `cost_bytes`, its decoded length.
 pub(crate) fn decode_in_order<T: Copy + Send + Sync, R: Send>(
-    engine: &Engine,
+    job: &Job,
     items: &[T],
     cost_bytes: impl Fn(&T) -> u64,
-    memory_bytes: u64,
     decode: impl Fn(T) -> Result<R> + Sync + Send,
-    mut next: impl FnMut(T, R) + Send,
+    mut next: impl FnMut(T, R) -> Result<()> + Send,
 ) -> Result<()> {
     let longest = items.iter().map(&cost_bytes).max().unwrap_or_default();
-    let enough = longest.saturating_mul(ITEMS_PER_THREAD * engine.threads() as u64);
+    let enough = longest.saturating_mul(ITEMS_PER_THREAD * job.engine.threads() as u64);
     let wave_bytes = ORDERED_WAVE_BYTES
         .min(enough.max(MIN_WAVE_BYTES))
-        .min(memory_bytes / (WAVE_SHARES + 1));
+        .min(job.memory() / (WAVE_SHARES + 1));
     let mut ready: Vec<(T, R)> = Vec::new();
     for wave in waves(items, cost_bytes, wave_bytes) {
         let decode = |item: T| decode(item).map(|result| (item, result));
-        let hand_on = || {
-            ready
-                .drain(..)
-                .for_each(|(item, result)| next(item, result))
-        };
-        let ((), decoded) = engine.join(hand_on, || engine.map(wave.to_vec(), decode));
+        let mut done = ready.drain(..);
+        let hand_on = || done.try_for_each(|(item, result)| next(item, result));
+        let decode = || job.engine.map(wave.to_vec(), decode);
+        let (handed_on, decoded) = job.engine.join(hand_on, decode);
+        drop(done);
+        handed_on?;
         ready = decoded.into_iter().collect::<Result<_>>()?;
     }
     ready
         .drain(..)
-        .for_each(|(item, result)| next(item, result));
-    Ok(())
+        .try_for_each(|(item, result)| next(item, result))
 }
 
 /// Divides `items` into consecutive waves that each cost up to `max_bytes`. An item

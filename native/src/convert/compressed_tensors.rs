@@ -1,37 +1,43 @@
-//! Writes a folder of compressed-tensors with sparse weights.
+//! Writes a folder of compressed-tensors with sparse weights, and its `config.json`
+//! (docs/formats/compressed-tensors.md 5).
 
 use std::ops::Range;
+use std::path::PathBuf;
 
-use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
-use zstn_core::container::safetensors::{self, Tensor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use zstn_core::Rule;
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
+use zstn_core::container::safetensors::{self, HeaderTensor};
+use zstn_core::limits::HEADER_LEN_BYTES;
 
 use super::conversion::Conversion;
-use super::shards::{self, Naming};
-use super::{Detail, Written, config};
+use super::safetensors::{Naming, cut, index};
+use super::{Detail, Written};
 use crate::output::{FolderPlace, OutputFolder};
-use crate::source::{CONFIG, Local};
-use crate::{Result, Source};
+use crate::source::{CONFIG, Input, Local, Location, Source, regular};
+use crate::{Error, Progress as _, Result};
 
 const SPOOL: &str = "spool";
 
 pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let refuse = conversion.refuse();
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
-    conversion.progress.begin(conversion.tensor_bytes());
+    conversion.job.begin(conversion.tensor_bytes());
     let place = FolderPlace::Path(conversion.output.into());
-    let http = &conversion.options.http;
-    let folder = OutputFolder::create(&place, http)?;
+    let folder = OutputFolder::create(&place, &conversion.job.http)?;
     // The header precedes the data and states how each tensor is stored, which is only
     // known once the tensor has been read.
     let mut spool = folder.file(SPOOL.as_ref())?;
-    let mut stored: Vec<Tensor> = Vec::new();
+    let mut stored: Vec<HeaderTensor> = Vec::new();
     let mut sparse = 0;
     let numbers: Vec<usize> = (0..conversion.tensors().len()).collect();
     conversion.each(
         &numbers,
         |_, tensor| Ok(tensor),
         |_, tensor| {
-            let dense = Stored {
+            let dense = TensorSpec {
                 name: tensor.name,
                 dtype: tensor.dtype,
                 shape: tensor.shape,
@@ -41,7 +47,7 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
             for (part, bytes) in parts.unwrap_or_else(|| vec![(dense, tensor.bytes)]) {
                 let start = stored.last().map_or(0, |tensor| tensor.span.end);
                 spool.write(&bytes)?;
-                stored.push(Tensor {
+                stored.push(HeaderTensor {
                     name: part.name,
                     dtype: part.dtype,
                     shape: part.shape,
@@ -60,11 +66,11 @@ pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
     let mut len_bytes = files.write()?;
     drop(files);
     drop(spool);
-    let config = config::text(conversion.input, &writer.quantization_config())?;
+    let config = config(conversion.input, &writer.quantization_config())?;
     folder.write(CONFIG, &config[..], &conversion.mode())?;
     len_bytes += config.len() as u64;
     conversion.check_unchanged()?;
-    conversion.progress.publishing()?;
+    conversion.job.publishing()?;
     folder.finish()?;
     Ok(Written {
         detail: Detail::Sparse(sparse),
@@ -77,7 +83,7 @@ struct Files<'a> {
     conversion: &'a Conversion<'a>,
     folder: &'a OutputFolder,
     data: Local,
-    stored: &'a [Tensor],
+    stored: &'a [HeaderTensor],
 }
 
 impl Files<'_> {
@@ -87,7 +93,7 @@ impl Files<'_> {
             .iter()
             .map(|tensor| tensor.span.end - tensor.span.start)
             .collect();
-        let cuts = shards::cut(&lens, self.conversion.options.shard_bytes);
+        let cuts = cut(&lens, self.conversion.options.shard_bytes);
         let naming = Naming::of_model();
         if cuts.len() < 2 {
             return self.file(&naming.single(), 0..self.stored.len());
@@ -104,7 +110,7 @@ impl Files<'_> {
             own.iter()
                 .map(|tensor| (tensor.name.as_str(), file.as_str()))
         });
-        let text = shards::index(lens.iter().sum(), files);
+        let text = index(lens.iter().sum(), files);
         let mode = self.conversion.mode();
         self.folder.write(naming.index(), &text[..], &mode)?;
         Ok(len_bytes + text.len() as u64)
@@ -114,9 +120,9 @@ impl Files<'_> {
         let own = &self.stored[tensors];
         let start = own.first().map_or(0, |tensor| tensor.span.start);
         let end = own.last().map_or(0, |tensor| tensor.span.end);
-        let moved: Vec<Tensor> = own
+        let moved: Vec<HeaderTensor> = own
             .iter()
-            .map(|tensor| Tensor {
+            .map(|tensor| HeaderTensor {
                 span: tensor.span.start - start..tensor.span.end - start,
                 ..tensor.clone()
             })
@@ -130,5 +136,120 @@ impl Files<'_> {
         output.write_part(&self.data, start..end)?;
         output.finish()?;
         Ok(head.len() as u64 + (end - start))
+    }
+}
+
+/// The key for the settings of the writer.
+const OURS: &str = "quantization_config";
+
+/// The keys that releases of compressed-tensors have used. Their values state how the
+/// input was stored.
+const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
+
+/// Returns the entries of the input's `config.json`, if it is a folder with one.
+/// `settings` replace the entries that state how the input's weights were stored. All
+/// other entries keep their order and their text.
+fn config(input: &Input, settings: &str) -> Result<Vec<u8>> {
+    let folder = match input.location() {
+        Some(Location::Path(folder)) => Some(folder),
+        _ => None,
+    };
+    let path = folder.map_or(PathBuf::from(CONFIG), |folder| folder.join(CONFIG));
+    let metadata = folder.and_then(|_| std::fs::metadata(&path).ok());
+    let found = match metadata {
+        Some(file) if file.len() > HEADER_LEN_BYTES => {
+            return Err(Error::place(path.display())(zstn_core::Error::limit(
+                format!("a configuration of {} bytes is over the cap", file.len()),
+            )));
+        }
+        Some(_) => regular::read(&path).map_err(Error::file("read", &path))?,
+        None => b"{}".to_vec(),
+    };
+    merge(&found, settings).map_err(|error| {
+        Error::place(path.display())(zstn_core::Error::malformed(
+            Rule::CompressedTensorsConfig,
+            format!("the configuration cannot be read: {error}"),
+        ))
+    })
+}
+
+fn merge(found: &[u8], settings: &str) -> serde_json::Result<Vec<u8>> {
+    let Members(found) = serde_json::from_slice(found)?;
+    let settings: Value = serde_json::from_str(settings)?;
+    let settings = serde_json::to_string_pretty(&settings)?.replace('\n', "\n  ");
+    let place = found.iter().position(|(key, _)| key == OURS);
+    let place = place.unwrap_or(found.len());
+    let mut lines = Vec::new();
+    for (number, (key, value)) in found.iter().enumerate() {
+        if number == place {
+            lines.push((OURS, settings.as_str()));
+        }
+        if !THEIRS.contains(&key.as_str()) {
+            lines.push((key, value.get()));
+        }
+    }
+    if place == found.len() {
+        lines.push((OURS, &settings));
+    }
+    let lines: Vec<String> = lines
+        .into_iter()
+        .map(|(key, value)| format!("  {}: {value}", Value::from(key)))
+        .collect();
+    Ok(format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes())
+}
+
+/// The members of a JSON object in order, with the original text of their values.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(found: &str) -> String {
+        let text = merge(found.as_bytes(), r#"{"b": [1], "a": 2}"#).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn other_entries_keep_order_and_text() {
+        let ours = "  \"quantization_config\": {\n    \"a\": 2,\n    \"b\": [\n      1\n    ]\n  }";
+        assert_eq!(merged("{}"), format!("{{\n{ours}\n}}\n"));
+        assert_eq!(
+            merged(r#"{"z": 1e-05, "sparsity_config": {}, "a\"b": [1,  2]}"#),
+            format!("{{\n  \"z\": 1e-05,\n  \"a\\\"b\": [1,  2],\n{ours}\n}}\n")
+        );
+        assert_eq!(
+            merged(r#"{"quantization_config": 7, "z": null, "quantization_config": 8}"#),
+            format!("{{\n{ours},\n  \"z\": null\n}}\n")
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in ["", "[]", "{", "{\"a\": }"] {
+            assert!(merge(text.as_bytes(), "{}").is_err(), "{text}");
+        }
     }
 }

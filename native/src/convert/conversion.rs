@@ -1,28 +1,30 @@
 //! A running conversion, which reads all of its input in bounded memory.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use zstn_core::catalog::{self, Kind};
+use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Manifest, ZTensorFooter};
 use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
 
-use super::ConvertOptions;
+use super::{ConvertOptions, TargetKind};
 use crate::finished;
 use crate::output::{Mode, check_inputs};
-use crate::pack::batch;
+use crate::pack::pipeline;
 use crate::source::{Input, Local, Location, Source};
-use crate::{Engine, Error, Output, Progress, Reader, Result, Tensor};
+use crate::{Error, Job, Output, Progress as _, Reader, Result, Tensor};
 
 /// The tensors of a batch may take one share of the allowed memory; the shares are for
 /// their stored bytes, for the converted tensors, and for buffers of the coding.
 const SHARES: u64 = 4;
 
 /// A running conversion.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Conversion<'a> {
-    pub engine: &'a Engine,
+    pub job: Job<'a>,
     pub input: &'a Input,
     pub reader: &'a Reader,
     pub output: &'a Path,
@@ -31,19 +33,26 @@ pub struct Conversion<'a> {
     /// True if existing files are replaced.
     pub replace: bool,
     pub options: &'a ConvertOptions<'a>,
-    pub progress: &'a dyn Progress,
 }
 
 impl<'a> Conversion<'a> {
-    /// Returns the same conversion without a progress.
-    pub fn quiet(self) -> Self {
-        Self {
-            progress: &(),
-            ..self
+    /// Returns the same conversion as part of another job.
+    pub fn with_job<'b>(&self, job: Job<'b>) -> Conversion<'b>
+    where
+        'a: 'b,
+    {
+        Conversion {
+            job,
+            ..self.clone()
         }
     }
 
-    pub fn tensors(&self) -> &'a [model::Tensor] {
+    /// Returns the same conversion without a progress.
+    pub fn quiet(&self) -> Self {
+        self.with_job(self.job.quiet())
+    }
+
+    pub fn tensors(&self) -> &'a [model::TensorInfo] {
         self.reader.tensors()
     }
 
@@ -53,7 +62,7 @@ impl<'a> Conversion<'a> {
 
     /// Returns the total length of all tensors in bytes.
     pub fn tensor_bytes(&self) -> u64 {
-        let lens = self.tensors().iter().map(model::Tensor::len_bytes);
+        let lens = self.tensors().iter().map(model::TensorInfo::len_bytes);
         lens.fold(0, u64::saturating_add)
     }
 
@@ -66,7 +75,7 @@ impl<'a> Conversion<'a> {
         if self.kind() != kind || self.input.location().is_some_and(is_several) {
             return Ok(None);
         }
-        let local = self.input.fetch(&self.options.http, &())?;
+        let local = self.input.fetch(&self.job.http, &self.job.quiet())?;
         let found = catalog::recognise(&local.head(HEAD_LEN_BYTES)?, local.len_bytes());
         Ok((found == Ok(kind)).then_some(local))
     }
@@ -82,14 +91,14 @@ impl<'a> Conversion<'a> {
         let tensors = self.tensors();
         let lens: Vec<u64> = numbers.iter().map(|&n| tensors[n].len_bytes()).collect();
         let no_aliases = vec![None; lens.len()];
-        for batch in batch::cut(&lens, &no_aliases, self.options.memory_bytes / SHARES) {
+        for batch in pipeline::cut(&lens, &no_aliases, self.job.memory() / SHARES) {
             let numbers = &numbers[batch.tensors];
-            let results = self.engine.map(numbers.to_vec(), |number| {
+            let results = self.job.engine.map(numbers.to_vec(), |number| {
                 let result = job(number, self.read(number)?);
-                self.progress.advance(tensors[number].len_bytes());
-                if self.progress.wants_tensors() {
+                self.job.advance(tensors[number].len_bytes());
+                if self.job.wants_tensors() {
                     let tensor = finished::read(self.reader, &tensors[number]);
-                    self.progress.tensor(&tensor);
+                    self.job.tensor(&tensor);
                 }
                 result
             });
@@ -160,4 +169,35 @@ impl<'a> Conversion<'a> {
     pub fn refuse(&self) -> impl Fn(zstn_core::Error) -> Error {
         Error::place(self.output_name)
     }
+}
+
+/// Returns the keys of metadata that `target` cannot store.
+pub fn dropped_keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<String>> {
+    let mut keys = BTreeSet::new();
+    if conversion.kind() == Kind::ZTensor {
+        keys = custom_keys(conversion)?;
+    }
+    if matches!(target, TargetKind::ZTensor | TargetKind::Gauss) {
+        keys.extend(conversion.reader.metadata().keys().cloned());
+    }
+    Ok(keys)
+}
+
+/// Returns the keys of a zTensor file that safetensors metadata cannot store: the keys
+/// of single tensors, and those whose values are not texts.
+fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
+    let refuse = Error::place(conversion.input);
+    let source = conversion.input.open(&conversion.job.http)?;
+    let len_bytes = source.len_bytes();
+    let head = source.read(0..len_bytes.min(8))?;
+    let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;
+    let footer = ZTensorFooter::parse(&head, &tail, len_bytes).map_err(&refuse)?;
+    let manifest = source.read(footer.manifest.clone())?;
+    let manifest = Manifest::parse(&manifest, &footer).map_err(&refuse)?;
+    let name = |field: &Field| field.name().to_owned();
+    let own = manifest.tensors.iter().flat_map(|tensor| &tensor.fields);
+    let metadata = conversion.reader.metadata();
+    let of_file = manifest.attributes.iter().map(name);
+    let of_file = of_file.filter(|key| !metadata.contains_key(key));
+    Ok(own.map(name).chain(of_file).collect())
 }

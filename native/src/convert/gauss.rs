@@ -4,17 +4,18 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use zstn_core::container::foreign::gauss::{
-    self, Encoded, Options, Source, TensorReport, Writer, shard_count,
+    self, GaussOptions, GaussTensor, GaussWriter, SourceTensor, TensorReport, shard_count,
 };
 
 use super::conversion::Conversion;
 use super::{Detail, Written};
 use crate::output::Staging;
 use crate::source::Source as _;
-use crate::{Error, Output, Result};
+use crate::{Error, Output, Progress as _, Result};
 
 /// The work of a conversion, as far as names, dtypes and shapes determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GaussPlan {
     /// The number of tensors to code. Some may be stored raw in the end, if coding does
     /// not make them smaller.
@@ -40,7 +41,7 @@ impl GaussWatch for () {
     fn done(&self, _: &TensorReport, _: Duration) {}
 }
 
-pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
+pub fn write(conversion: &Conversion, options: &GaussOptions) -> Result<Written> {
     let refuse = conversion.refuse();
     let tensors = conversion.tensors();
     let numbers = chosen(conversion, options)?;
@@ -55,26 +56,26 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
         plan.raw += usize::from(count == 0);
     }
     let lens = numbers.iter().map(|&number| tensors[number].len_bytes());
-    conversion.progress.begin(lens.sum());
+    conversion.job.begin(lens.sum());
     conversion.options.gauss.begin(plan);
 
     // The index precedes the data, but is only known at the end.
     let staging = Staging::beside(conversion.output)?;
     let mut coded = Spool::create(&staging, "coded")?;
     let mut raw = Spool::create(&staging, "raw")?;
-    let mut writer = Writer::new();
+    let mut writer = GaussWriter::new();
     conversion.each(
         &numbers,
         |_, tensor| {
             let started = Instant::now();
-            let source = Source {
+            let source = SourceTensor {
                 name: &tensor.name,
                 dtype: tensor.dtype,
                 shape: &tensor.shape,
                 bytes: &tensor.bytes,
             };
             let mut encoded =
-                gauss::encode_tensor(conversion.engine, &source, options).map_err(&refuse)?;
+                gauss::encode_tensor(&conversion.job.engine, &source, options).map_err(&refuse)?;
             conversion
                 .options
                 .gauss
@@ -83,7 +84,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
             let data = encoded.data.take().unwrap_or(tensor.bytes);
             Ok((is_coded, data, encoded))
         },
-        |_, (is_coded, data, encoded): (bool, Vec<u8>, Encoded)| {
+        |_, (is_coded, data, encoded): (bool, Vec<u8>, GaussTensor)| {
             writer.add(&encoded).map_err(&refuse)?;
             let spool = if is_coded { &mut coded } else { &mut raw };
             spool.add(&data, encoded.report)
@@ -98,7 +99,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
         len_bytes += spool.copy(&mut output)?;
         reports.extend(spool.reports);
     }
-    output.complete(conversion.progress)?;
+    output.complete(&conversion.job)?;
     Ok(Written {
         detail: Detail::Gauss(reports),
         ..Written::file(conversion, len_bytes)
@@ -107,7 +108,7 @@ pub fn write(conversion: &Conversion, options: &Options) -> Result<Written> {
 
 /// Returns the numbers of the tensors to store, largest first. Tensors with the same
 /// number of elements keep their order.
-fn chosen(conversion: &Conversion, options: &Options) -> Result<Vec<usize>> {
+fn chosen(conversion: &Conversion, options: &GaussOptions) -> Result<Vec<usize>> {
     let tensors = conversion.tensors();
     let mut numbers: Vec<usize> = (0..tensors.len()).collect();
     if let Some(names) = &options.layers {

@@ -11,27 +11,86 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::output::{self, Publication, Staging, sink};
+use crate::pack::DEFAULT_MEMORY_BYTES;
 use crate::progress::Unpublished;
 use crate::source::{Input, Location, is_same};
-use crate::{Engine, Error, Reader, Result, Sink};
+use crate::{Error, Job, Progress as _, Result, Sink, View};
 
 mod compressed_tensors;
-mod config;
 mod conversion;
-mod dropped;
 mod gauss;
-mod options;
 mod safetensors;
-mod shards;
 mod target;
 mod zstn;
 mod ztensor;
 
 pub use gauss::{GaussPlan, GaussWatch};
-pub use options::ConvertOptions;
 pub use target::{Target, TargetKind};
 
-use conversion::Conversion;
+use conversion::{Conversion, dropped_keys};
+
+/// Options for [`convert`].
+#[derive(Clone)]
+#[must_use]
+pub struct ConvertOptions<'a> {
+    bases: Vec<Input>,
+    view: View,
+    shard_bytes: u64,
+    extended: bool,
+    gauss: &'a dyn GaussWatch,
+}
+
+impl Default for ConvertOptions<'_> {
+    fn default() -> Self {
+        Self {
+            bases: Vec::new(),
+            view: View::default(),
+            shard_bytes: 5 << 30,
+            extended: false,
+            gauss: &(),
+        }
+    }
+}
+
+impl<'a> ConvertOptions<'a> {
+    /// Reads a delta with the base that it was packed against, plain or packed. If the
+    /// base is a delta itself, the next call adds the base's own base, and so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Selects how weights that are stored in several tensors are read; the default is
+    /// [`View::Dense`].
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+
+    /// Sets the maximum total length of the tensors in a file, if the output is a
+    /// sharded checkpoint; the default is 5 GiB. A tensor is never split.
+    pub fn shard_bytes(mut self, shard_bytes: u64) -> Self {
+        self.shard_bytes = shard_bytes;
+        self
+    }
+
+    /// Sets whether a ZSTN file gets extension frames
+    /// ([`PackOptions::extended`](crate::PackOptions::extended)); the default is false.
+    /// Without this option, an input with extension frames becomes a file that z4ai can
+    /// read.
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
+        self
+    }
+
+    /// Sets the watch that is called for each tensor of a Gauss file.
+    pub fn gauss<'b>(self, gauss: &'b dyn GaussWatch) -> ConvertOptions<'b>
+    where
+        'a: 'b,
+    {
+        ConvertOptions { gauss, ..self }
+    }
+}
 
 /// The result of a conversion.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,8 +150,7 @@ impl Written {
     }
 }
 
-/// Converts a checkpoint of any format that [`Reader::open`] supports to `target`. All
-/// work runs on `engine`.
+/// Converts a checkpoint of any format that [`Reader::open`] supports to `target`.
 ///
 /// If the path of `sink` ends in `.safetensors.index.json` or `.zstn.index.json`, the
 /// tensors are written to several files in the same folder (docs/formats/sharded.md).
@@ -113,39 +171,39 @@ impl Written {
 /// # let len = (header.len() as u64).to_le_bytes();
 /// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
 /// use zstn::convert::Target;
-/// use zstn::{ConvertOptions, Engine};
+/// use zstn::{ConvertOptions, Job};
 ///
-/// let engine = Engine::default();
 /// let target = Target::ZTensor { is_zstd: true, checksum: None };
 /// let options = ConvertOptions::default();
-/// let report = zstn::convert(&engine, "model.safetensors", "model.zt", &target, &options)?;
+/// let report = zstn::convert(&Job::new(), "model.safetensors", "model.zt", &target, &options)?;
 /// assert_eq!(report.tensors, 1);
 /// # Ok(())
 /// # }
 /// ```
 pub fn convert<'s>(
-    engine: &Engine,
+    job: &Job,
     input: impl Into<Input>,
     sink: impl Into<Sink<'s>>,
     target: &Target,
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
-    let input = &input.into();
-    match sink.into().0 {
+    let (input, sink) = (&input.into(), sink.into());
+    let job = job.clone().or_memory_bytes(DEFAULT_MEMORY_BYTES);
+    job.run(|job| match sink.0 {
         sink::Kind::Path { path, overwrite } => {
             let name = path.display().to_string();
-            convert_to(engine, input, (&path, name, overwrite), target, options)
+            convert_to(job, input, (&path, name, overwrite), target, options)
         }
         sink::Kind::Url { url, overwrite } => {
             let mut inputs = iter::once(input).chain(&options.bases);
             inputs.try_for_each(|input| refuse_address(input, &url))?;
-            let publication = Publication::begin(&url, overwrite, &options.http)?;
+            let publication = Publication::begin(&url, overwrite, &job.http)?;
             let path = publication.path();
-            let unpublished = Unpublished(options.progress);
-            let making = options.clone().progress(&unpublished);
+            let unpublished = Unpublished(job);
+            let making = job.clone().progress(&unpublished);
             let output = (path.as_path(), url.clone(), true);
-            let mut report = convert_to(engine, input, output, target, &making)?;
-            options.progress.publishing()?;
+            let mut report = convert_to(&making, input, output, target, options)?;
+            job.publishing()?;
             report.files = publication.finish(&report.files)?;
             Ok(report)
         }
@@ -156,9 +214,9 @@ pub fn convert<'s>(
             let staging = Staging::temporary()?;
             let path = staging.path("output");
             let output = (path.as_path(), "the output".to_owned(), true);
-            let unpublished = Unpublished(options.progress);
-            let making = options.clone().progress(&unpublished);
-            let mut report = convert_to(engine, input, output, target, &making)?;
+            let unpublished = Unpublished(job);
+            let making = job.clone().progress(&unpublished);
+            let mut report = convert_to(&making, input, output, target, options)?;
             let written = std::fs::File::open(&path);
             let copied = written.and_then(|mut file| std::io::copy(&mut file, &mut writer));
             let copied = copied.and_then(|_| writer.flush());
@@ -166,47 +224,39 @@ pub fn convert<'s>(
             report.files.clear();
             Ok(report)
         }
-    }
+    })
 }
 
 /// Converts to the file at `output`, which messages call `output_name`. An existing
 /// file is replaced only if `replace` is true.
 fn convert_to(
-    engine: &Engine,
+    job: &Job,
     input: &Input,
     (output, output_name, replace): (&Path, String, bool),
     target: &Target,
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     check(input, output, target)?;
-    let input = &input.rewindable(&options.http)?;
-    let reading = Reader::options()
-        .engine(engine)
-        .view(options.view)
-        .http(options.http.clone());
-    let bases = options.bases.iter();
-    let reader = bases
-        .fold(reading, |reading, base| reading.base(base))
-        .open(input)?;
+    let input = &input.rewindable(&job.http)?;
+    let reader = job.open(input, &options.bases, options.view)?;
     if let Some((name, error)) = reader.model().refused().next() {
         // Without this tensor, the output would seem to be complete.
         return Err(Error::place(input)(error.clone().tensor(name)));
     }
     let conversion = Conversion {
-        engine,
+        job: job.clone(),
         input,
         reader: &reader,
         output,
         output_name: &output_name,
         replace,
         options,
-        progress: options.progress,
     };
     // A folder of compressed-tensors is always new, so it contains no input.
     if target.kind() != TargetKind::CompressedTensors {
         conversion.check_output(output)?;
     }
-    let dropped = dropped::keys(&conversion, target.kind())?;
+    let dropped = dropped_keys(&conversion, target.kind())?;
     let written = match target {
         Target::Safetensors => safetensors::write(&conversion),
         Target::Zstn { effort } => zstn::write(&conversion, *effort),
@@ -233,7 +283,7 @@ fn check(input: &Input, output: &Path, target: &Target) -> Result<()> {
     if let Target::Gauss(options) = target {
         options.check()?;
     }
-    let naming = shards::Naming::of_index(output)?;
+    let naming = safetensors::Naming::of_index(output)?;
     if naming.is_some() && TargetKind::from_path(output) != Some(target.kind()) {
         return Err(Error::Usage(format!(
             "{} is not a name for an index of {} files",

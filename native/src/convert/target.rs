@@ -111,7 +111,7 @@ pub enum Target {
     },
     /// Gauss, which is lossy: the error is at most half a quantisation step, apart from
     /// rounding to the dtype.
-    Gauss(gauss::Options),
+    Gauss(gauss::GaussOptions),
     /// compressed-tensors, in a folder.
     CompressedTensors {
         /// The sparse format of the weights.

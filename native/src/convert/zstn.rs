@@ -7,13 +7,13 @@ use zstn_core::limits::NAME_LEN_BYTES;
 
 use super::Written;
 use super::conversion::Conversion;
-use super::safetensors::Plan;
-use super::shards::{self, Naming};
+use super::safetensors::{Naming, Plan, write_shards};
 use crate::output::Staging;
-use crate::pack::pack_file;
+use crate::pack::{Plain, pack_file};
+use crate::progress::Part;
 use crate::source::Local;
 use crate::unpack::unpack_file;
-use crate::{Effort, Error, FinishedTensor, PackOptions, Progress, Result};
+use crate::{Effort, Error, PackOptions, Result};
 
 /// Name of the temporary safetensors file that is packed if the input is in another
 /// format.
@@ -31,64 +31,44 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
     }
     let options = PackOptions::default()
         .effort(effort)
-        .extended(conversion.options.extended)
-        .memory_bytes(conversion.options.memory_bytes);
-    options.check()?;
-    let pack = |input: &Local, output: &Path, progress: &dyn Progress| {
+        .extended(conversion.options.extended);
+    options.check(&conversion.job)?;
+    let pack = |conversion: &Conversion, input: &Local, output: &Path| {
         let output = conversion.create(output)?;
-        let options = options.clone().progress(progress);
-        pack_file(conversion.engine, input, output, &options)
+        let packed = pack_file(&conversion.job, Plain::of(input), None, output, &options)?;
+        Ok::<u64, Error>(packed.packed_bytes)
     };
     let staging = || Staging::beside(conversion.output);
     if let Some(naming) = Naming::of_index(conversion.output)? {
         let staging = staging()?;
-        return shards::write(conversion, &naming, |plan, path, conversion| {
+        return write_shards(conversion, &naming, |plan, path, conversion| {
             let spool = staging.path(SPOOL);
             plan.write(&conversion.quiet(), &spool)?;
-            let part = Part(conversion.progress);
-            Ok(pack(&open(conversion, &spool)?, path, &part)?.packed_bytes)
+            let progress = Part::new(&conversion.job, u64::MAX);
+            let part = conversion.with_job(conversion.job.clone().progress(&progress));
+            pack(&part, &open(conversion, &spool)?, path)
         });
     }
-    let progress = conversion.progress;
     if let Some(plain) = conversion.local(Kind::Safetensors)? {
-        let report = pack(&plain, conversion.output, progress)?;
-        return Ok(Written::file(conversion, report.packed_bytes));
+        let len_bytes = pack(conversion, &plain, conversion.output)?;
+        return Ok(Written::file(conversion, len_bytes));
     }
     let staging = staging()?;
     let spool = staging.path(SPOOL);
     match conversion.local(Kind::Zstn)? {
         Some(packed) => {
             let output = conversion.create(&spool)?;
-            unpack_file(conversion.engine, &packed, output, u64::MAX, &())?;
+            unpack_file(&conversion.job.quiet(), &packed, None, output)?;
         }
         None => Plan::new(conversion, 0..conversion.tensors().len())?
             .write(&conversion.quiet(), &spool)?,
     }
-    let report = pack(&open(conversion, &spool)?, conversion.output, progress)?;
-    Ok(Written::file(conversion, report.packed_bytes))
+    let len_bytes = pack(conversion, &open(conversion, &spool)?, conversion.output)?;
+    Ok(Written::file(conversion, len_bytes))
 }
 
 /// Opens the temporary file; messages call it by the name of the input.
 fn open(conversion: &Conversion, spool: &Path) -> Result<Local> {
     let file = std::fs::File::open(spool).map_err(Error::file("open", spool))?;
     Local::of_file(conversion.input.to_string(), &file)
-}
-
-/// The progress of one shard, which counts towards the progress of the whole.
-struct Part<'a>(&'a dyn Progress);
-
-impl Progress for Part<'_> {
-    fn begin(&self, _: u64) {}
-
-    fn advance(&self, len_bytes: u64) {
-        self.0.advance(len_bytes);
-    }
-
-    fn wants_tensors(&self) -> bool {
-        self.0.wants_tensors()
-    }
-
-    fn tensor(&self, tensor: &FinishedTensor<'_>) {
-        self.0.tensor(tensor);
-    }
 }

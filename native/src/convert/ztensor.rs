@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use zstn_core::container::foreign::ztensor::{
-    ByteOrder, DigestKind, Entry, Storage, Writer, can_write,
+    ByteOrder, DigestKind, PartStorage, SourceTensor, ZTensorWriter, can_write,
 };
 use zstn_core::engine::ZstdCoding;
 
 use super::Written;
 use super::conversion::Conversion;
-use crate::{Output, Result};
+use crate::{Output, Progress as _, Result};
 
 /// The zstd level that the released writers use.
 const LEVEL: i32 = 3;
@@ -23,26 +23,26 @@ pub fn write(
     let tensors = conversion.tensors();
     if let Some(tensor) = tensors.iter().find(|tensor| !can_write(tensor.dtype)) {
         let error = zstn_core::Error::unsupported(format!(
-            "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have",
+            "zTensor 0.1 has no dtype {}; convert to .safetensors or .zstn, which have it",
             tensor.dtype
         ));
         return Err(refuse(error.tensor(&tensor.name)));
     }
     let storage = match is_zstd {
-        true => Storage::Zstd(ZstdCoding::Search(LEVEL)),
-        false => Storage::Raw(ByteOrder::Little),
+        true => PartStorage::Zstd(ZstdCoding::Search(LEVEL)),
+        false => PartStorage::Raw(ByteOrder::Little),
     };
-    let entries: Vec<Entry> = tensors
+    let entries: Vec<SourceTensor> = tensors
         .iter()
-        .map(|tensor| Entry {
+        .map(|tensor| SourceTensor {
             storage,
             checksum,
-            ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+            ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
         })
         .collect();
-    conversion.progress.begin(conversion.tensor_bytes());
+    conversion.job.begin(conversion.tensor_bytes());
     let mut output = conversion.create(conversion.output)?;
-    let (mut writer, magic) = Writer::new();
+    let (mut writer, magic) = ZTensorWriter::new();
     output.write(&magic)?;
     let mut len_bytes = magic.len() as u64;
     let mut put = |output: &mut Output, bytes: &[u8]| {
@@ -53,7 +53,7 @@ pub fn write(
     conversion.each(
         &numbers,
         |number, tensor| {
-            let stored = entries[number].encode(conversion.engine, &tensor.bytes);
+            let stored = entries[number].encode(&conversion.job.engine, &tensor.bytes);
             Ok(match stored.map_err(&refuse)? {
                 Cow::Owned(stored) => stored,
                 Cow::Borrowed(_) => tensor.bytes,
@@ -66,6 +66,6 @@ pub fn write(
         },
     )?;
     put(&mut output, &writer.finish())?;
-    output.complete(conversion.progress)?;
+    output.complete(&conversion.job)?;
     Ok(Written::file(conversion, len_bytes))
 }

@@ -1,15 +1,16 @@
 //! The base of a delta, which any type of file may restore.
 
+use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use zstn_core::catalog::{Kind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
-use crate::source::{HttpOptions, Input, Local, Source};
-use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
+use crate::progress::Total;
+use crate::source::{Input, Local, Source};
+use crate::{Error, Job, Output, Phase, Progress as _, Result, unpack};
 
 /// The maximum number of bases of a delta: one plain or packed checkpoint, and deltas
 /// against it or against each other. Reading one tensor reads every file of a chain,
@@ -18,7 +19,7 @@ use crate::{Engine, Error, Output, Phase, Progress, Result, unpack};
 pub const MAX_BASES: usize = 4;
 
 /// Refuses a chain with more than [`MAX_BASES`] bases.
-pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
+pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
     match bases.get(MAX_BASES - 1) {
         Some(last) if bases.len() > MAX_BASES => Err(Error::Usage(format!(
             "a chain of {} bases is over the limit of {MAX_BASES}; unpack {last} with the bases \
@@ -42,83 +43,54 @@ pub(crate) fn check_chain(bases: &[impl std::fmt::Display]) -> Result<()> {
 pub(crate) struct BaseFile(Arc<Local>);
 
 impl BaseFile {
-    /// Opens the first file of `chain`. If it is a delta, the second file is its base,
-    /// and so on; the last file needs no base.
-    ///
-    /// Decoding takes up to about `memory_bytes`, unless a single tensor needs more.
+    /// Fetches and restores the first file of `chain`. If it is a delta, the second file
+    /// is its base, and so on; the last file needs no base. `delta` is the file that will
+    /// be read with the base, if there is one already. Returns `None` if `chain` is empty.
     ///
     /// # Errors
-    /// A chain that is too short or too long; a file of another type; every error of
-    /// unpacking one of the files; too little space for the result.
-    pub(crate) fn open(
-        engine: &Engine,
-        chain: &[Input],
-        http: &HttpOptions,
-        memory_bytes: u64,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
+    /// The errors of [`BaseFile::restore`]; a chain that is too long.
+    pub(crate) fn open(job: &Job, delta: Option<&Local>, chain: &[Input]) -> Result<Option<Self>> {
         check_chain(chain)?;
-        progress.phase(Phase::RestoreBase);
-        let mut files: Vec<Arc<Local>> = Vec::with_capacity(chain.len());
-        for input in chain {
-            if let Some(before) = files.last() {
-                check_takes_base(before, &input.to_string())?;
-            }
-            files.push(input.fetch(http, progress)?);
-        }
-        let base = Self::restore(engine, files, memory_bytes, progress);
-        progress.phase(Phase::Main);
-        base
-    }
-
-    /// Opens the base of `input` like [`BaseFile::open`]; returns `None` if `chain` is
-    /// empty. An `input` that is not a delta is refused before anything is fetched or
-    /// restored.
-    ///
-    /// # Errors
-    /// The errors of [`BaseFile::open`].
-    pub(crate) fn open_for(
-        engine: &Engine,
-        input: &Local,
-        chain: &[Input],
-        http: &HttpOptions,
-        memory_bytes: u64,
-        progress: &dyn Progress,
-    ) -> Result<Option<Self>> {
-        let Some(base) = chain.first() else {
+        if chain.is_empty() {
             return Ok(None);
-        };
-        check_takes_base(input, &base.to_string())?;
-        Self::open(engine, chain, http, memory_bytes, progress).map(Some)
+        }
+        job.phase(Phase::RestoreBase);
+        let base = Self::restore(job, delta, chain, |input| input.fetch(&job.http, job));
+        job.phase(Phase::Main);
+        base.map(Some)
     }
 
-    /// Restores the base from local files, like [`BaseFile::open`].
+    /// Restores the base like [`BaseFile::open`] from a chain whose files `fetch` makes
+    /// available on this machine. A file that takes no base is refused before the next
+    /// file is fetched, and nothing is restored before all files are there.
     ///
     /// # Errors
-    /// The errors of [`BaseFile::open`].
-    pub(crate) fn restore(
-        engine: &Engine,
-        mut chain: Vec<Arc<Local>>,
-        memory_bytes: u64,
-        progress: &dyn Progress,
+    /// A chain that is too short; a file of another type; every error of `fetch`, and of
+    /// unpacking one of the files; too little space for the result.
+    pub(crate) fn restore<T: Display>(
+        job: &Job,
+        delta: Option<&Local>,
+        chain: &[T],
+        fetch: impl Fn(&T) -> Result<Arc<Local>>,
     ) -> Result<Self> {
-        for pair in chain.windows(2) {
-            check_takes_base(&pair[0], pair[1].name())?;
+        let mut files: Vec<Arc<Local>> = Vec::with_capacity(chain.len());
+        for link in chain {
+            if let Some(before) = files.last().map(|file| &**file).or(delta) {
+                check_takes_base(before, link)?;
+            }
+            files.push(fetch(link)?);
         }
-        let Some(last) = chain.pop() else {
+        let Some(last) = files.pop() else {
             return Err(Error::Usage("no base is given".into()));
         };
-        let work = Restoring {
-            engine,
-            memory_bytes,
-            progress: Total {
-                progress,
-                len_bytes: AtomicU64::new(0),
-            },
-        };
+        let total = Total::new(job);
+        let job = &job.clone().progress(&total);
         let mut base = match kind(&last)? {
             Kind::Safetensors => last,
-            Kind::Zstn => work.container(&last)?.into(),
+            Kind::Zstn => {
+                let write = |output: &Output| unpack::restore(job, &last, output).map(drop);
+                restored(&[&last], write)?.into()
+            }
             Kind::Delta => return Err(Error::needs_base(last.name())),
             _ => {
                 return Err(Error::Usage(format!(
@@ -128,8 +100,9 @@ impl BaseFile {
                 )));
             }
         };
-        while let Some(delta) = chain.pop() {
-            base = work.delta(&delta, &base)?.into();
+        while let Some(delta) = files.pop() {
+            let write = |output: &Output| Checked::parse(job, &delta, &base)?.restore(job, output);
+            base = restored(&[&delta, &base], write)?.into();
         }
         Ok(Self(base))
     }
@@ -149,42 +122,13 @@ fn kind(input: &Local) -> Result<Kind> {
 }
 
 /// Refuses a file that is not a delta, although `base` was given as its base.
-fn check_takes_base(input: &Local, base: &str) -> Result<()> {
+fn check_takes_base(input: &Local, base: &impl Display) -> Result<()> {
     match kind(input)? {
         Kind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a delta, so it takes no base; leave out {base}",
             input.name()
         ))),
-    }
-}
-
-/// The arguments that all steps of restoring a chain share.
-struct Restoring<'a> {
-    engine: &'a Engine,
-    memory_bytes: u64,
-    progress: Total<'a>,
-}
-
-impl Restoring<'_> {
-    fn container(&self, input: &Local) -> Result<Local> {
-        restored(&[input], |output| {
-            unpack::restore(
-                self.engine,
-                input,
-                output,
-                self.memory_bytes,
-                &self.progress,
-            )
-            .map(drop)
-        })
-    }
-
-    fn delta(&self, input: &Local, base: &Local) -> Result<Local> {
-        restored(&[input, base], |output| {
-            let delta = Checked::parse(self.engine, input, base, self.memory_bytes)?;
-            delta.restore(self.engine, output, self.memory_bytes, &self.progress)
-        })
     }
 }
 
@@ -201,21 +145,4 @@ fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Res
     written?;
     let restored = output.written_as(inputs[0].name().into())?;
     Ok(restored.restored_from(inputs))
-}
-
-/// The progress of restoring several files sequentially, with one total.
-struct Total<'a> {
-    progress: &'a dyn Progress,
-    len_bytes: AtomicU64,
-}
-
-impl Progress for Total<'_> {
-    fn begin(&self, len_bytes: u64) {
-        let before = self.len_bytes.fetch_add(len_bytes, Relaxed);
-        self.progress.begin(before.saturating_add(len_bytes));
-    }
-
-    fn advance(&self, len_bytes: u64) {
-        self.progress.advance(len_bytes);
-    }
 }

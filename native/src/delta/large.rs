@@ -5,42 +5,23 @@
 use std::ops::Range;
 
 use zstn_core::TensorRef;
-use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, Kind, RecordInfo, announce, record_head, shortened,
-};
-use zstn_core::container::safetensors::Tensor;
-use zstn_core::digest;
+use zstn_core::container::model_delta::{RecordInfo, RecordKind, announce, record_head, shortened};
+use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::frame::{Edition, delta, difference};
-use zstn_core::transform::xor;
+use zstn_core::transform;
 
-use crate::pack::{Data, FilePacker};
+use super::records::DeltaCoder;
+use crate::pack::pipeline::Record;
+use crate::pack::{Data, FrameCoder};
 use crate::source::{Local, Source};
-use crate::{Engine, Error, Output, PackOptions, Result};
+use crate::{Error, Output, Progress as _, Result};
 
 /// The first bytes of a frame, which contain its family and its flags.
 const HEAD_BYTES: u64 = 16;
 
-/// A target file and its base, with the options for packing one against the other.
-pub struct Pair<'a> {
-    pub engine: &'a Engine,
-    pub target: &'a Local,
-    pub base: &'a Local,
-    pub packing: &'a DeltaPacker,
-    pub base_header: &'a BaseHeader,
-    pub options: &'a PackOptions<'a>,
-}
-
-/// A record that has been written to the output.
-pub struct Written {
-    pub len_bytes: u64,
-    pub info: RecordInfo,
-    /// The edition that a file with this record must have.
-    pub edition: Edition,
-}
-
 /// A payload in two parts: bytes in memory, then a frame in a file.
 struct Payload {
-    kind: Kind,
+    kind: RecordKind,
     edition: Edition,
     head: Vec<u8>,
     frame: Option<Local>,
@@ -48,7 +29,7 @@ struct Payload {
 
 impl Payload {
     /// Returns an empty payload of this kind.
-    fn of(kind: Kind) -> Self {
+    fn of(kind: RecordKind) -> Self {
         Self {
             kind,
             edition: kind.edition(),
@@ -62,22 +43,23 @@ impl Payload {
     }
 }
 
-impl Pair<'_> {
-    /// Writes the record of tensor `number`. The bytes equal the output of
+impl DeltaCoder<'_> {
+    /// Writes the record of a tensor. The bytes equal the output of
     /// [`code`](zstn_core::container::model_delta::code).
-    pub fn write(&self, number: usize, output: &mut Output) -> Result<Written> {
-        let refuse = Error::place(self.target.name());
-        let tensor = &self.packing.tensors()[number];
-        let place = self.packing.range(tensor);
+    pub(super) fn write_large_record(
+        &self,
+        tensor: &HeaderTensor,
+        output: &mut Output,
+    ) -> Result<Record<RecordInfo>> {
         let reference = self.base_header.reference(tensor);
-        let digest = digest::of_fed(|sink| self.target.feed(place.clone(), sink))?;
+        let digest = self.target.digest(&tensor.span)?;
         let is_same = match &reference {
-            Some(reference) => self.is_same(&place, reference)?,
+            Some(reference) => self.is_same(tensor, reference)?,
             None => false,
         };
         let payload = match is_same {
-            true => Payload::of(Kind::Copy),
-            false => self.payload(&place, reference.as_ref(), tensor)?,
+            true => Payload::of(RecordKind::Copy),
+            false => self.payload(tensor, reference.as_ref())?,
         };
         let payload_len = payload.len_bytes();
         let Payload {
@@ -92,112 +74,98 @@ impl Pair<'_> {
             skipped = head.len() as u64;
         }
         announce(kind, &mut head);
-        let record_head = record_head(tensor, kind, payload_len).map_err(&refuse)?;
+        let record_head = record_head(tensor, kind, payload_len)
+            .map_err(Error::place(self.target.input.name()))?;
         output.write_final(&record_head)?;
         output.write_final(&head)?;
         if let Some(frame) = frame {
             let rest = skipped..frame.len_bytes();
-            frame.try_feed(rest, &mut |piece| output.write_final(piece))?;
+            self.job
+                .feed(&frame, rest, &mut |piece| output.write_final(piece))?;
         }
-        self.options.progress.advance(place.end - place.start);
-        let info = RecordInfo {
-            kind,
-            payload_len_bytes: payload_len,
-            digest: shortened(&digest),
-        };
-        Ok(Written {
+        self.job.advance(tensor.span.end - tensor.span.start);
+        Ok(Record {
             len_bytes: record_head.len() as u64 + payload_len,
-            info,
             edition,
+            entry: RecordInfo {
+                kind,
+                payload_len_bytes: payload_len,
+                digest: shortened(&digest),
+            },
         })
     }
 
     /// Returns the smallest payload for a tensor that is not a copy.
-    fn payload(
-        &self,
-        place: &Range<u64>,
-        reference: Option<&Range<u64>>,
-        tensor: &Tensor,
-    ) -> Result<Payload> {
-        let full = self.frame(self.target, place.start, tensor, self.options.extended)?;
+    fn payload(&self, tensor: &HeaderTensor, reference: Option<&Range<u64>>) -> Result<Payload> {
+        let is_extended = self.options.encode.is_extended();
+        let full = self.frame(self.target, tensor, is_extended)?;
         let mut smallest = Payload {
             edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
             frame: Some(full),
-            ..Payload::of(Kind::Full)
+            ..Payload::of(RecordKind::Full)
         };
         let Some(reference) = reference else {
             return Ok(smallest);
         };
-        let (head, frame) = self.delta(tensor, place, reference)?;
+        let (head, frame) = self.delta(tensor, reference)?;
         if head.len() as u64 + frame.len_bytes() < smallest.len_bytes() {
             smallest = Payload {
                 head,
                 frame: Some(frame),
-                ..Payload::of(Kind::Delta)
+                ..Payload::of(RecordKind::Delta)
             };
         }
-        if !self.options.extended {
+        if !is_extended {
             return Ok(smallest);
         }
         // Unlike the other payloads, this one is made in memory.
-        let bytes = self.target.read(place.clone())?;
+        let bytes = self.target.read(&tensor.span)?;
         let current = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
         let base = self.base.read(reference.clone())?;
-        let options = self.options.encode();
-        match difference::encode(self.engine, current, &base, options) {
+        match difference::encode(&self.job.engine, current, &base, self.options.encode) {
             Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
                 head,
-                ..Payload::of(Kind::Difference)
+                ..Payload::of(RecordKind::Difference)
             }),
             _ => Ok(smallest),
         }
     }
 
-    /// Returns the frame of the bytes of `input` from `start` onwards that are as long
-    /// as `tensor`.
-    fn frame(&self, input: &Local, start: u64, tensor: &Tensor, extended: bool) -> Result<Local> {
-        let options = PackOptions {
-            progress: &(),
-            extended,
-            ..self.options.clone()
-        };
-        let packer = FilePacker::new(self.engine, Data::new(input, start), &options);
-        let alone = Tensor {
-            span: 0..tensor.span.end - tensor.span.start,
-            ..tensor.clone()
-        };
+    /// Returns the frame of a tensor of `data`.
+    fn frame(&self, data: Data<'_>, tensor: &HeaderTensor, is_extended: bool) -> Result<Local> {
+        let coder = FrameCoder::new(self.quiet, data, self.options.extended(is_extended));
         let mut output = Output::temporary()?;
-        let len = packer.large(&alone, 0, &mut output)?.len_bytes;
+        let len = coder.write_frame(tensor, 0, &mut output)?.len_bytes;
         output.cut(len)?;
         output.written()
     }
 
     /// Returns the head and the frame of the XOR delta.
-    fn delta(
-        &self,
-        tensor: &Tensor,
-        place: &Range<u64>,
-        reference: &Range<u64>,
-    ) -> Result<(Vec<u8>, Local)> {
+    fn delta(&self, tensor: &HeaderTensor, reference: &Range<u64>) -> Result<(Vec<u8>, Local)> {
         let mut difference = Output::temporary()?;
         let mut at = reference.start;
-        self.target.try_feed(place.clone(), &mut |current| {
+        self.target.try_feed(&tensor.span, &mut |current| {
             let end = at + current.len() as u64;
             let mut piece = self.base.read(at..end)?.into_owned();
             at = end;
-            xor::apply(&mut piece, current);
+            transform::xor(&mut piece, current);
             difference.write(&piece)
         })?;
         let head = delta::head(|sink| self.base.feed(reference.clone(), sink))?;
-        let frame = self.frame(&difference.written()?, 0, tensor, false)?;
+        let difference = difference.written()?;
+        let alone = HeaderTensor {
+            span: 0..tensor.span.end - tensor.span.start,
+            ..tensor.clone()
+        };
+        let frame = self.frame(Data::new(self.quiet, &difference, 0), &alone, false)?;
         Ok((head, frame))
     }
 
-    /// Returns whether the bytes of the target at `place` equal the bytes of the base
-    /// at `reference`, which has the same length.
-    fn is_same(&self, place: &Range<u64>, reference: &Range<u64>) -> Result<bool> {
+    /// Returns whether a tensor equals the bytes of the base at `reference`, which has the
+    /// same length.
+    fn is_same(&self, tensor: &HeaderTensor, reference: &Range<u64>) -> Result<bool> {
         let (mut is_same, mut at) = (true, reference.start);
-        self.target.try_feed(place.clone(), &mut |current| {
+        self.target.try_feed(&tensor.span, &mut |current| {
             let end = at + current.len() as u64;
             is_same = is_same && *self.base.read(at..end)? == *current;
             at = end;

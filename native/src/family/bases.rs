@@ -171,7 +171,7 @@ fn spread(numbers: &[usize], count: usize) -> Vec<usize> {
 mod tests {
     use zstn_core::bytes::part;
     use zstn_core::dtype::Dtype;
-    use zstn_core::sketch::{Tensor, runs};
+    use zstn_core::sketch::{SketchedTensor, runs};
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
         let samples = ranges
             .flat_map(|range| part(&bytes, range).to_vec())
             .collect();
-        let tensor = Tensor::new("w".into(), Dtype::Bf16, vec![ELEMENTS], None, samples);
+        let tensor = SketchedTensor::new("w".into(), Dtype::Bf16, vec![ELEMENTS], None, samples);
         Sketch::new(2 * ELEMENTS, None, vec![tensor.unwrap()]).unwrap()
     }
 

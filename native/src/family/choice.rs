@@ -3,21 +3,55 @@
 use std::path::PathBuf;
 
 use zstn_core::catalog::Kind;
-use zstn_core::sketch::{Estimate, MAX_FILE_BYTES, Sketch};
+use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
-use super::chain::{Candidate, chain};
 use super::form::Form;
 use super::members::{self, Member};
-use super::options::FamilyOptions;
 use super::sketching::{Digests, SketchOptions, sketch};
+use crate::delta::MAX_BASES;
 use crate::shards::{PLAIN, Shards};
 use crate::source::{Input, Location};
-use crate::{Engine, Error, Output, PackOptions, Reader, Result, View};
+use crate::{Error, Job, Output, PackOptions, Result, View};
 
 /// The minimum saving compared with the size without a base, in percent. A delta cannot
 /// be read without its base, so a base that saves less is not worth its costs: another
 /// file that has to be kept, and twice the number of reads.
 pub const MIN_SAVING_PERCENT: u64 = 10;
+
+/// Options for [`choose`].
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct FamilyOptions {
+    extended: bool,
+    save_sketches: bool,
+    excluded: Vec<Location>,
+}
+
+impl FamilyOptions {
+    /// Sets whether the result may have extension frames, which make deltas smaller;
+    /// the default is false. Sketches do not show how much such frames save without a
+    /// base, so [`Choice::plain`] does not include them.
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
+        self
+    }
+
+    /// Sets whether new sketches of members of a local family are saved in the same
+    /// folder; the default is false. These sketches include digests of all tensors, so
+    /// every plain member is read in full once.
+    pub fn save_sketches(mut self, save: bool) -> Self {
+        self.save_sketches = save;
+        self
+    }
+
+    /// Excludes a checkpoint in all of its forms; the next call excludes another one.
+    /// Checkpoints that are packed together should exclude each other: two deltas that
+    /// need each other as bases could not be read.
+    pub fn exclude(mut self, checkpoint: impl Into<Location>) -> Self {
+        self.excluded.push(checkpoint.into());
+        self
+    }
+}
 
 /// The result of choosing a base.
 #[derive(Debug, Clone)]
@@ -26,7 +60,7 @@ pub struct Choice {
     /// The base, if one is expected to save at least [`MIN_SAVING_PERCENT`].
     pub base: Option<ChosenBase>,
     /// The estimated size without a base and without extension frames.
-    pub plain: Estimate,
+    pub plain: SizeEstimate,
     /// Total length of the safetensors files, in bytes.
     pub original_bytes: u64,
     /// The number of checkpoints that were compared and could be the base.
@@ -51,13 +85,13 @@ pub struct ChosenBase {
     /// The base, followed by its own base if it is a delta, and so on.
     pub chain: Vec<Location>,
     /// The estimated size of the delta against the base.
-    pub estimate: Estimate,
+    pub estimate: SizeEstimate,
 }
 
 impl Choice {
     /// Adds the chosen base, with its own bases, to the options for packing. If no base
     /// was chosen, returns the options unchanged.
-    pub fn add_to<'a>(&self, options: PackOptions<'a>) -> PackOptions<'a> {
+    pub fn add_to(&self, options: PackOptions) -> PackOptions {
         let chain = self.base.iter().flat_map(|base| &base.chain);
         chain.fold(options, |options, base| options.base(base))
     }
@@ -79,7 +113,7 @@ impl Choice {
 /// that is not a plain checkpoint, or can be read only once; I/O errors. Members that
 /// cannot be compared are not errors; they are listed in [`Choice::left_out`].
 pub fn choose(
-    engine: &Engine,
+    job: &Job,
     input: impl Into<Input>,
     family: impl Into<Location>,
     options: &FamilyOptions,
@@ -90,23 +124,18 @@ pub fn choose(
             "{input} can be read only once, and --base auto reads it twice; save it to a file first"
         )));
     }
-    let work = Work {
-        engine,
-        options,
-        family: &family,
-    };
-    work.choose(&input)
+    job.run(|job| Search { job, options }.choose(&input, &family))
 }
 
-struct Work<'a> {
-    engine: &'a Engine,
-    options: &'a FamilyOptions<'a>,
-    family: &'a Location,
+/// The search for the base of one checkpoint.
+struct Search<'a> {
+    job: &'a Job<'a>,
+    options: &'a FamilyOptions,
 }
 
-impl Work<'_> {
-    fn choose(&self, input: &Input) -> Result<Choice> {
-        let http = &self.options.http;
+impl Search<'_> {
+    fn choose(&self, input: &Input, family: &Location) -> Result<Choice> {
+        let http = &self.job.http;
         let shards = Shards::open_input(input, PLAIN, http)?;
         let stems = shards
             .as_ref()
@@ -134,7 +163,7 @@ impl Work<'_> {
             unsaved: Vec::new(),
         };
         let mut candidates = Vec::new();
-        let (mut members, left_out) = members::list(self.family, http)?;
+        let (mut members, left_out) = members::list(family, http)?;
         choice.left_out = left_out;
         let is_own = |form: &Form| own.as_ref().is_some_and(|own| own.is_same(form));
         members.retain(|member| !is_own(&member.form));
@@ -166,7 +195,7 @@ impl Work<'_> {
             }
             match self.sketch_of(&member, digests, &mut choice) {
                 Ok(sketch) => candidates.push(Candidate { member, sketch }),
-                Err(error) if !member.is_local && error.may_pass() => return Err(error),
+                Err(error) if !member.is_local && error.is_external() => return Err(error),
                 Err(error) => choice.left_out.push((member.name, error.to_string())),
             }
         }
@@ -182,7 +211,7 @@ impl Work<'_> {
         candidates: &[Candidate],
         choice: &mut Choice,
     ) -> Result<()> {
-        let mut ranked: Vec<(u64, &Candidate, Estimate)> = Vec::new();
+        let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for candidate in candidates {
             let estimate = target.estimate_delta(&candidate.sketch, self.options.extended);
             let handicap = match candidate.member.is_delta() {
@@ -220,7 +249,7 @@ impl Work<'_> {
                     });
                     return Ok(());
                 }
-                Err(error) if !candidate.member.is_local && error.may_pass() => {
+                Err(error) if !candidate.member.is_local && error.is_external() => {
                     return Err(error);
                 }
                 Err(error) => {
@@ -233,20 +262,14 @@ impl Work<'_> {
     }
 
     fn sketch(&self, input: &Input, digests: Digests) -> Result<Sketch> {
-        let options = SketchOptions::default()
-            .http(self.options.http.clone())
-            .digests(digests)
-            .progress(self.options.progress);
-        sketch(self.engine, input.clone(), &options)
+        sketch(self.job, input, &SketchOptions::default().digests(digests))
     }
 
     /// Returns the sketch of a member: the saved one, or a new one.
     fn sketch_of(&self, member: &Member, digests: Digests, choice: &mut Choice) -> Result<Sketch> {
         if member.has_sketch {
-            let (file, _) = member
-                .sketch
-                .read_small(&self.options.http, MAX_FILE_BYTES)?;
-            return Sketch::parse(self.engine, &file).map_err(Error::place(&member.sketch));
+            let (file, _) = member.sketch.read_small(&self.job.http, MAX_FILE_BYTES)?;
+            return Sketch::parse(&self.job.engine, &file).map_err(Error::place(&member.sketch));
         }
         if member.is_delta() {
             return Err(Error::Usage(
@@ -265,7 +288,7 @@ impl Work<'_> {
         if let (true, Location::Path(path)) = (self.options.save_sketches, &member.sketch) {
             let save = || {
                 let mut output = Output::create_new(path)?;
-                output.write(&sketch.to_bytes(self.engine))?;
+                output.write(&sketch.to_bytes(&self.job.engine))?;
                 output.finish()
             };
             match save() {
@@ -285,11 +308,8 @@ impl Work<'_> {
     /// be determined without reading tensors.
     fn check(&self, chain: &[&Candidate]) -> Result<()> {
         for (number, link) in chain.iter().enumerate() {
-            let reader = Reader::options()
-                .engine(self.engine)
-                .view(View::Stored)
-                .http(self.options.http.clone())
-                .open(&link.member.location)?;
+            let location = (&link.member.location).into();
+            let reader = self.job.open(&location, &[], View::Stored)?;
             if reader.model().needs_base() != (number + 1 < chain.len()) {
                 return Err(link.stale());
             }
@@ -308,5 +328,60 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A member whose sketch has been compared.
+struct Candidate {
+    member: Member,
+    sketch: Sketch,
+}
+
+impl Candidate {
+    /// Returns the error for a member that does not match its sketch.
+    fn stale(&self) -> Error {
+        Error::Usage(format!(
+            "{} is not the sketch of {}; make it again",
+            self.member.sketch, self.member.location
+        ))
+    }
+}
+
+/// Returns a candidate, followed by its base if it is a delta, and so on, up to a
+/// candidate that needs no base.
+///
+/// # Errors
+/// A base that is unknown or not in the family; a chain with more than [`MAX_BASES`]
+/// files.
+fn chain<'a>(candidate: &'a Candidate, all: &'a [Candidate]) -> Result<Vec<&'a Candidate>> {
+    let mut chain = vec![candidate];
+    loop {
+        let last = chain[chain.len() - 1];
+        if !last.member.is_delta() {
+            return Ok(chain);
+        }
+        if chain.len() == MAX_BASES {
+            return Err(Error::Usage(format!(
+                "it is at the end of a chain of {MAX_BASES} files, the longest that is read; \
+                 unpack it and pack it again against a full base"
+            )));
+        }
+        let identity = last.sketch.base().ok_or_else(|| {
+            Error::Usage(format!(
+                "the sketch of {} does not name its base; make it again with --base",
+                last.member.name
+            ))
+        })?;
+        let is_base = |other: &&Candidate| other.sketch.identity() == Some(identity);
+        let mut bases: Vec<&Candidate> = all.iter().filter(is_base).collect();
+        // Full checkpoints first.
+        bases.sort_by_key(|base| base.member.is_delta());
+        let Some(base) = bases.first() else {
+            return Err(Error::Usage(format!(
+                "the base of {} is not in the family, or its sketch has no digests",
+                last.member.name
+            )));
+        };
+        chain.push(base);
     }
 }

@@ -127,7 +127,7 @@ impl Listing<'_> {
             let shards = match Shards::open(&self.at(name), BASES, self.http) {
                 Ok(Some(shards)) => shards,
                 Ok(None) => continue,
-                Err(error) if self.is_remote() && error.may_pass() => return Err(error),
+                Err(error) if self.is_remote() && error.is_external() => return Err(error),
                 Err(error) => {
                     left_out.push((name.clone(), error.to_string()));
                     continue;

@@ -13,30 +13,26 @@
 //! # let mut tuned = weights; tuned[5] ^= 1;
 //! # std::fs::write("tuned.safetensors", [&len[..], header, &tuned].concat())?;
 //! use zstn::family::{self, FamilyOptions};
-//! use zstn::{Engine, PackOptions};
+//! use zstn::{Job, PackOptions};
 //!
-//! let engine = Engine::default();
+//! let job = Job::new();
 //! let options = FamilyOptions::default();
-//! let choice = family::choose(&engine, "tuned.safetensors", "models", &options)?;
+//! let choice = family::choose(&job, "tuned.safetensors", "models", &options)?;
 //! let packing = choice.add_to(PackOptions::default());
 //! let found = choice.base.expect("a base");
 //! println!("expects {} bytes against {}", found.estimate.packed_bytes, found.name);
-//! zstn::pack(&engine, "tuned.safetensors", "tuned.z4dm", &packing)?;
+//! zstn::pack(&job, "tuned.safetensors", "tuned.z4dm", &packing)?;
 //! # Ok(())
 //! # }
 //! ```
 
 mod bases;
-mod chain;
 mod choice;
 mod form;
 mod members;
-mod options;
-mod plan;
 mod sketching;
 
 pub use bases::{Candidate, bases};
-pub use choice::{Choice, ChosenBase, MIN_SAVING_PERCENT, choose};
-pub use options::FamilyOptions;
+pub use choice::{Choice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};
 pub use sketching::{Digests, SavedSketch, SketchOptions, save_sketch, sketch};
-pub use zstn_core::sketch::{Estimate, Sketch};
+pub use zstn_core::sketch::{SizeEstimate, Sketch};

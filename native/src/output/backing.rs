@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::hidden::{hidden_prefix, parent, without_path};
-use super::leftovers;
-use super::pending::Pending;
-use super::temporary;
-use super::unfinished::{Shown, Unfinished, shown};
+use super::stream::Pending;
+use super::temporary::{self, hidden_prefix, parent, without_path};
+use super::unfinished::{Shown, Unfinished, create_file, shown};
 use crate::{Error, Result};
 
 /// The storage for the bytes of an output until it is complete.
@@ -38,7 +36,7 @@ impl Backing<'_> {
         let folder = parent(&target);
         let made = Unfinished::create(
             Shown::Output(path.into()),
-            || leftovers::create_file(folder, &mut builder),
+            || create_file(folder, &mut builder),
             NamedTempFile::path,
         );
         // The original error would name the hidden file.

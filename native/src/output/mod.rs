@@ -9,38 +9,32 @@ use crate::report::Uploaded;
 use crate::source::{HttpOptions, Local, Source, is_same};
 use crate::{Error, Progress, Result, display};
 use backing::Backing;
-use hidden::give_name;
-use hidden::parent;
-use pending::Pending;
-use receiver::Receiver;
+use stream::{Pending, Receiver};
 use target::Target;
+use temporary::{give_name, parent};
+use unfinished::check_running;
 
 mod address;
 mod backing;
 mod folder;
 mod gaps;
-mod hidden;
-mod leftovers;
 mod mode;
-mod pending;
-mod publication;
-mod receiver;
 pub(crate) mod sink;
 mod staging;
+mod stream;
 mod target;
 pub mod temporary;
 mod unfinished;
 
+pub(crate) use address::Publication;
 pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use mode::Mode;
-pub(crate) use publication::Publication;
 pub use sink::Sink;
 pub use staging::Staging;
 pub(crate) use staging::check_file;
 pub(crate) use target::{being_read, check_inputs};
 
 pub use gaps::on_warning;
-use unfinished::check_running;
 pub(crate) use unfinished::shown;
 pub use unfinished::{remove_unfinished, remove_unfinished_of};
 
@@ -392,7 +386,7 @@ impl<'a> Output<'a> {
     /// same reason.
     #[doc(hidden)]
     pub fn give_up(self, error: Error) -> Error {
-        if let (Backing::Pending(pending), false) = (self.backing, error.may_pass()) {
+        if let (Backing::Pending(pending), false) = (self.backing, error.is_external()) {
             pending.discard();
         }
         error

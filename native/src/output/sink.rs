@@ -20,12 +20,12 @@ use crate::{Error, Location, Result};
 /// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
 /// # let len = (header.len() as u64).to_le_bytes();
 /// # let model = [&len[..], header, &[1, 2, 3]].concat();
-/// use zstn::{Engine, PackOptions, Sink, UnpackOptions};
+/// use zstn::{Job, PackOptions, Sink, UnpackOptions};
 ///
-/// let engine = Engine::default();
+/// let job = Job::new();
 /// let (mut packed, mut restored) = (Vec::new(), Vec::new());
-/// zstn::pack(&engine, model.clone(), Sink::writer(&mut packed), &PackOptions::default())?;
-/// zstn::unpack(&engine, packed, Sink::writer(&mut restored), &UnpackOptions::default())?;
+/// zstn::pack(&job, model.clone(), Sink::writer(&mut packed), &PackOptions::default())?;
+/// zstn::unpack(&job, packed, Sink::writer(&mut restored), &UnpackOptions::default())?;
 /// assert_eq!(restored, model);
 /// # Ok(())
 /// # }

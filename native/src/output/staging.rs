@@ -4,12 +4,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::gaps;
-use super::hidden::{hidden_prefix, parent, without_path};
-use super::leftovers::{self, HiddenFolder};
 use super::mode::{Mode, narrow};
 use super::target::Target;
-use super::temporary;
-use super::unfinished::{Shown, Unfinished};
+use super::temporary::{self, hidden_prefix, parent, without_path};
+use super::unfinished::{HiddenFolder, Shown, Unfinished, create_folder};
 use crate::{Error, Result};
 
 /// A hidden folder for files that are being written. When it is dropped, the folder is
@@ -25,7 +23,7 @@ impl Staging {
     pub fn temporary() -> Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".");
-        let make = || leftovers::create_folder(&std::env::temp_dir(), &mut builder);
+        let make = || create_folder(&std::env::temp_dir(), &mut builder);
         let made = Unfinished::create(Shown::AsIs, make, HiddenFolder::path);
         let (unfinished, folder) = made.map_err(temporary::failed("create"))?;
         Ok(Self { folder, unfinished })
@@ -60,7 +58,7 @@ impl Staging {
         let prefix = hidden_prefix(output);
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix);
-        let make = || leftovers::create_folder(parent, &mut builder);
+        let make = || create_folder(parent, &mut builder);
         let made = Unfinished::create(shown, make, HiddenFolder::path);
         let (unfinished, folder) = made.map_err(|error| {
             Error::io(
@@ -154,7 +152,7 @@ pub fn folder_exists(target: &Path) -> Error {
 pub fn check_file(path: &Path, replace: bool) -> Result<()> {
     if path.is_symlink() {
         return Err(Error::Usage(format!(
-            "{} is a link, and the result is several files, which replace no link; name a file \
+            "{} is a link, and an output of several files never replaces a link; name a file \
              to write",
             path.display()
         )));

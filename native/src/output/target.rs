@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::hidden::parent;
+use super::temporary::parent;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
 

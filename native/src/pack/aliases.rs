@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zstn_core::checksum::checksum_fed;
-use zstn_core::container::safetensors::Tensor;
+use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 use zstn_core::engine::Engine as _;
@@ -14,7 +14,7 @@ use crate::{Engine, Result};
 
 /// For every tensor, the index of the first tensor with the same bytes, if that is an
 /// earlier one.
-pub(super) struct Aliases {
+pub(crate) struct Aliases {
     targets: Vec<Option<usize>>,
     search: Option<Search>,
 }
@@ -29,19 +29,28 @@ struct Search {
 }
 
 impl Aliases {
-    /// Finds aliases among tensors of these lengths, or prepares a search if the
-    /// tensors arrive later.
-    pub(super) fn of(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Self> {
+    /// Finds aliases among tensors, or prepares a search if they arrive later.
+    pub(super) fn of(data: &Data, tensors: &[HeaderTensor]) -> Result<Self> {
+        let spans = tensors.iter().map(|tensor| &tensor.span);
+        let lens_bytes: Vec<u64> = spans.map(|span| span.end - span.start).collect();
         Ok(match data.is_arriving() {
             true => Self {
                 targets: vec![None; tensors.len()],
-                search: Some(Search::new(lens_bytes)),
+                search: Some(Search::new(&lens_bytes)),
             },
             false => Self {
-                targets: find(data, tensors, lens_bytes)?,
+                targets: find(data, tensors, &lens_bytes)?,
                 search: None,
             },
         })
+    }
+
+    /// Returns no aliases for `count` tensors, for a format that stores none.
+    pub(crate) fn none(count: usize) -> Self {
+        Self {
+            targets: vec![None; count],
+            search: None,
+        }
     }
 
     /// Returns the target of each tensor, as far as aliases have been found.
@@ -65,7 +74,7 @@ impl Aliases {
         &mut self,
         engine: &Engine,
         data: &Data,
-        tensors: &[Tensor],
+        tensors: &[HeaderTensor],
         numbers: Range<usize>,
     ) -> Result<()> {
         let Some(search) = &mut self.search else {
@@ -97,7 +106,7 @@ impl Search {
     }
 }
 
-fn find(data: &Data, tensors: &[Tensor], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
+fn find(data: &Data, tensors: &[HeaderTensor], lens_bytes: &[u64]) -> Result<Vec<Option<usize>>> {
     let probe = |number: usize| {
         let start = tensors[number].span.start;
         checksum_fed(|sink| {

@@ -5,22 +5,24 @@ use std::ops::Range;
 
 use zstn_core::digest::{self, Digest};
 
-use crate::Result;
 use crate::source::{Arriving, Local, Source};
+use crate::{Job, Result};
 
 /// A file, with the offset from which spans count.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
-    pub(super) input: &'a Local,
-    pub(super) start: u64,
+    job: &'a Job<'a>,
+    pub(crate) input: &'a Local,
+    pub(crate) start: u64,
     /// Fetches the file if it is still arriving.
     arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Data<'a> {
     /// Data that begin at the offset `start` of `input`.
-    pub(crate) fn new(input: &'a Local, start: u64) -> Self {
+    pub(crate) fn new(job: &'a Job<'a>, input: &'a Local, start: u64) -> Self {
         Self {
+            job,
             input,
             start,
             arriving: None,
@@ -28,7 +30,7 @@ impl<'a> Data<'a> {
     }
 
     /// Fetches the file on demand from `arriving`, whose file this must be.
-    pub(super) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
+    pub(crate) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
         self.arriving = arriving;
         self
     }
@@ -40,22 +42,35 @@ impl<'a> Data<'a> {
     }
 
     /// Returns the range of a span in the file.
-    pub(super) fn range(&self, span: &Range<u64>) -> Range<u64> {
+    pub(crate) fn range(&self, span: &Range<u64>) -> Range<u64> {
         self.start.saturating_add(span.start)..self.start.saturating_add(span.end)
     }
 
     /// Returns the bytes of a span.
-    pub(super) fn read(&self, span: &Range<u64>) -> Result<Cow<'a, [u8]>> {
+    pub(crate) fn read(&self, span: &Range<u64>) -> Result<Cow<'a, [u8]>> {
         self.input.read(self.range(span))
     }
 
     /// Passes the bytes of a span to `sink` in small pieces.
-    pub(super) fn feed(&self, span: &Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.input.feed(self.range(span), sink)
+    pub(crate) fn feed(&self, span: &Range<u64>, sink: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.job.feed(self.input, self.range(span), &mut |piece| {
+            sink(piece);
+            Ok(())
+        })
+    }
+
+    /// Passes the bytes of a span to `sink` in small pieces; an error of `sink` ends the
+    /// work.
+    pub(crate) fn try_feed(
+        &self,
+        span: &Range<u64>,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.job.feed(self.input, self.range(span), sink)
     }
 
     /// Returns the digest of a span of any length.
-    pub(super) fn digest(&self, span: &Range<u64>) -> Result<Digest> {
+    pub(crate) fn digest(&self, span: &Range<u64>) -> Result<Digest> {
         digest::of_fed(|sink| self.feed(span, sink))
     }
 

@@ -11,10 +11,11 @@ use zstn_core::frame::Edition;
 use zstn_core::frame::plane::{self, Method};
 use zstn_core::frame::z4ai::{self, PlaneShape, Recipe};
 
-use super::FilePacker;
+use super::frames::FrameCoder;
+use super::pipeline::RecordCoder as _;
 use crate::finished;
 use crate::source::Source;
-use crate::{Error, Output, Result};
+use crate::{Error, Output, Progress as _, Result};
 
 /// The number of bytes that are written at a time for a plane that did not shrink.
 const STORED_AT_A_TIME_BYTES: usize = 16 * CHECKSUM_PIECE_BYTES;
@@ -37,7 +38,7 @@ pub struct Written {
 /// Writes the frame of the tensor in `range` of the input, at the offset `position` of
 /// the output. The bytes equal the output of [`z4ai::encode`].
 pub fn write(
-    packer: &FilePacker,
+    coder: &FrameCoder,
     range: Range<u64>,
     recipe: &Recipe,
     position: u64,
@@ -46,7 +47,7 @@ pub fn write(
     let len = range.end - range.start;
     let planes = PlaneShape::all(index(len), recipe);
     let elements_len = planes.first().map_or(0, PlaneShape::elements_len_bytes);
-    let tail = packer
+    let tail = coder
         .data
         .input
         .read(range.start + elements_len as u64..range.end)?;
@@ -58,7 +59,7 @@ pub fn write(
     let mut methods = Vec::with_capacity(planes.len());
     for shape in &planes {
         let record = PlaneRecord {
-            packer,
+            coder,
             shape,
             tensor_start: range.start,
             frame_start: position,
@@ -68,11 +69,11 @@ pub fn write(
         end = written.end;
         tables.push(written.blocks);
         methods.push(written.method);
-        packer.options.progress.advance(share);
+        coder.job.advance(share);
     }
     // Reports the remainder of the division.
     let rest = len - share * planes.len() as u64;
-    packer.options.progress.advance(rest);
+    coder.job.advance(rest);
     let len_bytes = end - position;
     let table = BlockTable::new(recipe.transform, &tail, len_bytes, tables);
     Ok(Written {
@@ -85,7 +86,7 @@ pub fn write(
 
 /// A plane record to be written.
 struct PlaneRecord<'a> {
-    packer: &'a FilePacker<'a>,
+    coder: &'a FrameCoder<'a>,
     shape: &'a PlaneShape,
     /// The offset of the tensor in the input.
     tensor_start: u64,
@@ -105,7 +106,7 @@ struct WrittenPlane {
 
 impl PlaneRecord<'_> {
     fn write(&self, output: &mut Output) -> Result<WrittenPlane> {
-        let Self { packer, shape, .. } = self;
+        let Self { coder, shape, .. } = self;
         if !shape.is_blockwise() {
             return self.write_whole(output);
         }
@@ -117,9 +118,12 @@ impl PlaneRecord<'_> {
         output.seek(self.payload_start() + table_len)?;
         let mut table = self.blocks(method, table_len);
         let mut stored_lens = Vec::with_capacity(shape.block_count());
-        for group in groups(packer, shape) {
+        for group in groups(coder, shape) {
             let numbers = group.collect();
-            let coded = packer.engine.map(numbers, |block| self.encode_block(block));
+            let coded = coder
+                .job
+                .engine
+                .map(numbers, |block| self.encode_block(block));
             for block in coded {
                 let block = block?;
                 output.write(&block)?;
@@ -144,7 +148,7 @@ impl PlaneRecord<'_> {
     }
 
     fn encode_block(&self, number: usize) -> Result<Vec<u8>> {
-        let (engine, block) = (self.packer.engine, self.shape.block(number));
+        let (engine, block) = (&self.coder.job.engine, self.shape.block(number));
         let mut buffer = engine.recycled();
         if buffer.len() < block.len() {
             buffer = vec![0; block.len()];
@@ -166,7 +170,7 @@ impl PlaneRecord<'_> {
             let source = self.shape.source(start..start + len);
             let at = |offset: usize| self.tensor_start + offset as u64;
             let source = at(source.start)..at(source.end);
-            let bytes = self.packer.data.input.read(source)?;
+            let bytes = self.coder.data.input.read(source)?;
             let (now, rest) = out.split_at_mut(len);
             self.shape.extract_from(&bytes, start, now);
             (start, out) = (start + len, rest);
@@ -178,14 +182,14 @@ impl PlaneRecord<'_> {
     fn write_whole(&self, output: &mut Output) -> Result<WrittenPlane> {
         let mut raw = zstn_core::bytes::buffer(self.shape.len_bytes() as u64)?;
         self.extract(0, &mut raw)?;
-        let (method, payload) = self.shape.encode_plane(self.packer.engine, raw);
+        let (method, payload) = self.shape.encode_plane(&self.coder.job.engine, raw);
         let (len, payload_len) = (self.shape.len_bytes() as u64, payload.len() as u64);
         output.seek(self.start)?;
         output.write(&plane::head(method, len, payload_len))?;
         output.write(&payload)?;
         let place = self.payload_start() - self.frame_start;
         let blocks = PlaneBlocks::of(method, len, &payload, place)
-            .map_err(Error::place(self.packer.data.input.name()))?;
+            .map_err(Error::place(self.coder.data.input.name()))?;
         Ok(WrittenPlane {
             end: self.payload_start() + payload_len,
             blocks,
@@ -228,11 +232,12 @@ impl PlaneRecord<'_> {
 
 /// Returns the ranges of blocks to code at the same time. A range has the number of
 /// blocks that fit into the allowed memory, but at least one block for each thread.
-fn groups(packer: &FilePacker, shape: &PlaneShape) -> impl Iterator<Item = Range<usize>> {
+fn groups(coder: &FrameCoder, shape: &PlaneShape) -> impl Iterator<Item = Range<usize>> {
     let source_bytes = shape.source(shape.block(0)).len().max(1) as u64;
-    let fit = usize::try_from(packer.max_batch_bytes() / source_bytes).unwrap_or(usize::MAX);
+    let max_bytes = coder.job.memory() / FrameCoder::MEMORY_SHARES;
+    let fit = usize::try_from(max_bytes / source_bytes).unwrap_or(usize::MAX);
     let count = shape.block_count();
-    let step = fit.max(packer.engine.threads());
+    let step = fit.max(coder.job.engine.threads());
     (0..count)
         .step_by(step)
         .map(move |start| start..count.min(start.saturating_add(step)))

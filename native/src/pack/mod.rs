@@ -1,9 +1,11 @@
-//! Packs a safetensors file into a ZSTN container, in bounded memory.
+//! Packs safetensors files into ZSTN containers and deltas, in bounded memory.
 //!
-//! Tensors are coded in batches that fit into the allowed memory. All threads code a
-//! batch while the previous one is written. A tensor that is too large for this is
-//! coded plane by plane (`large`). The resulting bytes are the same in both cases, and
-//! for any number of threads.
+//! Tensors are coded in batches that fit into the allowed memory (`pipeline`), as frames
+//! (`frames`) or as deltas from a base (`crate::delta`). A tensor that is too large for
+//! this is coded plane by plane (`large`). The resulting bytes are the same in both
+//! cases, and for any number of threads.
+
+use std::sync::Arc;
 
 use zstn_core::Rule;
 use zstn_core::catalog::{self, Kind};
@@ -11,47 +13,196 @@ use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use crate::report::PackedFile;
-use crate::source::{Arriving, Local, Source};
-use crate::{Engine, Error, Output, Result};
+use crate::delta::{self, BaseFile};
+use crate::report::{PackReport, PackedFile, Storage};
+use crate::shards::{PLAIN, Shards, pack_shards};
+use crate::source::{Arriving, Begun, Input, Local, Source};
+use crate::unpack::{check_unchanged, files};
+use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
 mod aliases;
-pub(crate) mod batch;
 mod data;
-mod file_packer;
+mod frames;
 mod large;
 mod options;
+pub(crate) mod pipeline;
 
+pub(crate) use aliases::Aliases;
 pub(crate) use data::Data;
-pub(crate) use file_packer::FilePacker;
+pub(crate) use frames::FrameCoder;
 pub use options::PackOptions;
 
-/// Packs a file on this machine.
+/// The default memory limit of packing and converting, in bytes.
+pub(crate) const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+
+/// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,
+/// or with [`PackOptions::base`] into the delta from that base. A file that breaks the
+/// rules of safetensors is packed as a whole, without a base.
+///
+/// A sharded checkpoint, given by its folder or index, becomes a folder of containers
+/// or deltas with an index (docs/formats/sharded.md). If a folder is packed, its other
+/// files and subfolders are copied; if an index is packed, the `config.json` in its
+/// folder is.
+///
+/// The same input and options result in the same bytes, whatever the job.
 ///
 /// # Errors
-/// An output that is the input; a file that is not safetensors or is cut off;
-/// [`Error::Changed`] if the input was written to meanwhile; I/O errors. After an
-/// error, nothing of the output is left.
-pub(crate) fn pack_file(
-    engine: &Engine,
-    input: &Local,
-    output: Output,
+/// An input that is not safetensors, is cut off, or is already packed; an index that
+/// does not match its files; a base that does not match; a sink that cannot take the
+/// result; [`Error::Changed`] if the input was written to meanwhile;
+/// [`Error::Cancelled`]; I/O errors. After an error, nothing of the output is left.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # std::fs::write("tuned.safetensors", [&len[..], header, &[1, 2, 4]].concat())?;
+/// use zstn::{Effort, Job, PackOptions};
+///
+/// let job = Job::new();
+/// let options = PackOptions::default().effort(Effort::Max);
+/// let report = zstn::pack(&job, "model.safetensors", "model.zstn", &options)?;
+/// println!("{} bytes of {}", report.packed_bytes(), report.original_bytes());
+///
+/// // A fine-tune as its difference from the model.
+/// let options = PackOptions::default().base("model.zstn");
+/// zstn::pack(&job, "tuned.safetensors", "tuned.z4dm", &options)?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn pack<'s>(
+    job: &Job,
+    input: impl Into<Input>,
+    sink: impl Into<Sink<'s>>,
     options: &PackOptions,
-) -> Result<PackedFile> {
-    pack(engine, input, None, output, options)
+) -> Result<PackReport> {
+    let (input, sink) = (input.into(), sink.into());
+    let job = job.clone().or_memory_bytes(DEFAULT_MEMORY_BYTES);
+    job.run(|job| {
+        options.check(job)?;
+        if let Some(shards) = Shards::open_input(&input, PLAIN, &job.http)? {
+            options.check_several(&shards)?;
+            return pack_shards(job, &shards, &sink.folder()?, options);
+        }
+        let output = sink.file(&job.http)?;
+        // A delta is made of a whole file, and a file that is cut off can only be
+        // recognised at its end. Other files are packed while they arrive.
+        let feed = match options.bases.is_empty() && !options.container.allow_truncated {
+            true => input.feed(&job.http)?,
+            false => None,
+        };
+        let begun = match feed {
+            Some(feed) => {
+                let fetching = |so_far, len| job.fetching(so_far, len);
+                Some(Arriving::begin(feed, check_kind, &fetching)?)
+            }
+            None => None,
+        };
+        let file = match begun {
+            Some(Begun::Arriving(arriving)) => {
+                let plain = Plain {
+                    input: arriving.input(),
+                    arriving: Some(&arriving),
+                };
+                pack_file(job, plain, None, output, options)
+            }
+            Some(Begun::Whole(local)) => pack_file(job, Plain::of(&local), None, output, options),
+            None => {
+                let local: Arc<Local> = input.fetch(&job.http, job)?;
+                check_kind(&local, Some(local.len_bytes()))?;
+                let base = match options.bases.is_empty() || breaks_rules(&local)? {
+                    true => None,
+                    false => BaseFile::open(job, None, &options.bases)?,
+                };
+                pack_file(job, Plain::of(&local), base.as_deref(), output, options)
+            }
+        };
+        Ok(PackReport {
+            files: vec![file?],
+            folder: None,
+        })
+    })
 }
 
-/// Packs a file while it arrives; the output is the same as with [`pack_file`].
+/// A file to pack that [`check_kind`] has accepted.
+#[derive(Clone, Copy)]
+pub(crate) struct Plain<'a> {
+    input: &'a Local,
+    /// Fetches the file, if it is still arriving.
+    arriving: Option<&'a Arriving>,
+}
+
+impl<'a> Plain<'a> {
+    /// Returns a file that is completely on this machine.
+    pub(crate) fn of(input: &'a Local) -> Self {
+        Self {
+            input,
+            arriving: None,
+        }
+    }
+}
+
+/// The counts of a file that has been written.
+pub(crate) struct Packed {
+    pub(crate) len_bytes: u64,
+    pub(crate) tensors: usize,
+    pub(crate) storage: Storage,
+}
+
+/// Packs one file into a container or, if there is a `base`, into the delta from it.
+/// This function does not use the bases in `options`.
 ///
 /// # Errors
-/// The errors of [`pack_file`], and of fetching the input.
-pub(crate) fn pack_arriving(
-    engine: &Engine,
-    input: &Arriving,
-    output: Output,
+/// An output that is an input; a file that is cut off; [`Error::Changed`] if an input
+/// was written to meanwhile; the errors of fetching the file; I/O errors. After an
+/// error, nothing of the output is left.
+pub(crate) fn pack_file(
+    job: &Job,
+    plain: Plain<'_>,
+    base: Option<&Local>,
+    mut output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
-    pack(engine, input.input(), Some(input), output, options)
+    let input = plain.input;
+    let inputs = files([Some(input), base]);
+    output.check_inputs(&inputs)?;
+    output.expect(max_packed_bytes(input));
+    let packed = match base {
+        Some(base) => delta::write(job, input, base, &mut output, options),
+        None => data_start(input).and_then(|start| {
+            let data = Data::new(job, input, start).arriving(plain.arriving);
+            FrameCoder::new(job, data, options.container).write_container(&mut output)
+        }),
+    };
+    // If an input has changed, the change is reported: it may have caused any other
+    // error.
+    let packed = match check_unchanged(&inputs).and(packed) {
+        Ok(packed) => packed,
+        Err(error) => return Err(output.give_up(error)),
+    };
+    Ok(PackedFile {
+        input: input.name().into(),
+        output: output.path(),
+        original_bytes: input.len_bytes(),
+        packed_bytes: packed.len_bytes,
+        tensors: packed.tensors,
+        storage: packed.storage,
+        upload: output.complete(job)?,
+    })
+}
+
+/// Returns the offset of the data in a safetensors file.
+fn data_start(input: &Local) -> Result<u64> {
+    let start = input.head(HEAD_LEN_BYTES)?;
+    let header_len = match safetensors::unreadable_header_len_bytes(&start, input.len_bytes()) {
+        Some(len) => len,
+        None => safetensors::header_len_bytes(&start, input.len_bytes())
+            .map_err(Error::place(input.name()))?,
+    };
+    Ok(safetensors::PREFIX_BYTES + header_len)
 }
 
 /// Returns an upper bound for the length of the packed file: data that do not shrink
@@ -107,39 +258,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
             "{name} is packed already, as a delta from another checkpoint"
         ))),
         _ => Err(Error::Usage(format!(
-            "{name} is not a safetensors file; `convert` packs files of other kinds"
+            "{name} is not a safetensors file; `convert` packs files of other formats"
         ))),
     }
-}
-
-fn pack(
-    engine: &Engine,
-    input: &Local,
-    arriving: Option<&Arriving>,
-    mut output: Output,
-    options: &PackOptions,
-) -> Result<PackedFile> {
-    options.check()?;
-    output.check_inputs(&[input])?;
-    check_kind(input, Some(input.len_bytes()))?;
-    let refuse = Error::place(input.name());
-    let start = input.head(HEAD_LEN_BYTES)?;
-    let header_len = match safetensors::unreadable_header_len_bytes(&start, input.len_bytes()) {
-        Some(len) => len,
-        None => safetensors::header_len_bytes(&start, input.len_bytes()).map_err(&refuse)?,
-    };
-    let data_start = safetensors::PREFIX_BYTES + header_len;
-    let data = Data::new(input, data_start).arriving(arriving);
-    output.expect(max_packed_bytes(input));
-    let packed = FilePacker::new(engine, data, options).pack(&mut output);
-    // If the input has changed, the change is reported: it may have caused any other
-    // error.
-    let mut report = match input.check_unchanged().and(packed) {
-        Ok(report) => report,
-        Err(error) => return Err(output.give_up(error)),
-    };
-    report.input = input.name().into();
-    report.output = output.path();
-    report.upload = output.complete(options.progress)?;
-    Ok(report)
 }

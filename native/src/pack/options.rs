@@ -1,10 +1,11 @@
 //! Options for packing.
 
-use zstn_core::container::zstn::OriginalSha256;
-use zstn_core::frame::select::{Effort, EncodeOptions};
+use zstn_core::container::zstn::{ContainerOptions, OriginalSha256};
+use zstn_core::frame::select::Effort;
 
-use crate::source::{HttpOptions, Input};
-use crate::{Error, Progress, Result};
+use crate::shards::Shards;
+use crate::source::Input;
+use crate::{Error, Job, Result};
 
 /// The smallest memory limit of the packer, in bytes: a few blocks per thread.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
@@ -14,44 +15,19 @@ pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 /// ```
 /// use zstn::{Effort, PackOptions};
 ///
-/// let options = PackOptions::default().effort(Effort::Max).memory_bytes(512 << 20);
+/// let options = PackOptions::default().effort(Effort::Max).statistics(false);
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use]
-pub struct PackOptions<'a> {
-    pub(crate) effort: Effort,
-    pub(crate) extended: bool,
-    pub(crate) memory_bytes: u64,
-    pub(crate) integrity: bool,
-    pub(crate) statistics: bool,
-    pub(crate) original_sha256: OriginalSha256,
-    pub(crate) allow_truncated: bool,
+pub struct PackOptions {
+    pub(crate) container: ContainerOptions,
     pub(crate) bases: Vec<Input>,
-    pub(crate) http: HttpOptions,
-    pub(crate) progress: &'a dyn Progress,
 }
 
-impl Default for PackOptions<'_> {
-    fn default() -> Self {
-        Self {
-            effort: Effort::default(),
-            extended: false,
-            memory_bytes: 1 << 30,
-            integrity: true,
-            statistics: true,
-            original_sha256: OriginalSha256::Computed,
-            allow_truncated: false,
-            bases: Vec::new(),
-            http: HttpOptions::default(),
-            progress: &(),
-        }
-    }
-}
-
-impl<'a> PackOptions<'a> {
+impl PackOptions {
     /// Sets the trade-off between time and size; the default is [`Effort::Balanced`].
     pub fn effort(mut self, effort: Effort) -> Self {
-        self.effort = effort;
+        self.container.encode.effort = effort;
         self
     }
 
@@ -64,26 +40,14 @@ impl<'a> PackOptions<'a> {
     /// has been found or the packing ends: until then the bytes wait in the folder for
     /// temporary files (`TMPDIR`).
     pub fn extended(mut self, extended: bool) -> Self {
-        self.extended = extended;
-        self
-    }
-
-    pub(crate) fn encode(&self) -> EncodeOptions {
-        EncodeOptions::new(self.effort).extended(self.extended)
-    }
-
-    /// Sets the approximate limit for memory in bytes; the default is 1 GiB, the
-    /// minimum 64 MiB. Less memory is used if it keeps all threads busy. The limit
-    /// never changes the output.
-    pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
-        self.memory_bytes = memory_bytes;
+        self.container = self.container.extended(extended);
         self
     }
 
     /// Sets whether a container gets checksums of all its bytes; the default is true
     /// (docs/formats/zstn-integrity.md). Deltas always have digests.
     pub fn integrity(mut self, integrity: bool) -> Self {
-        self.integrity = integrity;
+        self.container.has_integrity = integrity;
         self
     }
 
@@ -94,7 +58,7 @@ impl<'a> PackOptions<'a> {
     /// usual models. Deltas, and containers without [`PackOptions::integrity`], have no
     /// statistics.
     pub fn statistics(mut self, statistics: bool) -> Self {
-        self.statistics = statistics;
+        self.container.has_statistics = statistics;
         self
     }
 
@@ -109,7 +73,7 @@ impl<'a> PackOptions<'a> {
     /// digest, so it is compared immediately. The digest is refused together with a
     /// base, without [`PackOptions::integrity`], and for a sharded checkpoint.
     pub fn sha256(mut self, sha256: [u8; 32]) -> Self {
-        self.original_sha256 = OriginalSha256::Claimed(sha256);
+        self.container.original_sha256 = OriginalSha256::Claimed(sha256);
         self
     }
 
@@ -117,7 +81,7 @@ impl<'a> PackOptions<'a> {
     /// compares with it before any other program reads it.
     #[doc(hidden)]
     pub fn checked_sha256(mut self, sha256: [u8; 32]) -> Self {
-        self.original_sha256 = OriginalSha256::Checked(sha256);
+        self.container.original_sha256 = OriginalSha256::Checked(sha256);
         self
     }
 
@@ -125,7 +89,7 @@ impl<'a> PackOptions<'a> {
     /// default it is refused, because such a file is almost always the result of a
     /// failed download or copy.
     pub fn allow_truncated(mut self, allow: bool) -> Self {
-        self.allow_truncated = allow;
+        self.container.allow_truncated = allow;
         self
     }
 
@@ -139,24 +103,10 @@ impl<'a> PackOptions<'a> {
         self
     }
 
-    /// Sets time limits, retries and headers for requests to addresses: of the input,
-    /// of its bases and of their other files.
-    pub fn http(mut self, http: HttpOptions) -> Self {
-        self.http = http;
-        self
-    }
-
-    /// Sets the progress that watches the work.
-    pub fn progress<'b>(self, progress: &'b dyn Progress) -> PackOptions<'b>
-    where
-        'a: 'b,
-    {
-        PackOptions { progress, ..self }
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.original_sha256 != OriginalSha256::Computed {
-            let no_place = match (self.integrity, &self.bases[..]) {
+    /// Refuses options that exclude each other, and a job without enough memory.
+    pub(crate) fn check(&self, job: &Job) -> Result<()> {
+        if self.container.original_sha256 != OriginalSha256::Computed {
+            let no_place = match (self.container.has_integrity, &self.bases[..]) {
                 (true, []) => None,
                 (false, _) => Some("a file without checksums cannot store a SHA-256"),
                 (true, _) => Some("a delta cannot store a SHA-256"),
@@ -165,12 +115,24 @@ impl<'a> PackOptions<'a> {
                 return Err(Error::Usage(format!("{detail}; leave it out")));
             }
         }
-        if self.memory_bytes >= LEAST_MEMORY_BYTES {
+        if job.memory() >= LEAST_MEMORY_BYTES {
             return Ok(());
         }
         Err(Error::Usage(format!(
             "packing needs at least {} MiB of memory",
             LEAST_MEMORY_BYTES >> 20
         )))
+    }
+
+    /// Refuses options that have no meaning for a checkpoint in several files.
+    pub(crate) fn check_several(&self, shards: &Shards) -> Result<()> {
+        match self.container.original_sha256 {
+            OriginalSha256::Computed => Ok(()),
+            _ => Err(Error::Usage(format!(
+                "{} is a checkpoint in several files, and a SHA-256 is for a single file; leave \
+                 it out, or pack the files one by one",
+                shards.location()
+            ))),
+        }
     }
 }

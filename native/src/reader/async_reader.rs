@@ -16,7 +16,7 @@ use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
 use super::work::{Need, Opened, Work};
-use super::{ReaderOptions, Tensor, View, check_takes_base, tensor};
+use super::{ReaderOptions, View, check_takes_base, tensor};
 use crate::catalog::{self, OpenFile};
 use crate::delta::check_chain;
 use crate::shards::Shards;
@@ -24,7 +24,7 @@ use crate::source::parallel::FILES_AT_ONCE;
 use crate::source::{
     AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, if_any, on_thread,
 };
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, Result, Tensor};
 
 /// The number of tensors that [`AsyncReader::stream`] reads at the same time.
 const STREAMED_AT_ONCE: usize = 4;
@@ -118,7 +118,7 @@ impl AsyncReader {
 
     /// Returns the name, dtype, shape and stored parts of every tensor.
     #[must_use]
-    pub fn tensors(&self) -> &[model::Tensor] {
+    pub fn tensors(&self) -> &[model::TensorInfo] {
         self.model.tensors()
     }
 
@@ -132,7 +132,7 @@ impl AsyncReader {
     ///
     /// # Errors
     /// The model has no such tensor.
-    pub fn find(&self, name: &str) -> Result<&model::Tensor> {
+    pub fn find(&self, name: &str) -> Result<&model::TensorInfo> {
         Ok(&self.tensors()[self.number(name)?])
     }
 

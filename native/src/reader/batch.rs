@@ -54,8 +54,8 @@ impl Reader {
     /// the memory that [`Reader::read_into`] does.
     ///
     /// # Errors
-    /// The errors of [`Reader::read_into`]. After an error, the contents of the buffers
-    /// are unspecified.
+    /// The errors of [`Reader::read_into`] and of [`Progress::check`]. After an error, the
+    /// contents of the buffers are unspecified.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -119,7 +119,7 @@ impl Reader {
             let results = self.engine().map(with_memory.collect(), |(job, memory)| {
                 self.read_job(job.number, job.out, job.way, memory)?;
                 progress.advance(job.out.len() as u64);
-                Ok(())
+                progress.check()
             });
             results.into_iter().collect::<Result<()>>()?;
         }
@@ -228,7 +228,7 @@ impl Reader {
                 _ => self.decode_into(self.engine(), job.number, job.out),
             }?;
             progress.advance(job.out.len() as u64);
-            Ok(())
+            progress.check()
         });
         results.into_iter().collect()
     }

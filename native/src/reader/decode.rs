@@ -114,7 +114,7 @@ impl<'a, R: Opened> Stored<'a, R> {
         }
     }
 
-    fn entry(&self) -> &model::Tensor {
+    fn entry(&self) -> &model::TensorInfo {
         &self.model.model().tensors()[self.number]
     }
 

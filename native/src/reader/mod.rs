@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::dtype::Dtype;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
 use crate::source::{Input, Source};
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, Result, Tensor};
 
 #[cfg(feature = "async")]
 mod async_driver;
@@ -31,21 +30,9 @@ pub use async_reader::AsyncReader;
 pub use options::ReaderOptions;
 pub use rows::RowsPlan;
 
-/// A tensor in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tensor {
-    /// The name under which the model lists the tensor.
-    pub name: String,
-    /// Element type.
-    pub dtype: Dtype,
-    /// Shape, outermost dimension first; empty for a scalar.
-    pub shape: Vec<u64>,
-    /// The elements, little-endian and row-major.
-    pub bytes: Vec<u8>,
-}
-
 /// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum View {
     /// Weights in the formats of compressed-tensors are read dense, if a `config.json`
     /// next to the files states how they are stored.
@@ -67,6 +54,28 @@ pub enum View {
 ///
 /// A clone is another handle to the same open files. Several threads may read from one
 /// reader, or from its clones, at the same time.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("model.safetensors");
+/// # let header = br#"{"w":{"dtype":"I16","shape":[2,2],"data_offsets":[0,8]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write(&path, [&len[..], header, &[1, 0, 2, 0, 3, 0, 4, 0]].concat())?;
+/// use zstn::Reader;
+///
+/// let reader = Reader::open(&path)?;
+/// for tensor in reader.tensors() {
+///     println!("{} {} {:?}", tensor.name, tensor.dtype, tensor.shape);
+/// }
+/// let tensor = reader.read("w")?;
+/// assert_eq!(tensor.to_vec::<i16>()?, [1, 2, 3, 4]);
+/// let rows = reader.read_rows("w", 1..2)?;
+/// assert_eq!(rows.shape, [1, 2]);
+/// assert_eq!(rows.to_vec::<i16>()?, [3, 4]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Reader {
     files: Arc<Files>,
@@ -191,7 +200,7 @@ impl Reader {
     /// Returns the name, dtype, shape and stored parts of every tensor, in the order of
     /// [`Reader::names`].
     #[must_use]
-    pub fn tensors(&self) -> &[model::Tensor] {
+    pub fn tensors(&self) -> &[model::TensorInfo] {
         self.model.tensors()
     }
 
@@ -202,7 +211,7 @@ impl Reader {
     }
 
     /// Returns the entry of the tensor called `name` in the model's index.
-    pub fn find(&self, name: &str) -> Result<&model::Tensor> {
+    pub fn find(&self, name: &str) -> Result<&model::TensorInfo> {
         Ok(&self.model.tensors()[self.number(name)?])
     }
 
@@ -221,12 +230,12 @@ impl Reader {
     }
 
     /// Reads the bytes of the tensor called `name` into `out`, whose length must be
-    /// exactly the [`model::Tensor::len_bytes`] of [`Reader::find`]. Plain tensors and
+    /// exactly the [`model::TensorInfo::len_bytes`] of [`Reader::find`]. Plain tensors and
     /// the tensors of ZSTN files are read or decoded in place; others are copied.
     ///
     /// # Errors
     /// The errors of [`Reader::read`]. If `out` has another length, nothing is read and
-    /// the error has the kind [`InvalidInput`](ErrorKind::InvalidInput). After any
+    /// the error has the kind [`InvalidInput`](zstn_core::ErrorKind::InvalidInput). After any
     /// other error, the contents of `out` are unspecified.
     ///
     /// ```
@@ -300,7 +309,7 @@ fn check_takes_base(opened: &impl Opened) -> Result<()> {
 }
 
 /// Returns the tensor with this entry in the index, or rows of it.
-fn tensor(entry: &model::Tensor, shape: &[u64], bytes: Vec<u8>) -> Tensor {
+fn tensor(entry: &model::TensorInfo, shape: &[u64], bytes: Vec<u8>) -> Tensor {
     Tensor {
         name: entry.name.clone(),
         dtype: entry.dtype,

@@ -32,10 +32,11 @@ pub(super) const MAX_OPEN_FILES: usize = 64;
 /// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
 /// # let len = (header.len() as u64).to_le_bytes();
 /// # std::fs::write(&plain, [&len[..], header, &[1, 2, 3]].concat())?;
-/// use zstn::{Engine, PackOptions, Reader, View};
+/// use zstn::{Engine, Job, PackOptions, Reader, View};
 ///
 /// let engine = Engine::new(2)?;
-/// zstn::pack(&engine, &plain, &packed, &PackOptions::default())?;
+/// let job = Job::new().engine(&engine);
+/// zstn::pack(&job, &plain, &packed, &PackOptions::default())?;
 ///
 /// // However many models are opened, they are decoded by the same two threads.
 /// let options = Reader::options().engine(&engine).view(View::Stored);

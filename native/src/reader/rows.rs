@@ -8,9 +8,9 @@ use zstn_core::model::Rows;
 
 use super::decode::ReadTensor;
 use super::work::{self, Need, Opened, Work};
-use super::{Reader, Tensor, tensor};
+use super::{Reader, tensor};
 use crate::source::{Source, parallel};
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, Result, Tensor};
 
 /// Rows of a tensor and the byte ranges to read for them, made by
 /// [`Reader::plan_rows`].

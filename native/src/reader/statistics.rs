@@ -68,7 +68,7 @@ impl Reader {
 /// Returns the statistics of a tensor, unless it is a weight in several parts.
 fn stored_of<'a>(
     stored: &'a [Vec<Option<StoredStatistics>>],
-    tensor: &model::Tensor,
+    tensor: &model::TensorInfo,
 ) -> Option<&'a StoredStatistics> {
     match tensor.parts.as_slice() {
         [part] if tensor.weight().is_none() => stored[part.file].get(part.number)?.as_ref(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::bytes::index;
-use zstn_core::model::Tensor;
+use zstn_core::model::TensorInfo;
 
 use crate::{Error, Reader, Result};
 
@@ -95,7 +95,9 @@ impl DecodedTensors {
             decode(&slot, reader, &tensor.name).inspect_err(|_| self.forget(number, &slot))?;
         let part = bytes.get(index(range.start)..index(range.end));
         let part = part.filter(|part| part.len() == out.len());
-        let part = part.ok_or_else(|| Error::Usage(format!("`{}` is too short", tensor.name)))?;
+        let part = part.ok_or_else(|| {
+            Error::Usage(format!("tensor `{}` is shorter than expected", tensor.name))
+        })?;
         out.copy_from_slice(part);
         if goes_on && is_last {
             self.forget(number, &slot);
@@ -176,7 +178,12 @@ fn read_plain(reader: &Reader, number: usize, range: &Range<u64>, out: &mut [u8]
 
 /// Reads the rows that contain `range`. Returns false without reading if the tensor
 /// cannot be read by rows.
-fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8]) -> Result<bool> {
+fn read_rows(
+    reader: &Reader,
+    tensor: &TensorInfo,
+    range: &Range<u64>,
+    out: &mut [u8],
+) -> Result<bool> {
     let Some(&count) = tensor.shape.first().filter(|count| **count > 0) else {
         return Ok(false);
     };
@@ -194,7 +201,12 @@ fn read_rows(reader: &Reader, tensor: &Tensor, range: &Range<u64>, out: &mut [u8
     let read = reader.read_planned(&rows)?;
     match read.bytes.get(start..start + out.len()) {
         Some(part) => out.copy_from_slice(part),
-        None => return Err(Error::Usage(format!("`{}` is too short", tensor.name))),
+        None => {
+            return Err(Error::Usage(format!(
+                "tensor `{}` is shorter than expected",
+                tensor.name
+            )));
+        }
     }
     Ok(true)
 }

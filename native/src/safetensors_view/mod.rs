@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::Integrity;
-use zstn_core::model::{Piece, Tensor, Unpacked};
+use zstn_core::model::{Piece, TensorInfo, Unpacked};
 
 use crate::{Error, Reader, Result};
 use decoded::DecodedTensors;
@@ -25,9 +25,9 @@ mod decoded;
 /// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
 /// # let len = (header.len() as u64).to_le_bytes();
 /// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
-/// use zstn::{Engine, Reader, SafetensorsView};
+/// use zstn::{Job, Reader, SafetensorsView};
 ///
-/// zstn::pack(&Engine::default(), "model.safetensors", "model.zstn", &Default::default())?;
+/// zstn::pack(&Job::new(), "model.safetensors", "model.zstn", &Default::default())?;
 /// let view = SafetensorsView::new(Reader::open("model.zstn")?, 64 << 20)?;
 /// let mut end = [0; 2];
 /// view.read_into(view.len_bytes() - 2, &mut end)?;
@@ -131,7 +131,7 @@ impl UnpackedRanges {
             Piece::Head(_) => 0,
             Piece::Tensor { number, .. } => {
                 let tensor = reader.tensors().get(number);
-                tensor.map_or(0, Tensor::len_bytes)
+                tensor.map_or(0, TensorInfo::len_bytes)
             }
         });
         lens.fold(0, u64::saturating_add)

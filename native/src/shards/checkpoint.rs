@@ -9,7 +9,7 @@ use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
 use super::choice::{self, Choice};
-use super::kind::ShardKind as _;
+use super::shard::ShardKind as _;
 use super::shard::missing;
 use super::tree::{self, Tree};
 use super::{BASES, Index, PACKED, PLAIN, Shard};
@@ -85,8 +85,8 @@ impl Shards {
     pub fn open_counterpart(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
-                "{input} is a single file in memory and does not go with a checkpoint in several \
-                 files; give the path or address of one"
+                "{input} is a single file in memory and cannot be the counterpart of a checkpoint \
+                 in several files; give the path or address of one"
             )));
         };
         let shards = Self::open_tree(location, kinds, http)?;

@@ -1,15 +1,15 @@
 //! Plans the contents of a result folder before anything is written.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::Kind;
 
 use super::choice::{self, Choice};
-use super::kind::ShardKind as _;
+use super::shard::ShardKind as _;
 use super::tree::Tree;
-use super::{Index, PACKED, PLAIN, Shard, Shards, parts};
+use super::{Index, PACKED, PLAIN, Shard, Shards};
 use crate::output::{Mode, OutputFolder};
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location, regular};
@@ -79,7 +79,7 @@ impl<'a> Unit<'a> {
     /// the same subfolder of `other`.
     pub(super) fn counterparts(&self, other: &Shards, role: &str) -> Result<Vec<Shard>> {
         if self.folder.as_os_str().is_empty() && !other.files().is_empty() {
-            let found = parts::counterparts(&self.shards, other, role)?;
+            let found = counterparts(&self.shards, other, role)?;
             return Ok(found.into_iter().cloned().collect());
         }
         let files = self.shards.files().iter();
@@ -313,4 +313,47 @@ fn is_packed(path: &Path) -> bool {
         let mut kinds = PACKED.iter();
         kinds.any(|kind| name.contains(&format!(".{}", kind.extension())))
     })
+}
+
+/// Returns the file of `others` that corresponds to each of `shards`: the file with the
+/// same name except for the extension, or the only file if both sides have one. `role`
+/// names the others in error messages.
+fn counterparts<'a>(shards: &Shards, others: &'a Shards, role: &str) -> Result<Vec<&'a Shard>> {
+    if let ([_], [other]) = (shards.files(), others.files()) {
+        return Ok(vec![other]);
+    }
+    let mut by_stem: BTreeMap<&str, &Shard> = BTreeMap::new();
+    for shard in others.files() {
+        by_stem.insert(stem(shard), shard);
+    }
+    let found: Result<Vec<&Shard>> = shards
+        .files()
+        .iter()
+        .map(|shard| {
+            by_stem.remove(stem(shard)).ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} has no counterpart to {}; the {role} must be cut into the same shards",
+                    others.location(),
+                    shard.name
+                ))
+            })
+        })
+        .collect();
+    let found = found?;
+    match by_stem.into_values().next() {
+        None => Ok(found),
+        Some(more) => Err(Error::Usage(format!(
+            "{} has {}, for which there is no counterpart; the {role} must be cut into the same \
+             shards",
+            others.location(),
+            more.name
+        ))),
+    }
+}
+
+fn stem(shard: &Shard) -> &str {
+    shard
+        .name
+        .rsplit_once('.')
+        .map_or(&shard.name, |(stem, _)| stem)
 }

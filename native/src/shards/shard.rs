@@ -1,14 +1,15 @@
-//! The files of a sharded checkpoint, and their index.
+//! The files of a sharded checkpoint, their index, and the naming of both when packing
+//! converts the shards to another kind (docs/formats/sharded.md 3).
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use zstn_core::Rule;
-use zstn_core::catalog::FileCatalog;
-use zstn_core::catalog::Kind;
-use zstn_core::container::safetensors::ShardIndex;
+use zstn_core::catalog::{FileCatalog, IndexName, Kind, renamed};
+use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 
-use super::{Shards, kind::ShardKind as _};
+use super::{PACKED, Shards};
 use crate::source::{ClosedFile, HttpOptions, Local, Location, Source};
 use crate::{Error, Result};
 
@@ -35,6 +36,12 @@ pub struct Shard {
     pub location: Location,
     /// The tensors that the index lists in this file, sorted; empty without an index.
     pub tensors: Vec<String>,
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.location.fmt(f)
+    }
 }
 
 impl Shard {
@@ -136,4 +143,153 @@ fn parse_index(name: &str, text: Vec<u8>) -> Result<Index> {
 
 pub(super) fn missing(location: &Location) -> Error {
     Error::io(format!("open {location}"), ErrorKind::NotFound.into())
+}
+
+/// The naming of shards and indices, by the kind of the shards.
+pub(super) trait ShardKind: Sized {
+    /// Returns the kind of packed `shards`, according to the names of their files.
+    fn of_packed(shards: &Shards) -> Result<Self>;
+
+    /// Returns whether a shard with this name is of this kind.
+    fn is_of(&self, name: &str) -> bool;
+
+    /// Returns the name of a shard after its conversion to the kind `to`.
+    fn renamed(self, name: &str, to: Self) -> Option<String>;
+
+    /// Returns the index of the same shards after their conversion to the kind `to`.
+    /// Refuses an index from which the original bytes could not be restored.
+    fn renamed_index(self, index: &Index, to: Self) -> Result<Index>;
+}
+
+impl ShardKind for Kind {
+    fn of_packed(shards: &Shards) -> Result<Self> {
+        let first = shards.files().first().map(|file| file.name.as_str());
+        let kind = match shards.index() {
+            Some(index) => IndexName::parse(&index.name).map(|index| index.kind()),
+            None => {
+                let mut kinds = PACKED.iter().copied();
+                kinds.find(|kind| kind.is_of(first.unwrap_or_default()))
+            }
+        };
+        kind.filter(|kind| PACKED.contains(kind)).ok_or_else(|| {
+            Error::Usage(format!(
+                "{} is not packed: its files are neither .zstn nor .z4dm",
+                shards.location()
+            ))
+        })
+    }
+
+    fn is_of(&self, name: &str) -> bool {
+        let stem = name.strip_suffix(self.extension());
+        stem.is_some_and(|stem| stem.ends_with('.'))
+    }
+
+    fn renamed(self, name: &str, to: Self) -> Option<String> {
+        renamed(name, self, to).filter(|_| self.is_of(name))
+    }
+
+    fn renamed_index(self, index: &Index, to: Self) -> Result<Index> {
+        let refuse = |detail: String| {
+            let refusal = zstn_core::Error::malformed(Rule::ShardRenaming, detail);
+            Error::place(&index.location)(refusal)
+        };
+        let name = renamed(&index.name, self, to).filter(|_| !self.is_of(&index.name));
+        let name = name.ok_or_else(|| {
+            refuse(format!(
+                "the name of the index is not that of an index of .{} files, such as \
+                 model.{}{SHARD_INDEX_SUFFIX}; rename it",
+                self.extension(),
+                self.extension()
+            ))
+        })?;
+        let [old, new] = [self, to].map(|kind| format!(".{}\"", kind.extension()));
+        let text = replaced(&index.text, old.as_bytes(), new.as_bytes());
+        if replaced(&text, new.as_bytes(), old.as_bytes()) != index.text {
+            return Err(refuse(format!(
+                "the index has names that end with .{} as well and could not be restored",
+                to.extension()
+            )));
+        }
+        let parsed = ShardIndex::parse(&text).map_err(Error::place(&index.location))?;
+        let files = index.parsed.files();
+        for (tensor, number) in index.parsed.weights() {
+            let file = &files[number];
+            let expected = self.renamed(file, to);
+            let found = parsed.file_of(tensor).map(|file| &parsed.files()[file]);
+            if expected.is_none() || found != expected.as_ref() {
+                return Err(refuse(format!(
+                    "the index lists the tensor {tensor} in {file}, and only names that end with \
+                     .{}, written as they are, can be changed",
+                    self.extension()
+                )));
+            }
+        }
+        Ok(Index {
+            name,
+            location: index.location.clone(),
+            text,
+            parsed,
+        })
+    }
+}
+
+fn replaced(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut result = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(old) {
+            result.extend_from_slice(new);
+            rest = tail;
+        } else {
+            result.push(*first);
+            rest = tail;
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(name: &str, text: &str) -> Index {
+        Index {
+            name: name.into(),
+            location: name.into(),
+            text: text.into(),
+            parsed: ShardIndex::parse(text.as_bytes()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_index_goes_there_and_back() {
+        let text = "{ \"metadata\": {\"from\":\"x.safetensors\"},\n \"weight_map\": \
+                    {\"a\":\"m-1.safetensors\", \"b\":\"m-2.safetensors\"}}\n";
+        let plain = index("m.safetensors.index.json", text);
+        let packed = Kind::Safetensors.renamed_index(&plain, Kind::Zstn).unwrap();
+        assert_eq!(packed.name, "m.zstn.index.json");
+        assert_eq!(packed.parsed.files(), ["m-1.zstn", "m-2.zstn"]);
+        let back = Kind::Zstn
+            .renamed_index(&packed, Kind::Safetensors)
+            .unwrap();
+        assert_eq!(back.name, plain.name);
+        assert_eq!(back.text, plain.text);
+    }
+
+    #[test]
+    fn an_index_that_would_not_come_back_is_refused() {
+        let name = "m.safetensors.index.json";
+        for (name, text) in [
+            ("m.index.json", r#"{"weight_map":{"a":"m.safetensors"}}"#),
+            (name, r#"{"weight_map":{"a":"m.bin"}}"#),
+            (name, r#"{"weight_map":{"a":"m\u002esafetensors"}}"#),
+            (name, r#"{"weight_map":{"a.safetensors":"m.safetensors"}}"#),
+            (name, r#"{"x":"y.zstn","weight_map":{"a":"m.safetensors"}}"#),
+        ] {
+            let error = Kind::Safetensors.renamed_index(&index(name, text), Kind::Zstn);
+            let error = error.expect_err(text);
+            let rule = error.refusal().and_then(zstn_core::Error::rule);
+            assert_eq!(rule, Some(Rule::ShardRenaming), "{text}");
+        }
+    }
 }

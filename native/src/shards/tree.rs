@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::Rule;
 use zstn_core::catalog::{IndexName, Kind, kind_of_name};
 
-use super::kind::ShardKind as _;
+use super::shard::ShardKind as _;
 use super::{PLAIN, Shards};
 use crate::pack::check_packable;
 use crate::source::{FileSource, HttpOptions, Location};

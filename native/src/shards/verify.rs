@@ -7,16 +7,15 @@ use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::Kind;
 
-use super::kind::ShardKind as _;
-use super::parts::fetch;
+use super::Shards;
 use super::plan::Plan;
+use super::shard::ShardKind as _;
 use super::tree::Tree;
-use super::work::Work;
-use super::{Context, Shards};
+use super::work::{Work, fetch};
 use crate::report::VerifyReport;
 use crate::source::Location;
-use crate::verify::{verify_delta, verify_file};
-use crate::{Error, Result};
+use crate::verify::verify_file;
+use crate::{Error, Job, Result};
 
 /// The maximum number of file names in a message.
 const MAX_NAMED: usize = 20;
@@ -28,14 +27,13 @@ const MAX_NAMED: usize = 20;
 /// # Errors
 /// An index that names a missing file; a base that is missing, not needed or has other
 /// shards; an original that differs; every error of verifying a single file.
-pub fn verify_shards(
-    context: Context,
+pub(crate) fn verify_shards(
+    job: &Job,
     input: &Shards,
     bases: &[Shards],
     original: Option<&Shards>,
 ) -> Result<VerifyReport> {
-    let (engine, memory_bytes) = (context.engine, context.memory_bytes);
-    let plan = Plan::of_unpacking(input, context.http)?;
+    let plan = Plan::of_unpacking(input, &job.http)?;
     plan.check_bases(input, bases)?;
     let mut originals = Vec::new();
     for unit in &plan.units {
@@ -52,16 +50,14 @@ pub fn verify_shards(
             check_index(input, original)?;
         }
     }
-    let work = Work::open(context, &plan, bases)?;
+    let work = Work::open(job, &plan, bases)?;
     let (files, indexed) = work.each(|shard| {
         let original = originals[shard.unit_number].as_ref();
-        let original = original.map(|files| fetch(&files[shard.number], shard.context()));
+        let original = original.map(|files| fetch(shard.job, &files[shard.number]));
         let original = original.transpose()?;
-        let (local, original, progress) = (shard.local, original.as_ref(), shard.progress);
-        let mut file = match &shard.base()? {
-            None => verify_file(engine, local, original, progress),
-            Some(base) => verify_delta(engine, local, base, original, memory_bytes, progress),
-        }?;
+        let base = shard.base()?;
+        let (base, original) = (base.as_deref(), original.as_ref());
+        let mut file = verify_file(shard.job, shard.local, base, original)?;
         file.name = shard.input();
         Ok(file)
     })?;

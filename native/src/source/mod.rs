@@ -45,6 +45,9 @@ pub(crate) use closed_file::ClosedFile;
 pub use feed::Feed;
 pub use file::FileSource;
 pub use hub::offline;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub use hub::{RepoKind, Repository};
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;

@@ -25,7 +25,7 @@ mod linked {
     use crate::source::{
         AsyncSource, HttpOptions, Reading, Source, check_inside, merged, on_thread,
     };
-    use crate::{Error, Result};
+    use crate::{Error, Location, Result};
 
     /// An object in a store, in the version that it had when it was opened. It is a
     /// [`Source`] and an [`AsyncSource`].
@@ -242,16 +242,12 @@ mod linked {
                 Some(rest) => rest.trim_start_matches(": ").to_owned(),
                 None => text.clone(),
             };
-            let answer = |url: String, status| Self::Http {
-                detail: detail(&url),
-                url,
-                status,
-            };
+            let answer = |url: String, status| Self::http(&url, detail(&url), status);
             match error {
                 Store::Io { action, source } => Self::Io { action, source },
                 Store::Changed { url, detail } => Self::Changed { name: url, detail },
                 Store::Exists { url, lost_race } => Self::Exists {
-                    path: url.into(),
+                    location: Location::url(url),
                     detail: match lost_race {
                         true => ": another writer was first, and this result is discarded".into(),
                         false => String::new(),
@@ -259,12 +255,17 @@ mod linked {
                 },
                 Store::NotFound { url } | Store::NoContainer { url, .. } => answer(url, Some(404)),
                 Store::Denied { url, .. } => answer(url, Some(403)),
-                Store::Server { url, status, .. } | Store::NoConditions { url, status } => {
-                    answer(url, status)
+                Store::NoConditions { url, status } => answer(url, status),
+                Store::WrongRegion { url, .. } | Store::PartsLost { url } => answer(url, None),
+                Store::Server {
+                    url,
+                    status,
+                    source,
+                    ..
+                } => answer(url, status).with_source(source),
+                Store::Network { url, source, .. } => {
+                    Self::unanswered(&url, detail(&url)).with_source(source)
                 }
-                Store::WrongRegion { url, .. }
-                | Store::Network { url, .. }
-                | Store::PartsLost { url } => answer(url, None),
                 _ => Self::Usage(text),
             }
         }

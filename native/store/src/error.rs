@@ -2,6 +2,8 @@
 
 use std::io;
 
+use zstn_net::cause::BoxedError;
+
 /// The result of a fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -44,7 +46,7 @@ pub enum Error {
     /// The object does not exist.
     #[error("{url}: there is no such object; check the address")]
     NotFound {
-        /// The address.
+        /// The address of the object.
         url: String,
     },
     /// The bucket or container does not exist.
@@ -101,7 +103,7 @@ pub enum Error {
     },
     /// Another attempt has claimed the folder.
     #[error(
-        "{url}: another attempt is writing to this folder, or was cut off elsewhere; if none is running, remove the folder's objects"
+        "{url}: another attempt is writing to this folder, or was interrupted on another machine; if none is running, remove the folder's objects"
     )]
     Claimed {
         /// The address of the folder.
@@ -136,6 +138,8 @@ pub enum Error {
         url: String,
         /// The reason.
         detail: String,
+        /// The error of the HTTP library, if there is one.
+        source: Option<BoxedError>,
     },
     /// The store answered with an error, or with a response that cannot be used.
     #[error("{url}: the store answered {detail}")]
@@ -146,12 +150,14 @@ pub enum Error {
         status: Option<u16>,
         /// The response, and what to do if that is known.
         detail: String,
+        /// The error of the library that made the request, if there is one.
+        source: Option<BoxedError>,
     },
     /// The store does not support creating an object only if it does not exist.
     #[error(
         "{url}: the store does not support conditional writes, which keep an upload from replacing \
-         an object by accident; set AWS_CONDITIONAL_PUT=disabled to do without, or replace what \
-         is there (--force)"
+         an object by accident; set AWS_CONDITIONAL_PUT=disabled to upload without this \
+         protection, or allow replacing the object (--force)"
     )]
     NoConditions {
         /// The address.

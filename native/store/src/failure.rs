@@ -1,11 +1,13 @@
 //! Conversion of the `object_store` crate's errors to errors of this crate.
 //!
 //! The messages of that crate are not shown: they contain complete request URLs, in
-//! which some services put a signature.
+//! which some services put a signature. The sources of errors are copies in which
+//! these are hidden.
 
 use std::error::Error as StdError;
 
 use object_store::client::{HttpError, HttpErrorKind};
+use zstn_net::cause::{self, BoxedError};
 
 use crate::{Address, Error};
 
@@ -20,6 +22,7 @@ pub(crate) struct Failure {
     region: Option<String>,
     /// The message of the innermost cause.
     reason: String,
+    source: Option<BoxedError>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +96,7 @@ impl Failure {
             code,
             region,
             reason,
+            source: Some(cause::of(error)),
         }
     }
 
@@ -147,6 +151,7 @@ impl Failure {
             return Error::Server {
                 url,
                 status: self.status,
+                source: self.source,
                 detail: format!("{status}({code}): {why}"),
             };
         }
@@ -159,11 +164,13 @@ impl Failure {
             Kind::Network => Error::Network {
                 url,
                 detail: self.reason,
+                source: self.source,
             },
             _ => Error::Server {
                 detail: self.describe(),
                 url,
                 status: self.status,
+                source: self.source,
             },
         }
     }

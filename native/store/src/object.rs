@@ -263,7 +263,11 @@ impl Inner {
                     {
                         let url = self.address.url();
                         let detail = "next to nothing came from it for too long".into();
-                        return Err(Error::Network { url, detail });
+                        return Err(Error::Network {
+                            url,
+                            detail,
+                            source: None,
+                        });
                     }
                 }
             }
@@ -292,6 +296,7 @@ impl Inner {
             url: self.address.url(),
             status: None,
             detail,
+            source: None,
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use zstn::{Engine, PackOptions};
+use zstn::{Job, PackOptions};
 use zstn_bench::tensors::BF16;
 use zstn_tests::rng::Rng;
 
@@ -71,8 +71,8 @@ fn main() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
     }
     write_model(&original, len_bytes);
-    let engine = Engine::default();
-    zstn::pack(&engine, &original, &packed, &PackOptions::default()).expect("a packed file");
+    let job = Job::new();
+    zstn::pack(&job, &original, &packed, &PackOptions::default()).expect("a packed file");
     let len_bytes = original.metadata().expect("a file").len();
     let packed_bytes = packed.metadata().expect("a file").len();
     println!(

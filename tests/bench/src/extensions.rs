@@ -31,8 +31,8 @@ struct Change {
     deviation: f64,
 }
 
-/// A change like some hundred training steps: in bfloat16, most elements stay
-/// unchanged.
+/// A change as small as that of a few hundred training steps: in bfloat16, most
+/// elements stay unchanged.
 const LIGHT: Change = Change {
     name: "light BF16",
     float: BF16,

@@ -4,26 +4,18 @@
 //! All stages run on the calling thread ([`OneThread`]) and use only the public API of
 //! the crates.
 
-use std::fmt;
-
-mod coders;
 mod extensions;
 mod files;
-mod frames;
-mod one_thread;
 mod planes;
-mod statistics;
-mod structured;
 pub mod tensors;
 
-pub use coders::{coders, peers};
-pub use extensions::extensions;
-pub use files::files;
-pub use frames::frames;
-pub use one_thread::OneThread;
-pub use planes::planes;
-pub use statistics::statistics;
-pub use structured::structured;
+use std::fmt;
+
+use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
+
+pub use crate::extensions::extensions;
+pub use crate::files::{files, frames, statistics};
+pub use crate::planes::{coders, peers, planes, structured};
 
 /// A stage whose input has not been generated yet.
 pub struct Stage {
@@ -117,4 +109,48 @@ pub fn all() -> Vec<Stage> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Encodes and decodes like [`zstn::Engine`], but runs jobs sequentially on the calling
+/// thread. Even a pool of one thread has its own thread, which a profiler counts
+/// separately.
+#[derive(Debug)]
+pub struct OneThread(zstn::Engine);
+
+impl OneThread {
+    /// Creates the engine.
+    ///
+    /// # Panics
+    /// If no thread can be started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(zstn::Engine::new(1).expect("a thread"))
+    }
+}
+
+impl Default for OneThread {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Engine for OneThread {
+    fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        self.0.zstd_decode(frame, out)
+    }
+
+    fn map<T, R, F>(&self, items: Vec<T>, job: F) -> Vec<R>
+    where
+        T: Send,
+        R: Send,
+        F: Fn(T) -> R + Sync + Send,
+    {
+        items.into_iter().map(job).collect()
+    }
+}
+
+impl PackEngine for OneThread {
+    fn zstd_encode(&self, input: &[u8], coding: ZstdCoding, out: &mut Vec<u8>) {
+        self.0.zstd_encode(input, coding, out);
+    }
 }

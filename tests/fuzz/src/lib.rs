@@ -2,16 +2,16 @@
 //! on the same input.
 
 pub mod c;
-pub mod reading;
 
 use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
 use zstn_core::checksum::ARE_IGNORED;
 use zstn_core::container::safetensors::ShardIndex;
-use zstn_core::model::{Model, ModelBuilder, Tensor};
+use zstn_core::model::{Model, ModelBuilder, TensorInfo};
+use zstn_core::pure::Pure;
 use zstn_core::{Error, Result};
 
 /// Maximum length in bytes of results; a fuzzer should find defects rather than exhaust
@@ -86,7 +86,7 @@ pub fn model_of(
 
 /// Returns the stored bytes of a tensor's parts, in order.
 #[must_use]
-pub fn parts<'a>(tensor: &Tensor, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
+pub fn parts<'a>(tensor: &TensorInfo, files: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let parts = tensor.parts.iter();
     parts
         .map(|stored| part(files[stored.file], stored.stored.clone()))
@@ -147,4 +147,64 @@ macro_rules! keep_lengths {
             $crate::mutate(data, size, max_size, seed)
         });
     };
+}
+
+/// Number of tensors that are read per model.
+const TENSORS: usize = 6;
+
+/// Decodes tensors of `files`, and rows of them, with both engines. If
+/// `checksums_count`, the rows must equal the same rows of the whole tensor.
+///
+/// # Panics
+/// If the engines disagree, or the rows differ from the whole tensor.
+pub fn read(model: &Model, files: &[&[u8]], checksums_count: bool) {
+    for (number, tensor) in model.tensors().iter().enumerate().take(TENSORS) {
+        if tensor.len_bytes() > LIMIT_BYTES || tensor.base.is_some() {
+            continue;
+        }
+        let parts = parts(tensor, files);
+        let whole = model.decode(&*NATIVE, number, &parts, None);
+        agree(&whole, &model.decode(&Pure, number, &parts, None));
+        let whole = whole.ok().filter(|_| checksums_count);
+        read_rows(model, files, number, whole.as_deref());
+    }
+}
+
+/// Reads some rows, and compares them with the `whole` tensor.
+fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>) {
+    let count = model.tensors()[number].shape.first().copied().unwrap_or(0);
+    let table = model.block_table(number, &[]);
+    let table = table.map(|(of, range)| part(files[of], range));
+    for rows in [0..count.min(1), count / 3..count / 2, count / 2..count] {
+        let planned = match model.rows(number, rows, table) {
+            Ok(planned) if !planned.is_whole() => planned,
+            Ok(_) => continue,
+            Err(error) => return speak(&error),
+        };
+        let fetched: Vec<&[u8]> = planned
+            .ranges()
+            .map(|(of, range)| part(files[of], range))
+            .collect();
+        match (planned.decode(&Pure, &fetched, None), whole) {
+            (Ok(rows), Some(whole)) => assert!(rows == part(whole, planned.span())),
+            (Err(error), _) => speak(&error),
+            _ => {}
+        }
+    }
+}
+
+/// Reads a file with [`read`] if it has this format. Targets that differ only in the
+/// format have separate corpora.
+pub fn read_kind(file: &[u8], kind: Kind) {
+    with_and_without_checksums(|checksums_count| {
+        match catalog(file) {
+            Ok(catalog) if catalog.kind() == kind => {}
+            Ok(_) => return,
+            Err(error) => return speak(&error),
+        }
+        match model(file, None) {
+            Ok(model) => read(&model, &[file], checksums_count),
+            Err(error) => speak(&error),
+        }
+    });
 }

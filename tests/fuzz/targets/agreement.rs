@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn::{Input, Sink, UnpackOptions, VerifyOptions};
+use zstn::{Input, Job, Sink, UnpackOptions, VerifyOptions};
 use zstn_core::catalog::Kind;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, catalog, pair, with_and_without_checksums};
 
@@ -29,8 +29,8 @@ fuzz_target!(|input: &[u8]| {
         }
         let mut restored = Vec::new();
         let sink = Sink::writer(&mut restored);
-        let unpacked = zstn::unpack(&NATIVE, input(), sink, &unpacking);
-        let verified = zstn::verify(&NATIVE, input(), &verifying);
+        let unpacked = zstn::unpack(&Job::new().engine(&NATIVE), input(), sink, &unpacking);
+        let verified = zstn::verify(&Job::new().engine(&NATIVE), input(), &verifying);
         assert_eq!(
             unpacked.err().map(|error| error.to_string()),
             verified.err().map(|error| error.to_string()),

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zstn::convert::Target;
-use zstn::{ConvertOptions, Effort, Reader, Sink};
+use zstn::{ConvertOptions, Effort, Job, Reader, Sink};
 use zstn_fuzz::{LIMIT_BYTES, NATIVE};
 
 fuzz_target!(|input: &[u8]| {
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     let mut converted = Vec::new();
     let sink = Sink::writer(&mut converted);
     let options = ConvertOptions::default();
-    if let Err(error) = zstn::convert(&NATIVE, file.to_vec(), sink, &target, &options) {
+    if let Err(error) = zstn::convert(&Job::new().engine(&NATIVE), file.to_vec(), sink, &target, &options) {
         assert!(!error.to_string().is_empty());
         return;
     }

@@ -4,8 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_fuzz::reading::read;
-use zstn_fuzz::{model, speak, with_and_without_checksums};
+use zstn_fuzz::{model, read, speak, with_and_without_checksums};
 
 fuzz_target!(|file: &[u8]| {
     with_and_without_checksums(|checksums_count| match model(file, None) {

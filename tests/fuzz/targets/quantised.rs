@@ -3,8 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_fuzz::reading::read;
-use zstn_fuzz::{model, pair, speak};
+use zstn_fuzz::{model, pair, read, speak};
 
 fuzz_target!(|input: &[u8]| {
     let Some((config, file)) = pair(input) else {

@@ -6,8 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::Model;
-use zstn_fuzz::reading::read;
-use zstn_fuzz::{model_of, pair, speak, with_and_without_checksums};
+use zstn_fuzz::{model_of, pair, read, speak, with_and_without_checksums};
 
 fuzz_target!(|input: &[u8]| {
     let Some((json, rest)) = pair(input) else {

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zstn_core::catalog::Kind;
-use zstn_fuzz::reading::read_kind;
+use zstn_fuzz::read_kind;
 
 fuzz_target!(|file: &[u8]| read_kind(file, Kind::ZTensor));
 zstn_fuzz::keep_lengths!();

@@ -11,7 +11,7 @@ import { counters, figures, goTo, idle, near, openModel, row, serveViewer, typeI
 const folder = viewerFolder();
 const models = join(folder, "models");
 const NAME = "transformer.h.2.attn.c_proj.weight";
-/** The distance between the values that the fine-tune changes. */
+/** The distance between the values that the fine-tune changes, in elements. */
 const EVERY = 50;
 let [server, base, tuned] = [];
 

@@ -60,7 +60,7 @@ test("an unknown option is refused by every call, with those that it has", async
 test("rows are a pair", async () => {
   for (const model of [await open(file), await open(await packed())]) {
     for (const rows of [5, 0, "01", null, [1], [0, 1, 2], { begin: 0 }, new Map()]) {
-      for (const call of [() => model.tensor("w", { rows }), () => model.plan("w", { rows })]) await assert.rejects(call, { code: "invalid_input", message: /`rows` is a pair \[begin, end\]/ });
+      for (const call of [() => model.tensor("w", { rows }), () => model.plan("w", { rows })]) await assert.rejects(call, { code: "invalid_input", message: /`rows` must be a pair \[begin, end\]/ });
     }
     for (const rows of [[0, 3], [1, 0], [-1, 1], [0, 1.5], ["0", 1], [undefined, 1]]) await assert.rejects(model.tensor("w", { rows }), { code: "invalid_input", message: /out of range/ });
     model.close();
@@ -78,8 +78,8 @@ test("an endpoint is for hf:// addresses", async () => {
 
 test("numbers of workers and threads are a small multiple of the cores", async () => {
   for (const size of [-1, 1.5, 10_000, Number.NaN, "4"]) {
-    assert.throws(() => workerPool({ size }), { code: "invalid_input", message: /number of workers is a whole number from 0 to \d+/ });
-    assert.throws(() => threadPool({ threads: size }), { code: "invalid_input", message: /number of threads is a whole number from 1 to \d+/ });
+    assert.throws(() => workerPool({ size }), { code: "invalid_input", message: /number of workers must be a whole number from 0 to \d+/ });
+    assert.throws(() => threadPool({ threads: size }), { code: "invalid_input", message: /number of threads must be a whole number from 1 to \d+/ });
     await assert.rejects(open(await packed(), { workers: size }), { code: "invalid_input", message: /number of workers/ });
   }
 });

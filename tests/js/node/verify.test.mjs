@@ -8,7 +8,7 @@ import { vectorPath } from "../support/vectors.mjs";
 
 /**
  * A file with another frame for `w` and a checksum that matches it, so that only the digest of `w` differs
- * (tests/rust/formats/integrity/replaced.rs).
+ * (tests/rust/formats/integrity/mod.rs).
  */
 const file = readFileSync(vectorPath("zstn-verify", "replaced-frame.zstn"));
 
@@ -57,5 +57,5 @@ test("every flipped bit of a frame is refused by its checksum", async () => {
 });
 
 test("another word is refused", async () => {
-  for (const verify of ["all", "", null, true]) await assert.rejects(open(file, { verify }), { code: "invalid_input", message: /`verify` is "stored" or "full"/ });
+  for (const verify of ["all", "", null, true]) await assert.rejects(open(file, { verify }), { code: "invalid_input", message: /`verify` must be "stored" or "full"/ });
 });

@@ -1,8 +1,13 @@
-//! Creating, listing and restoring deltas between checkpoints.
+//! Deltas on the command line: creating, listing and restoring them, packed bases,
+//! chains of bases, and single buffers.
 
-use zstn_tests::command::{json, text, zstn};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::{folder_with, vector};
+use zstn_tests::cases;
+use zstn_tests::command::{json, program, text, zstn};
+
+use super::{folder_with, run, vector};
 
 #[test]
 fn deltas_pack_and_unpack_against_their_base() {
@@ -134,4 +139,262 @@ fn deltas_are_listed_and_read_with_their_base() {
         ));
         assert_eq!(verified["compared"], true);
     }
+}
+
+fn folder_with_all(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, bytes) in files {
+        std::fs::write(folder.path().join(name), bytes).expect("written");
+    }
+    folder
+}
+
+fn succeed(folder: &Path, lines: &[&str]) {
+    for line in lines {
+        let out = run(folder, line);
+        assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+    }
+}
+
+/// Runs commands that must exit with this status and print every given sentence.
+fn refuse(folder: &Path, refusals: &[(&str, i32, &[&str])]) {
+    for (line, status, sentences) in refusals {
+        let out = run(folder, line);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(*status), "{line}: {said}");
+        for sentence in *sentences {
+            assert!(said.contains(sentence), "{line} says: {said}");
+        }
+        assert!(!folder.join("x").exists(), "{line}");
+    }
+}
+
+/// Creates a folder with `v1` to `v3`, plain, with `v1.zstn`, and with `v2.z4dm` and
+/// `v3.z4dm`, each packed against the previous generation.
+fn generations() -> tempfile::TempDir {
+    let first = vector("md_two_percent.base.safetensors");
+    let second = vector("md_two_percent.target.safetensors");
+    let mut third = second.clone();
+    let middle = third.len() / 2;
+    for byte in third[middle..].iter_mut().step_by(500) {
+        *byte ^= 1;
+    }
+    let folder = folder_with_all(&[("v1", &first), ("v2", &second), ("v3", &third)]);
+    succeed(
+        folder.path(),
+        &[
+            "pack v1",
+            "pack v2 --base v1.zstn",
+            "pack v3 --base v2.z4dm --base v1.zstn --memory 64M",
+        ],
+    );
+    folder
+}
+
+#[test]
+fn packed_bases_and_chains_serve_every_verb() {
+    let folder = generations();
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    succeed(
+        folder.path(),
+        &[
+            "pack v2 --base v1 -o plain2",
+            "pack v3 --base v2 -o plain3",
+            "unpack v2.z4dm --base v1.zstn -o back2",
+            "unpack v3.z4dm --base v2.z4dm --base v1.zstn -o back3",
+            "verify v2.z4dm --base v1.zstn --against v2",
+            "verify v3.z4dm --base v2.z4dm --base v1 --against v3",
+            "info v3.z4dm --base v2.z4dm --base v1.zstn",
+            "ls v3.z4dm --base v2.z4dm --base v1.zstn",
+        ],
+    );
+    assert!(read("plain2") == read("v2.z4dm"));
+    assert!(read("plain3") == read("v3.z4dm"));
+    assert!(read("back2") == read("v2"));
+    assert!(read("back3") == read("v3"));
+    let list = json(&run(folder.path(), "ls v3 --json"));
+    for tensor in list["tensors"].as_array().expect("a list") {
+        let name = tensor["name"].as_str().expect("a name");
+        let chain = format!("get v3.z4dm {name} --base v2.z4dm --base v1.zstn -o -");
+        let plain = format!("get v3 {name} -o -");
+        let [read, truth] = [chain, plain].map(|line| run(folder.path(), &line));
+        assert!(read.status.success(), "{}", text(&read.stderr));
+        assert!(read.stdout == truth.stdout, "{name}");
+    }
+}
+
+#[test]
+fn chains_that_do_not_fit_are_refused() {
+    let folder = generations();
+    let more = "is a delta from another checkpoint; give that checkpoint as its base";
+    refuse(
+        folder.path(),
+        &[
+            (
+                "unpack v3.z4dm --base v2.z4dm -o x",
+                2,
+                &["v2.z4dm", more, "--base"],
+            ),
+            ("verify v3.z4dm --base v2.z4dm", 2, &["v2.z4dm", more]),
+            ("pack v3 --base v2.z4dm -o x", 2, &["v2.z4dm", more]),
+            (
+                "unpack v2.z4dm --base v1.zstn --base v1 -o x",
+                2,
+                &["v1.zstn", "takes no base"],
+            ),
+            (
+                "unpack v1.zstn --base v1 -o x",
+                2,
+                &["v1.zstn", "takes no base"],
+            ),
+            ("verify v1.zstn --base v1", 2, &["v1.zstn", "takes no base"]),
+            (
+                "unpack v3.z4dm --base v1.zstn -o x",
+                1,
+                &["v3.z4dm", "v1.zstn", "made against"],
+            ),
+            (
+                "ls v3.z4dm --base v2.z4dm --base v1 --base v1",
+                2,
+                &["takes no base"],
+            ),
+            // A base must not be replaced, nor a file restored from it.
+            (
+                "unpack v2.z4dm --base v1.zstn -o v1.zstn --force",
+                2,
+                &["v1.zstn", "is being read"],
+            ),
+            (
+                "pack v3 --base v2.z4dm --base v1.zstn -o v1.zstn --force",
+                2,
+                &["v1.zstn", "is being read"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_lack_of_temporary_space_names_the_folder() {
+    let variable = if cfg!(windows) { "TMP" } else { "TMPDIR" };
+    let missing: PathBuf = ["no", "such", "folder"].iter().collect();
+    let folder = generations();
+    let out = Command::new(program())
+        .args(["unpack", "v2.z4dm", "--base", "v1.zstn", "-o", "x"])
+        .current_dir(folder.path())
+        .env(variable, &missing)
+        .output()
+        .expect("zstn runs");
+    let said = text(&out.stderr);
+    assert!(!out.status.success());
+    for part in ["temporary file", &missing.to_string_lossy(), variable] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!folder.path().join("x").exists());
+}
+
+#[test]
+fn every_tensor_of_a_delta_is_counted() {
+    let folder = folder_with_all(&[
+        ("base", &vector("md_all_dtypes.base.safetensors")),
+        ("tuned", &vector("md_all_dtypes.target.safetensors")),
+    ]);
+    let report = json(&run(folder.path(), "pack tuned --base base --json"));
+    let file = &report["files"][0];
+    let count = |field: &str| file[field].as_u64().expect(field);
+    assert!(count("whole_tensors") > 0);
+    let sum = count("copied_tensors") + count("differing_tensors") + count("whole_tensors");
+    assert_eq!(sum, count("tensors"));
+    assert_eq!(report["bases"], serde_json::json!(["base"]));
+    let out = run(folder.path(), "pack tuned --base base -o again");
+    let said = text(&out.stderr);
+    let shares = format!(
+        "{} tensors: {} as in the base, {} as deltas, {} new or stored whole",
+        count("tensors"),
+        count("copied_tensors"),
+        count("differing_tensors"),
+        count("whole_tensors")
+    );
+    assert!(said.contains(&shares), "{said}");
+}
+
+#[test]
+fn buffers_go_against_a_base_and_back() {
+    let mut count = 0;
+    for case in cases::deltas("zstn", "z4delta") {
+        let [theirs, base, current] =
+            ["container", "reference", "current"].map(|field| cases::named("zstn", &case[field]));
+        let folder = folder_with_all(&[("theirs", &theirs), ("base", &base), ("w", &current)]);
+        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+        let report = json(&run(folder.path(), "compress w --base base --json"));
+        assert_eq!(report["bases"], serde_json::json!(["base"]));
+        assert_eq!(report["output"], "w.z4dl");
+        assert_eq!(report["packed_bytes"], read("w.z4dl").len() as u64);
+        let reference = zstn::compress_delta(
+            &zstn::Engine::new(2).unwrap(),
+            &current,
+            &base,
+            None,
+            zstn::Effort::Balanced,
+        );
+        assert!(read("w.z4dl") == reference.unwrap(), "{}", case["name"]);
+        std::fs::remove_file(folder.path().join("w")).unwrap();
+        let report = json(&run(folder.path(), "decompress w.z4dl --base base --json"));
+        assert_eq!(
+            (&report["bases"][0], &report["output"]),
+            (&"base".into(), &"w".into())
+        );
+        succeed(folder.path(), &["decompress theirs --base base -o back"]);
+        assert!(read("w") == current && read("back") == current);
+        count += 1;
+    }
+    assert_eq!(count, 12);
+}
+
+#[test]
+fn buffers_and_bases_that_do_not_fit_are_refused() {
+    let (base, current) = ([7; 4000], [9; 4000]);
+    let folder = folder_with_all(&[("base", &base), ("other", &current), ("w", &current)]);
+    std::fs::write(folder.path().join("short"), &base[1..]).unwrap();
+    succeed(
+        folder.path(),
+        &["compress w --base base --dtype bf16", "compress w"],
+    );
+    refuse(
+        folder.path(),
+        &[
+            (
+                "compress w --base short -o x",
+                2,
+                &["4000 bytes", "3999", "same length"],
+            ),
+            ("compress w --base missing -o x", 3, &["missing"]),
+            ("decompress w.z4dl -o x", 2, &["w.z4dl", "delta", "--base"]),
+            (
+                "decompress w.z4ai --base base -o x",
+                2,
+                &["w.z4ai", "takes no base"],
+            ),
+            (
+                "decompress w.z4dl --base other -o x",
+                1,
+                &["w.z4dl", "other", "other bytes"],
+            ),
+            (
+                "decompress w.z4dl --base short -o x",
+                1,
+                &["w.z4dl", "short", "4000 bytes"],
+            ),
+            (
+                "decompress w.z4dl --base base --limit 1000 -o x",
+                1,
+                &["4000 bytes", "limit of 1000"],
+            ),
+            (
+                "decompress w.z4dl --base base -o base --force",
+                2,
+                &["base", "is being read"],
+            ),
+            ("ls w.z4dl", 1, &["Z4DL", "decompress it with its base"]),
+        ],
+    );
 }

@@ -9,14 +9,12 @@ use tempfile::TempDir;
 use zstn_tests::checkpoint;
 #[cfg(target_os = "linux")]
 use zstn_tests::command::program;
-use zstn_tests::command::{json, text, zstn};
+use zstn_tests::command::{json, text};
 use zstn_tests::rng::Rng;
 #[cfg(target_os = "linux")]
 use zstn_tests::unreadable;
 
-pub(super) fn run(folder: &Path, line: &str) -> Output {
-    zstn(folder, &line.split(' ').collect::<Vec<_>>())
-}
+use super::run;
 
 /// Runs a command, which must succeed, and returns its messages.
 pub(super) fn say(folder: &Path, line: &str) -> String {

@@ -6,7 +6,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use zstn_tests::command::{json, text};
 
-use super::families::{AUTO, folder, run, say};
+use super::families::{AUTO, folder, say};
+use super::run;
 
 /// Runs a command, which must be refused as incorrect usage, and returns its messages.
 fn refuse(folder: &Path, line: &str) -> String {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use zstn_tests::checkpoint;
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::rng::Rng;
+use zstn_tests::{checkpoint, with_header};
 
 fn weights(name: &str, seed: u64) -> Vec<u8> {
     checkpoint(&[(name, "BF16", &Rng(seed).bf16_weights(400))])
@@ -124,11 +124,13 @@ fn verifying_a_folder_compares_every_file() {
 #[test]
 fn what_cannot_be_packed_is_copied_and_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
-    let bom =
-        with_header("\u{feff}{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}");
+    let bom = with_header(
+        "\u{feff}{\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+        b"abcd",
+    );
     let twice = {
         let tensor = "\"w\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}";
-        with_header(&format!("{{{tensor},{tensor}}}"))
+        with_header(format!("{{{tensor},{tensor}}}"), b"abcd")
     };
     let two = index(&[("a", "m-1.safetensors")]);
     type Case<'a> = (Vec<(&'a str, Vec<u8>)>, &'a [&'a str], &'a [&'a str]);
@@ -268,17 +270,11 @@ fn what_cannot_be_packed_is_copied_and_named() {
     assert!(text(&out.stderr).contains("Git LFS pointer"));
 }
 
-/// Returns a file with this header and four bytes of data.
-fn with_header(header: &str) -> Vec<u8> {
-    let len = header.len() as u64;
-    [&len.to_le_bytes(), header.as_bytes(), b"abcd"].concat()
-}
-
 #[test]
 fn a_header_over_the_cap_of_the_format_is_kept() {
     let (before, after) = ("{\"__metadata__\":{\"t\":\"", "\"}}");
     let text = "x".repeat(100_000_001 - before.len() - after.len());
-    let long = with_header(&[before, &text, after].concat());
+    let long = with_header([before, &text, after].concat(), b"abcd");
     let scratch = folder(&[("m.safetensors", long.clone())]);
     let at = scratch.path();
     let said = run(at, &["pack", "in/m.safetensors", "-o", "m.zstn"]);
@@ -414,6 +410,7 @@ fn the_cache_of_a_repository_is_refused_with_a_hint() {
 #[test]
 fn more_shards_than_descriptors() {
     use std::process::Command;
+
     use zstn_tests::command::program;
 
     let names: Vec<String> = (0..200).map(|n| format!("m-{n:05}.safetensors")).collect();

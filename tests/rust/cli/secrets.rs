@@ -7,7 +7,7 @@ use zstn_tests::command::{program, text};
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::upload_server::{UploadServer, take};
 
-use super::network::{VERBS, files};
+use crate::network_options::{VERBS, files};
 
 /// The password as it is sent, the password as written in a URL, and the secret in the
 /// query.

@@ -1,4 +1,5 @@
-//! Each command once, as a user would type it.
+//! Each command once, as a user would type it; the exit status and the message of every
+//! refusal; shell completions and manual pages.
 
 use std::process::{Command, Stdio};
 
@@ -178,4 +179,178 @@ fn frames_compress_and_decompress() {
     );
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out.stderr).contains("limit"));
+}
+
+#[test]
+fn exit_status_and_sentences() {
+    let folder = folder_with(
+        "page.html",
+        b"<!doctype html><title>Not found</title> and more text",
+    );
+    let at = |name: &str| folder.path().join(name);
+    let packed = vector("float_weights.zstn");
+    std::fs::write(at("cut.zstn"), &packed[..packed.len() - 1000]).unwrap();
+    std::fs::write(at("good.zstn"), &packed).unwrap();
+    std::fs::write(at("other.safetensors"), vector("scalars.safetensors")).unwrap();
+    std::fs::write(at("frame.z4ai"), b"Z4AI\x01\0\0\x01\x01\0\0\0").unwrap();
+    std::fs::write(at("empty"), b"").unwrap();
+    for (arguments, status, sentence) in [
+        (&["unpack", "cut.zstn", "-o", "x"][..], 1, "looks cut off"),
+        (&["ls", "cut.zstn"], 1, "looks cut off"),
+        (&["ls", "page.html"], 1, "web page"),
+        (&["pack", "page.html"], 1, "web page"),
+        (&["info", "empty"], 1, "empty"),
+        (&["unpack", "missing.zstn"], 3, "missing.zstn"),
+        (
+            &["unpack", "other.safetensors", "-o", "x"],
+            2,
+            "not a packed one",
+        ),
+        (&["pack", "good.zstn", "-o", "x"], 2, "packed already"),
+        (&["get", "good.zstn", "nope"], 1, "no tensor named `nope`"),
+        (&["ls", "frame.z4ai"], 1, "decompress it"),
+        (
+            &["verify", "good.zstn", "--against", "other.safetensors"],
+            1,
+            "restores",
+        ),
+        (&["pack"], 2, "Usage"),
+        (
+            &["pack", "other.safetensors", "-T", "100000"],
+            2,
+            "too many threads: at most",
+        ),
+        (
+            &[
+                "verify",
+                "good.zstn",
+                "--threads",
+                "99999999999999999999999",
+            ],
+            2,
+            "too many threads: at most",
+        ),
+        (
+            &["unpack", "good.zstn", "-T", "-1"],
+            2,
+            "the number of threads is negative; give 0",
+        ),
+        (
+            &["get", "good.zstn", "nope", "-T", "many"],
+            2,
+            "a whole number is needed",
+        ),
+        (
+            &["pack", "other.safetensors", "--effort", "huge"],
+            2,
+            "possible values",
+        ),
+        (
+            &["pack", "other.safetensors", "--memory", "lots"],
+            2,
+            "512M",
+        ),
+        (
+            &["pack", "other.safetensors", "--memory", "1M"],
+            2,
+            "at least",
+        ),
+        (
+            &["ls", "http://127.0.0.1:9/model.zstn"],
+            3,
+            "cannot be reached",
+        ),
+    ] {
+        let out = zstn(folder.path(), arguments);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(sentence), "{arguments:?} says: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    assert!(!at("x").exists(), "a refusal leaves no output");
+    let out = zstn(folder.path(), &["ls", "cut.zstn", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&out.stderr).expect("JSON");
+    assert_eq!(error["error"]["kind"], "malformed");
+    assert!(
+        error["error"]["rule"]
+            .as_str()
+            .is_some_and(|r| r.starts_with("zstn."))
+    );
+}
+
+// Windows may have a bash that belongs to another system and shares its folders.
+#[cfg(unix)]
+#[test]
+fn bash_completes_verbs_options_and_values() {
+    use std::process::Command;
+
+    let folder = tempfile::tempdir().unwrap();
+    let script = zstn(folder.path(), &["completions", "bash"]);
+    assert!(script.status.success());
+    let path = folder.path().join("completions");
+    std::fs::write(&path, &script.stdout).unwrap();
+    let complete = |words: &str, count: usize| {
+        let mut back = words.rsplit(' ');
+        let (last, before) = (back.next().unwrap(), back.next().unwrap());
+        let line = format!(
+            "source ./completions; COMP_WORDS=({words}); COMP_CWORD={count}; \
+             _zstn zstn '{last}' '{before}'; echo \"${{COMPREPLY[@]}}\""
+        );
+        let out = Command::new("bash")
+            .args(["--norc", "-c", &line])
+            .current_dir(folder.path())
+            .output();
+        let out = out.expect("bash runs");
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        text(&out.stdout).trim().to_owned()
+    };
+    assert_eq!(complete("zstn unp", 1), "unpack");
+    assert_eq!(complete("zstn pack --exten", 2), "--extended");
+    assert_eq!(complete("zstn pack --effort m", 3), "max");
+    assert_eq!(complete("zstn lfs inst", 2), "install");
+}
+
+#[test]
+fn every_shell_has_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    for (shell, mark) in [
+        ("bash", "complete -F _zstn"),
+        ("zsh", "#compdef zstn"),
+        ("fish", "complete -c zstn"),
+        ("elvish", "edit:completion"),
+        ("powershell", "Register-ArgumentCompleter"),
+    ] {
+        let out = zstn(folder.path(), &["completions", shell]);
+        assert!(out.status.success(), "{shell}");
+        let script = text(&out.stdout);
+        assert!(script.contains(mark), "{shell}");
+        assert!(script.contains("extended"), "{shell}");
+    }
+    let out = zstn(folder.path(), &["completions", "dash"]);
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = zstn(folder.path(), &["man", "-o", "man1"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let read = |name: &str| {
+        let path = folder.path().join("man1").join(name);
+        std::fs::read_to_string(path).unwrap_or_else(|_| panic!("there is no {name}"))
+    };
+    let first = text(&zstn(folder.path(), &["man"]).stdout);
+    assert_eq!(read("zstn.1"), first);
+    let verbs: Vec<&str> = first
+        .lines()
+        .filter_map(|line| line.strip_prefix("zstn\\-")?.strip_suffix("(1)"))
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() > 15, "{first}");
+    for verb in verbs {
+        let page = read(&format!("zstn-{verb}.1"));
+        assert!(page.contains("Examples:"), "{verb}");
+        assert!(page.contains(&format!("zstn {verb}")), "{verb}: {page}");
+    }
+    assert!(read("zstn-lfs-install.1").contains("extended"));
 }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::child::Ended;
-use crate::scratch::{Cell, Clean};
-use crate::setup::Setup;
-use crate::snapshot::{self, Entry, Snapshot};
+use crate::inject::Setup;
+use crate::process::Ended;
+use crate::scratch;
+use crate::scratch::{Cell, Clean, Entry, Snapshot};
 use crate::table::{Expected, Kept, Verb};
 
 /// The data about a finished run.
@@ -36,7 +36,7 @@ pub fn judge(cell: &Cell, run: &Run, expected: Expected) -> Option<String> {
     }
     problems.extend(message(run, expected));
     problems.extend(files(cell, run, expected.outcome.result));
-    let tmp = snapshot::of(&cell.tmp());
+    let tmp = scratch::snapshot(&cell.tmp());
     if cell.own("missing").exists() {
         problems.push("it made the folder for temporary files".into());
     }
@@ -91,7 +91,7 @@ fn message(run: &Run, expected: Expected) -> Vec<String> {
 
 /// Returns the problem with the files in the folder.
 fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
-    let mut after = snapshot::of(&cell.work());
+    let mut after = scratch::snapshot(&cell.work());
     if run.ended.status == 128 + 9 {
         // A killed process cannot remove its hidden temporary files.
         after.retain(|path, _| !is_hidden(path));
@@ -121,7 +121,7 @@ fn files(cell: &Cell, run: &Run, kept: Kept) -> Option<String> {
         }
     };
     let expected = if has_result { &complete } else { run.before };
-    if let Some(difference) = snapshot::difference(expected, &after) {
+    if let Some(difference) = scratch::difference(expected, &after) {
         return Some(difference);
     }
     if !has_result {

@@ -7,21 +7,14 @@
 
 #![cfg(target_os = "linux")]
 
-mod act;
-mod cells;
-mod child;
-mod document;
-mod interrupted;
+mod every_verb;
+mod inject;
 mod judge;
-mod large;
-mod place;
+mod process;
 mod scratch;
 mod servers;
-mod setup;
 mod signals;
-mod snapshot;
 mod table;
-mod together;
 
 /// Runs `work` on every item, two at a time and in no particular order. Returns the
 /// problems.

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::act::Act;
-use crate::child::{Launch, Running, Stream, launch};
-use crate::each;
+use crate::inject::Act;
+use crate::process::{Launch, Running, Stream, launch};
 use crate::scratch::Cell;
-use crate::snapshot;
 use crate::table::{Expected, Fault, Place, Server, Table};
+use crate::{each, scratch};
 
 #[test]
 fn servers() {
@@ -65,7 +64,7 @@ fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
         Act::FullStderr => options.shell = Some("exec 2>/dev/full"),
         _ => {}
     }
-    let before = snapshot::of(&cell.work());
+    let before = scratch::snapshot(&cell.work());
     let port = address.port().to_string();
     let words = server.arguments.iter();
     let words: Vec<OsString> = words
@@ -107,11 +106,11 @@ fn one(fault: &Fault, server: &Server, expected: Expected) -> Option<String> {
     if ended.stderr.contains("panicked") {
         problems.push("it panicked".into());
     }
-    let mut after = snapshot::of(&cell.work());
+    let mut after = scratch::snapshot(&cell.work());
     // A worker's queue remains.
     after.retain(|path, _| !path.starts_with("state"));
-    problems.extend(snapshot::difference(&before, &after));
-    if !snapshot::of(&cell.tmp()).is_empty() {
+    problems.extend(scratch::difference(&before, &after));
+    if !scratch::snapshot(&cell.tmp()).is_empty() {
         problems.push("something was left in TMPDIR".into());
     }
     let said = ended.stderr;

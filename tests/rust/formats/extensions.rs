@@ -1,12 +1,12 @@
 //! Files with extension frames: their versions, which writers produce them, and damage
 //! (docs/formats/extensions.md).
 
-use zstn::{PackOptions, Sink};
+use zstn::{Job, PackOptions, Sink};
 use zstn_core::bytes::part;
 use zstn_core::catalog::{Extension, FileCatalog, FileOpener};
 use zstn_core::container::model_delta;
 use zstn_core::container::model_delta::{
-    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, Kind, ModelDelta,
+    Base, DeltaOptions, DeltaPacker, IncrementalDeltaPacker, ModelDelta, RecordKind,
 };
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
 use zstn_core::engine::Engine;
@@ -14,7 +14,7 @@ use zstn_core::frame::Edition;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
-use zstn_tests::extended::{fine_tuned, one_lattice, quantised, usual};
+use zstn_tests::checkpoints::{fine_tuned, one_lattice, quantised, usual};
 
 /// Offset of the version in a file.
 const VERSION: usize = 4;
@@ -132,14 +132,15 @@ fn piece_by_piece_the_first_bytes_come_last() {
 #[test]
 fn files_and_streams_get_the_same_bytes() {
     let engine = zstn::Engine::new(2).expect("threads");
+    let job = Job::new().engine(&engine);
     let folder = tempfile::tempdir().expect("a folder");
     let options = PackOptions::default().extended(true);
     for original in [quantised(), usual()] {
         let path = folder.path().join("m.zstn");
-        zstn::pack(&engine, original.clone(), Sink::path(&path), &options).expect("packs");
+        zstn::pack(&job, original.clone(), Sink::path(&path), &options).expect("packs");
         let mut stream = Vec::new();
         let sink = Sink::writer(&mut stream);
-        zstn::pack(&engine, original.clone(), sink, &options).expect("packs");
+        zstn::pack(&job, original.clone(), sink, &options).expect("packs");
         let file = std::fs::read(&path).expect("a file");
         assert!(file == stream);
         let whole = pack(&engine, &original, extended());
@@ -148,9 +149,9 @@ fn files_and_streams_get_the_same_bytes() {
     let (base, tuned) = fine_tuned();
     let options = options.base(base.clone());
     let path = folder.path().join("m.z4dm");
-    zstn::pack(&engine, tuned.clone(), Sink::path(&path), &options).expect("packs");
+    zstn::pack(&job, tuned.clone(), Sink::path(&path), &options).expect("packs");
     let mut stream = Vec::new();
-    zstn::pack(&engine, tuned.clone(), Sink::writer(&mut stream), &options).expect("packs");
+    zstn::pack(&job, tuned.clone(), Sink::writer(&mut stream), &options).expect("packs");
     let file = std::fs::read(&path).expect("a file");
     assert!(file == stream);
     assert_eq!(file[VERSION], 2);
@@ -199,8 +200,14 @@ fn a_delta_holds_differences_and_lattices_in_version_2() {
         let delta = ModelDelta::parse(file).expect("a delta");
         delta.records().iter().map(|r| r.kind).collect::<Vec<_>>()
     };
-    assert_eq!(kinds(&plain), [Kind::Copy, Kind::Delta, Kind::Full]);
-    assert_eq!(kinds(&file), [Kind::Copy, Kind::Difference, Kind::Full]);
+    assert_eq!(
+        kinds(&plain),
+        [RecordKind::Copy, RecordKind::Delta, RecordKind::Full]
+    );
+    assert_eq!(
+        kinds(&file),
+        [RecordKind::Copy, RecordKind::Difference, RecordKind::Full]
+    );
     let tuned = fine_tuned().1;
     assert!(restored(&file, &base).expect("restores") == tuned);
     let catalog = opened(&file).expect("opens");

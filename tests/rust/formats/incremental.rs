@@ -5,14 +5,50 @@
 //! When the encoder's choices change, the digests change. Run this test once with
 //! `ZSTN_WRITE_DIGESTS=1` to update them.
 
+use std::collections::BTreeMap;
+use std::{env, fs};
+
 use zstn_core::bytes::part;
 use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
-use zstn_tests::{cases, rng::Rng, sha256};
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, repository, sha256, with_header};
 
-use crate::digests::{self, Digests};
+/// Digests, keyed by the name of the case.
+pub type Digests = BTreeMap<String, String>;
+
+/// Compares the digests at every effort with the ones in the vector file `name`.
+/// `digests_of` must return at least `min_cases` digests.
+pub fn check(name: &str, min_cases: usize, digests_of: impl Fn(Effort) -> Digests) {
+    let efforts = [
+        ("fast", Effort::Fast),
+        ("balanced", Effort::Balanced),
+        ("max", Effort::Max),
+    ];
+    let ours: BTreeMap<&str, Digests> = efforts
+        .into_iter()
+        .map(|(name, effort)| (name, digests_of(effort)))
+        .collect();
+    assert!(
+        ours["balanced"].len() >= min_cases,
+        "the vectors were found"
+    );
+    let ours = serde_json::to_value(ours).expect("plain strings");
+    let path = repository().join("tests/vectors").join(name);
+    if env::var_os("ZSTN_WRITE_DIGESTS").is_some() {
+        let text = serde_json::to_string_pretty(&ours).expect("plain strings") + "\n";
+        fs::write(&path, text).expect("the vectors can be written");
+    }
+    let text = fs::read(&path).expect("the digests are in the repository");
+    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert!(
+        ours == known,
+        "the encoder chooses differently from what is written down: ZSTN_WRITE_DIGESTS=1 \
+         writes it anew, if that was intended"
+    );
+}
 
 /// Packs incrementally as a web page does.
 fn piecewise(file: &[u8], effort: Effort) -> Result<(Vec<u8>, IncrementalPacker)> {
@@ -52,7 +88,7 @@ fn digests_of(effort: Effort) -> Digests {
 
 #[test]
 fn the_same_bytes_every_time_and_everywhere() {
-    digests::check("pure-pack.json", 35, digests_of);
+    check("pure-pack.json", 35, digests_of);
 }
 
 /// Returns a safetensors file of byte tensors.
@@ -68,10 +104,7 @@ fn checkpoint(tensors: &[(&str, &[u8])]) -> Vec<u8> {
         data.extend_from_slice(bytes);
     }
     let header = format!("{{{}}}", entries.join(","));
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend(data);
-    file
+    with_header(header, data)
 }
 
 #[test]

@@ -1,21 +1,22 @@
 //! Sketches: written sketches are read back, and malformed ones are refused.
 
 use proptest::prelude::*;
-use zstn::Engine;
+use zstn::{Engine, Job};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine as _;
 use zstn_core::pure::Pure;
-use zstn_core::sketch::{Sketch, Tensor, runs};
+use zstn_core::sketch::{Sketch, SketchedTensor, runs};
 use zstn_core::{Error, ErrorKind, Rule};
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 /// Returns a sketch entry for a tensor of random bytes.
-fn tensor(rng: &mut Rng, name: &str, dtype: Dtype, shape: &[u64], digest: bool) -> Tensor {
+fn tensor(rng: &mut Rng, name: &str, dtype: Dtype, shape: &[u64], digest: bool) -> SketchedTensor {
     let len = shape.iter().product::<u64>() * dtype.bits() / 8;
     let len: u64 = runs(dtype, len).iter().map(|run| run.end - run.start).sum();
     let bytes = rng.bytes(usize::try_from(len).unwrap());
     let digest = digest.then(|| rng.bytes(16).try_into().unwrap());
-    Tensor::new(name.into(), dtype, shape.to_vec(), digest, bytes).unwrap()
+    SketchedTensor::new(name.into(), dtype, shape.to_vec(), digest, bytes).unwrap()
 }
 
 fn sample() -> Sketch {
@@ -98,9 +99,8 @@ fn golden_checkpoint() -> Vec<u8> {
         r#""none": {"dtype": "I64", "shape": [0, 3], "data_offsets": [204, 204]}}"#
     );
     let steps = (0..100_u16).flat_map(|step| (0x3c00 + step * 37).to_le_bytes());
-    let len = (header.len() as u64).to_le_bytes();
-    let head = len.into_iter().chain(header.bytes());
-    head.chain(steps).chain(1.5_f32.to_le_bytes()).collect()
+    let data: Vec<u8> = steps.chain(1.5_f32.to_le_bytes()).collect();
+    with_header(header, data)
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn sketches_that_were_written_are_read() {
         .map(|pair| u8::from_str_radix(pair, 16).unwrap())
         .collect();
     let read = Sketch::parse(&Pure, &file).unwrap();
-    let engine = Engine::new(1).unwrap();
+    let job = Job::new().engine(&Engine::new(1).unwrap());
     let input = zstn::Input::bytes("golden", golden_checkpoint());
-    let made = zstn::family::sketch(&engine, input, &Default::default()).unwrap();
+    let made = zstn::family::sketch(&job, input, &Default::default()).unwrap();
     assert_eq!(read, made);
     let [a, b, none] = read.tensors() else {
         panic!("three tensors")
@@ -140,9 +140,9 @@ fn engines_write_the_same_bytes() {
 #[test]
 fn wrong_tensors_are_refused() {
     let shape = vec![u64::MAX, 2];
-    let error = Tensor::new("x".into(), Dtype::U8, shape, None, Vec::new()).unwrap_err();
+    let error = SketchedTensor::new("x".into(), Dtype::U8, shape, None, Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let error = Tensor::new("x".into(), Dtype::U8, vec![3], None, vec![1]).unwrap_err();
+    let error = SketchedTensor::new("x".into(), Dtype::U8, vec![3], None, vec![1]).unwrap_err();
     assert!(error.to_string().contains("sampled bytes"), "{error}");
     let twice = ["x", "x"].map(|name| tensor(&mut Rng(3), name, Dtype::U8, &[3], false));
     let error = Sketch::new(0, None, twice.into()).unwrap_err();
@@ -159,7 +159,7 @@ fn lengths_have_to_be_earned() {
             .map(|r| r.end - r.start)
             .sum();
         let zeros = vec![0; usize::try_from(len).unwrap()];
-        Tensor::new(name.into(), Dtype::F64, shape.to_vec(), None, zeros).unwrap()
+        SketchedTensor::new(name.into(), Dtype::F64, shape.to_vec(), None, zeros).unwrap()
     };
     let many = (0..4000).map(|number| entry(&format!("{number:04}")));
     let sketch = Sketch::new(0, None, many.collect()).unwrap();

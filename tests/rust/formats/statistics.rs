@@ -8,8 +8,9 @@ use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack};
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
-use zstn_core::statistics::{Figures, Grid, Statistics, has_figures};
+use zstn_core::statistics::{BandGrid, Figures, Statistics, has_figures};
 use zstn_core::{Rule, TensorRef};
+use zstn_tests::with_header;
 
 /// Returns a safetensors file with one tensor.
 fn checkpoint(dtype: Dtype, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
@@ -17,8 +18,7 @@ fn checkpoint(dtype: Dtype, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
         r#"{{"t":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[0,{}]}}}}"#,
         bytes.len()
     );
-    let len = (header.len() as u64).to_le_bytes();
-    [&len[..], header.as_bytes(), bytes].concat()
+    with_header(header, bytes)
 }
 
 fn packed(file: &[u8]) -> Vec<u8> {
@@ -216,7 +216,7 @@ fn bands_are_those_of_their_rows_and_are_read_as_they_were_written() {
         let tensor = TensorRef::new(bytes, dtype, &shape);
         let statistics = Statistics::of(&Pure, tensor).expect("figures");
         assert_eq!((statistics.rows_per_band, statistics.bands.len()), (256, 3));
-        let grid = Grid::new(&shape).expect("elements");
+        let grid = BandGrid::new(&shape).expect("elements");
         for (number, band) in (0..).zip(&statistics.bands) {
             let elements = grid.elements(number);
             let bytes = elements.start * len as u64..elements.end * len as u64;
@@ -279,8 +279,7 @@ fn tensors_without_figures_have_none() {
 #[test]
 fn an_alias_of_another_shape_has_none() {
     let header = r#"{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"b":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]},"c":{"dtype":"F32","shape":[4],"data_offsets":[32,48]},"d":{"dtype":"I32","shape":[2,2],"data_offsets":[48,64]}}"#;
-    let len = (header.len() as u64).to_le_bytes();
-    let file = [&len[..], header.as_bytes(), &[0x3F; 64]].concat();
+    let file = with_header(header, [0x3F; 64]);
     let all = opened(&packed(&file)).expect("in order").statistics();
     let all = all.expect("in order").expect("statistics");
     let has: Vec<bool> = all.iter().map(Option::is_some).collect();

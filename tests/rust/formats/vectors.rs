@@ -1,19 +1,17 @@
-//! Every golden vector decodes to its expected bytes with both engines.
+//! Every golden vector decodes to its expected bytes with both engines, and names of
+//! plain and packed files follow the table that the tests of all languages share.
 
+use serde_json::Value;
 use zstn_core::Result;
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileOpener, IndexName, Kind, renamed};
 use zstn_core::container::zstn::{ContainerOptions, pack, unpack};
 use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;
 use zstn_core::frame::select::Effort;
 use zstn_core::limits::FRAME_DECODED_BYTES;
 use zstn_core::pure::Pure;
-use zstn_tests::{cases, sha256};
-
-fn native() -> zstn::Engine {
-    zstn::Engine::new(2).expect("two threads")
-}
+use zstn_tests::{cases, native, repository, sha256, with_header};
 
 fn frames_decode(engine: &impl Engine) {
     let mut decoded = 0;
@@ -199,11 +197,50 @@ fn a_large_index_opens_in_two_round_trips() {
         );
     }
     header.push('}');
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
+    let mut file = with_header(header, b"");
     file.extend((0..3000u16).flat_map(u16::to_le_bytes));
     let packed = pack(&native(), &file, Effort::Fast).expect("packs");
     let (catalog, trips, _) = open(&packed).expect("opens");
     assert_eq!((catalog.tensors().len(), trips), (3000, 2));
     assert!(catalog.integrity().is_some_and(|i| i.is_complete()));
+}
+
+fn table() -> Value {
+    let text = std::fs::read(repository().join("tests/names.json")).expect("the table");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
+    let table = table();
+    for row in table["names"].as_array().expect("rows") {
+        let text = |key: &str| row[key].as_str().expect("a name");
+        let (plain, packed) = (text("plain"), text("packed"));
+        let [from, to] = [Kind::Safetensors, Kind::Zstn];
+        assert_eq!(renamed(plain, from, to).as_deref(), Some(packed));
+        assert_eq!(renamed(packed, to, from).as_deref(), Some(plain));
+        assert_eq!(
+            renamed(packed, from, to),
+            None,
+            "{packed} is packed already"
+        );
+        let delta = renamed(plain, from, Kind::Delta).expect("a name");
+        assert_eq!(renamed(&delta, Kind::Delta, from).as_deref(), Some(plain));
+        for (name, kind) in [(plain, from), (packed, to)] {
+            let index = IndexName::parse(name);
+            assert_eq!(index.is_some(), row["index"] == true, "{name}");
+            assert!(index.is_none_or(|index| index.kind() == kind));
+            let has_variant = index.is_some_and(|index| index.has_variant());
+            assert_eq!(has_variant, row["variant"] == true, "{name}");
+        }
+    }
+}
+
+#[test]
+fn other_names_stay() {
+    for name in table()["others"].as_array().expect("names") {
+        let name = name.as_str().expect("a name");
+        assert_eq!(renamed(name, Kind::Safetensors, Kind::Zstn), None, "{name}");
+        assert_eq!(IndexName::parse(name), None, "{name}");
+    }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use zstn::source::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use zstn::source::{AsyncSource, HttpOptions, ObjectStoreSource, Reading};
-use zstn::{AsyncReader, Engine, Input, Location, PackOptions, Reader};
-use zstn_tests::checkpoint;
+use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader};
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
+use zstn_tests::{checkpoint, native};
 
 /// Runs `work` on a runtime with one thread and without timers or connections of its
 /// own.
@@ -30,7 +30,7 @@ struct Files {
 impl Files {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let engine = Engine::new(2).unwrap();
+        let job = Job::new().engine(&native());
         let weights = Rng(31).bf16_weights(200_000);
         let mut tuned = weights.clone();
         tuned.iter_mut().step_by(97).for_each(|byte| *byte ^= 1);
@@ -45,10 +45,10 @@ impl Files {
         std::fs::write(at("base.safetensors"), file(&weights)).unwrap();
         std::fs::write(at("m.safetensors"), &plain).unwrap();
         let options = PackOptions::default();
-        zstn::pack(&engine, at("base.safetensors"), at("base.zstn"), &options).unwrap();
-        zstn::pack(&engine, at("m.safetensors"), at("m.zstn"), &options).unwrap();
+        zstn::pack(&job, at("base.safetensors"), at("base.zstn"), &options).unwrap();
+        zstn::pack(&job, at("m.safetensors"), at("m.zstn"), &options).unwrap();
         let options = options.base(at("base.safetensors"));
-        zstn::pack(&engine, at("m.safetensors"), at("m.z4dm"), &options).unwrap();
+        zstn::pack(&job, at("m.safetensors"), at("m.z4dm"), &options).unwrap();
         Self { folder, plain }
     }
 

@@ -3,12 +3,11 @@
 use zstn::convert::Target;
 use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{
-    ConvertOptions, Engine, Error, Location, PackOptions, Reader, ReaderOptions, UnpackOptions,
-    VerifyOptions, View,
+    ConvertOptions, Engine, Error, Job, Location, PackOptions, Reader, ReaderOptions,
+    UnpackOptions, VerifyOptions, View,
 };
-use zstn_tests::hub::Hub;
 use zstn_tests::rng::Rng;
-use zstn_tests::round_server::{Request, RoundServer};
+use zstn_tests::round_server::{Hub, Request, RoundServer};
 use zstn_tests::{cases, checkpoint};
 
 const TOKEN: &str = "hf_a-secret-token";
@@ -19,7 +18,7 @@ const INDEX: &[u8] = br#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetenso
 /// Returns options for a hub that requires a login.
 fn login(hub: &Hub) -> HttpOptions {
     hub.server.demand(&format!("Bearer {TOKEN}"));
-    let options = HttpOptions::default().with_hub(hub.endpoint(), Some(TOKEN));
+    let options = HttpOptions::default().hub(hub.endpoint(), Some(TOKEN));
     options.unwrap()
 }
 
@@ -56,21 +55,20 @@ fn every_function_reads_addresses_in_a_hub() {
     let file = |name: &str| Location::url(format!("hf://o/n/{name}"));
     let index = file("m.safetensors.index.json");
 
-    let options = PackOptions::default().http(http.clone());
-    zstn::pack(&engine, &index, at("packed"), &options).unwrap();
+    let job = Job::new().engine(&engine).http(http.clone());
+    let options = PackOptions::default();
+    zstn::pack(&job, &index, at("packed"), &options).unwrap();
     assert_eq!(std::fs::read(at("packed/config.json")).unwrap(), b"{}");
     let options = options.base(file("m-1.safetensors"));
-    zstn::pack(&engine, file("m-1.safetensors"), at("m.z4dm"), &options).unwrap();
-    let options = UnpackOptions::default()
-        .http(http.clone())
-        .base(file("m-1.safetensors"));
-    zstn::unpack(&engine, at("m.z4dm"), at("back"), &options).unwrap();
+    zstn::pack(&job, file("m-1.safetensors"), at("m.z4dm"), &options).unwrap();
+    let options = UnpackOptions::default().base(file("m-1.safetensors"));
+    zstn::unpack(&job, at("m.z4dm"), at("back"), &options).unwrap();
     assert!(std::fs::read(at("back")).unwrap() == a);
-    let options = VerifyOptions::default().http(http.clone()).original(&index);
-    let verified = zstn::verify(&engine, at("packed"), &options).unwrap();
+    let options = VerifyOptions::default().original(&index);
+    let verified = zstn::verify(&job, at("packed"), &options).unwrap();
     assert_eq!(verified.indexed_tensors, 2);
-    let options = ConvertOptions::default().http(http.clone());
-    zstn::convert(&engine, &index, at("all"), &Target::Safetensors, &options).unwrap();
+    let options = ConvertOptions::default();
+    zstn::convert(&job, &index, at("all"), &Target::Safetensors, &options).unwrap();
     let reader = Reader::options().engine(&engine).http(http);
     let reader = reader.open(&index).unwrap();
     assert!(a.ends_with(&reader.read("a").unwrap().bytes));
@@ -107,9 +105,9 @@ fn files_of_a_checkpoint_are_of_one_commit() {
     let expected = format!("hf://o/n@{FIRST}/m-2.safetensors");
     assert_eq!(reader.sources()[1].name(), expected);
     let scratch = tempfile::tempdir().unwrap();
-    let options = PackOptions::default().http(http);
+    let job = Job::new().engine(&Engine::new(1).unwrap()).http(http);
     let packed = scratch.path().join("packed");
-    zstn::pack(&Engine::new(1).unwrap(), &location, &packed, &options).unwrap();
+    zstn::pack(&job, &location, &packed, &PackOptions::default()).unwrap();
     assert!(packed.join("config.json").exists());
     for path in paths(&hub.server) {
         let is_index = path == "/o/n/resolve/main/m.safetensors.index.json";
@@ -259,9 +257,7 @@ fn refusals_say_what_to_do() {
         for name in ["m.safetensors", "m.safetensors.index.json"] {
             hub.refuse(&format!("o/n/{name}"), status, code, message);
             for (token, sentence) in [(Some(TOKEN), with), (None, without)] {
-                let http = HttpOptions::default()
-                    .with_hub(hub.endpoint(), token)
-                    .unwrap();
+                let http = HttpOptions::default().hub(hub.endpoint(), token).unwrap();
                 let address = format!("hf://o/n/{name}");
                 let opened = Reader::options().http(http).open(Location::url(&address));
                 let error = opened.err().unwrap();
@@ -283,15 +279,15 @@ fn a_header_for_the_hub_comes_before_its_token() {
     hub.server.demand("Basic own");
     hub.add("o/n", "main", FIRST, &[("m", b"bytes")]);
     let http = HttpOptions::default()
-        .with_header(hub.endpoint(), "authorization", "Basic own")
-        .and_then(|http| http.with_hub(hub.endpoint(), Some(TOKEN)));
+        .header(hub.endpoint(), "authorization", "Basic own")
+        .and_then(|http| http.hub(hub.endpoint(), Some(TOKEN)));
     Remote::open("hf://o/n/m", 10, &http.unwrap()).unwrap();
 }
 
 #[test]
 fn malformed_addresses_are_usage_errors() {
     let http = HttpOptions::default()
-        .with_hub("https://hub.invalid/", None)
+        .hub("https://hub.invalid/", None)
         .unwrap();
     for address in [
         "hf://o/n",
@@ -311,10 +307,10 @@ fn malformed_addresses_are_usage_errors() {
         );
     }
     for endpoint in ["", "hub", "ftp://hub", "hf://o/n/f"] {
-        let refused = HttpOptions::default().with_hub(endpoint, None);
+        let refused = HttpOptions::default().hub(endpoint, None);
         assert!(matches!(refused, Err(Error::Usage(_))), "{endpoint}");
     }
-    let refused = HttpOptions::default().with_hub("https://hub.invalid", Some("a\nb"));
+    let refused = HttpOptions::default().hub("https://hub.invalid", Some("a\nb"));
     let refused = Remote::open("hf://o/n/f", 1, &refused.unwrap());
     assert!(matches!(refused, Err(Error::Usage(_))));
 }

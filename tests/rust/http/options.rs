@@ -5,7 +5,7 @@ use std::path::{MAIN_SEPARATOR_STR, Path};
 use zstn::convert::Target;
 use zstn::source::HttpOptions;
 use zstn::{
-    ConvertOptions, Engine, Error, Location, PackOptions, Reader, Result, UnpackOptions,
+    ConvertOptions, Engine, Error, Job, Location, PackOptions, Reader, Result, UnpackOptions,
     VerifyOptions,
 };
 use zstn_tests::checkpoint;
@@ -44,7 +44,7 @@ impl Files {
         }
         let engine = &files.engine;
         let pack = |from: &str, to: &str, options: &PackOptions| {
-            zstn::pack(engine, at(from), at(to), options).unwrap();
+            zstn::pack(&Job::new().engine(engine), at(from), at(to), options).unwrap();
         };
         pack("old", "old-zstn", &PackOptions::default());
         pack("new", "new-z4dm", &PackOptions::default().base(at("old")));
@@ -54,7 +54,7 @@ impl Files {
         };
         let options = ConvertOptions::default();
         let (from, to) = (at("old/m-1.safetensors"), at("m.zt"));
-        zstn::convert(engine, from, to, &zt, &options).unwrap();
+        zstn::convert(&Job::new().engine(engine), from, to, &zt, &options).unwrap();
         files
     }
 
@@ -85,6 +85,12 @@ struct Arguments<'a> {
     other: Location,
     output: &'a Path,
     http: HttpOptions,
+}
+
+impl Arguments<'_> {
+    fn job(&self) -> Job<'static> {
+        Job::new().engine(self.engine).http(self.http.clone())
+    }
 }
 
 /// The input, the other file that is read (empty if there is none), and a function that
@@ -121,49 +127,41 @@ const CASES: [Case; 16] = [
 ];
 
 fn pack(arguments: Arguments) -> Result<()> {
-    let options = PackOptions::default()
-        .http(arguments.http)
-        .base(arguments.other);
-    let Arguments { engine, input, .. } = arguments;
-    zstn::pack(engine, input, arguments.output, &options).map(drop)
+    let job = arguments.job();
+    let options = PackOptions::default().base(arguments.other);
+    zstn::pack(&job, arguments.input, arguments.output, &options).map(drop)
 }
 
 fn unpack(arguments: Arguments) -> Result<()> {
-    let options = UnpackOptions::default()
-        .http(arguments.http)
-        .base(arguments.other);
-    let Arguments { engine, input, .. } = arguments;
-    zstn::unpack(engine, input, arguments.output, &options).map(drop)
+    let job = arguments.job();
+    let options = UnpackOptions::default().base(arguments.other);
+    zstn::unpack(&job, arguments.input, arguments.output, &options).map(drop)
 }
 
 fn unpack_alone(arguments: Arguments) -> Result<()> {
-    let options = UnpackOptions::default().http(arguments.http);
-    let Arguments { engine, input, .. } = arguments;
-    zstn::unpack(engine, input, arguments.output, &options).map(drop)
+    let job = arguments.job();
+    let options = UnpackOptions::default();
+    zstn::unpack(&job, arguments.input, arguments.output, &options).map(drop)
 }
 
 fn verify(arguments: Arguments) -> Result<()> {
-    let options = VerifyOptions::default()
-        .http(arguments.http)
-        .base(arguments.other);
-    zstn::verify(arguments.engine, arguments.input, &options).map(drop)
+    let job = arguments.job();
+    let options = VerifyOptions::default().base(arguments.other);
+    zstn::verify(&job, arguments.input, &options).map(drop)
 }
 
 fn compare(arguments: Arguments) -> Result<()> {
-    let options = VerifyOptions::default()
-        .http(arguments.http)
-        .original(arguments.other);
-    zstn::verify(arguments.engine, arguments.input, &options).map(drop)
+    let job = arguments.job();
+    let options = VerifyOptions::default().original(arguments.other);
+    zstn::verify(&job, arguments.input, &options).map(drop)
 }
 
 fn convert(arguments: Arguments) -> Result<()> {
-    let options = ConvertOptions::default()
-        .http(arguments.http)
-        .base(arguments.other);
-    let Arguments { engine, input, .. } = arguments;
+    let job = arguments.job();
+    let options = ConvertOptions::default().base(arguments.other);
     zstn::convert(
-        engine,
-        input,
+        &job,
+        arguments.input,
         arguments.output,
         &Target::Safetensors,
         &options,
@@ -172,11 +170,11 @@ fn convert(arguments: Arguments) -> Result<()> {
 }
 
 fn convert_alone(arguments: Arguments) -> Result<()> {
-    let options = ConvertOptions::default().http(arguments.http);
-    let Arguments { engine, input, .. } = arguments;
+    let job = arguments.job();
+    let options = ConvertOptions::default();
     zstn::convert(
-        engine,
-        input,
+        &job,
+        arguments.input,
         arguments.output,
         &Target::Safetensors,
         &options,
@@ -234,7 +232,7 @@ fn a_token_reaches_every_file_of_its_origin_and_no_other() {
         };
         assert_eq!(status, Some(401), "{name}: {refused}");
 
-        let http = HttpOptions::default().with_token(&home.url, TOKEN).unwrap();
+        let http = HttpOptions::default().token(&home.url, TOKEN).unwrap();
         home.expect_rounds(&[]);
         run(at(&home, other), http.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
         check(&home, &name, true);
@@ -273,7 +271,7 @@ fn a_redirect_to_another_origin_takes_no_token_along() {
             input: at(input),
             other: at(other),
             output: &scratch.path().join("out"),
-            http: HttpOptions::default().with_token(&home.url, TOKEN).unwrap(),
+            http: HttpOptions::default().token(&home.url, TOKEN).unwrap(),
         });
         let name = format!("{input} with {other}");
         done.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -23,7 +23,7 @@ fn file(bytes: &[u8]) -> File {
 fn options(server: &Server) -> HttpOptions {
     let mut options = HttpOptions::default();
     options.first_backoff = Duration::from_millis(2);
-    options.with_token(&server.url, TOKEN).unwrap()
+    options.token(&server.url, TOKEN).unwrap()
 }
 
 fn status(error: &Error) -> Option<u16> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zstn::source::{HttpOptions, Location};
-use zstn::{Effort, Engine, Error, Input, PackOptions, Reader, Result, Sink};
+use zstn::{Effort, Engine, Error, Input, Job, PackOptions, Reader, Result, Sink};
 use zstn_core::model::Verify;
 use zstn_tests::checkpoint;
 use zstn_tests::fault_server::{ETAG, FaultServer, Served, right_parts, send};
@@ -34,7 +34,7 @@ fn tensors(plain: &[u8]) -> [&[u8]; 2] {
 fn packed(plain: Vec<u8>, options: &PackOptions) -> Vec<u8> {
     let mut packed = Vec::new();
     zstn::pack(
-        &Engine::new(1).unwrap(),
+        &Job::new().engine(&Engine::new(1).unwrap()),
         plain,
         Sink::writer(&mut packed),
         options,

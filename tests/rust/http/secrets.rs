@@ -14,8 +14,8 @@ fn file() -> Page {
 
 fn secrets_for(address: &str) -> HttpOptions {
     HttpOptions::default()
-        .with_token(address, TOKEN)
-        .and_then(|options| options.with_header(address, "X-Key", KEY))
+        .token(address, TOKEN)
+        .and_then(|options| options.header(address, "X-Key", KEY))
         .unwrap()
 }
 
@@ -136,7 +136,7 @@ fn unusable_headers_are_refused_without_being_shown() {
         (address, "Host", TOKEN),
         (address, "Transfer-Encoding", TOKEN),
     ] {
-        let refused = HttpOptions::default().with_header(address, name, value);
+        let refused = HttpOptions::default().header(address, name, value);
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Usage(_)), "{error:?}");
         assert!(!format!("{error} {error:?}").contains(TOKEN), "{error:?}");
@@ -147,8 +147,8 @@ fn unusable_headers_are_refused_without_being_shown() {
 fn a_later_header_of_the_same_name_counts() {
     let server = RoundServer::start();
     let url = server.add("file", file());
-    let options = HttpOptions::default().with_token(&server.url, "before");
-    let options = options.and_then(|options| options.with_token(&server.url, "after"));
+    let options = HttpOptions::default().token(&server.url, "before");
+    let options = options.and_then(|options| options.token(&server.url, "after"));
     Remote::open(&url, 10, &options.unwrap()).unwrap();
     let request = &server.finished_rounds()[0];
     let sent = request

@@ -1,18 +1,13 @@
 //! Decode tasks: the serialized data that another thread needs to decode one tensor,
 //! for every file format.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::Value;
 use zstn::Reader;
 use zstn_core::model::DecodeTask;
 use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
-use zstn_tests::repository;
-
-fn vector(folder: &str, name: &str) -> PathBuf {
-    repository().join("tests/vectors").join(folder).join(name)
-}
+use zstn_tests::compressed_model::{GOOD, model_folder};
 
 /// Decodes every tensor directly and by its task. Returns the number of tensors and the
 /// length in bytes of the longest task, without names.
@@ -75,7 +70,7 @@ fn one_tensor_of_any_file() {
         ("gauss", "gauss"),
     ] {
         let mut count = 0;
-        for entry in std::fs::read_dir(vector(folder, "")).expect("vectors") {
+        for entry in std::fs::read_dir(cases::path(folder)).expect("vectors") {
             let path = entry.expect("an entry").path();
             let is_wanted = path.extension().is_some_and(|e| e == ending);
             let Some(reader) = is_wanted.then(|| open(&path)).flatten() else {
@@ -97,7 +92,7 @@ fn one_tensor_of_any_file() {
 fn records_of_deltas() {
     let mut count = 0;
     for case in cases::deltas("zstn", "z4dm") {
-        let path = |entry: &str| vector("zstn", &text(&case[entry]["file"]));
+        let path = |entry: &str| cases::path("zstn").join(text(&case[entry]["file"]));
         let Some(base) = open(&path("base")) else {
             continue;
         };
@@ -111,19 +106,10 @@ fn records_of_deltas() {
 
 #[test]
 fn weights_of_several_parts() {
-    let manifest: Value =
-        serde_json::from_slice(&cases::read("compressed-tensors", "manifest.json")).expect("JSON");
     let mut count = 0;
-    for case in manifest["vectors"].as_array().expect("a list") {
+    for case in cases::entries(GOOD, "vectors") {
         let name = text(&case["name"]);
-        let folder = tempfile::tempdir().expect("a folder");
-        for (from, to) in [
-            (".config.json", "config.json"),
-            (".safetensors", "model.safetensors"),
-        ] {
-            let from = vector("compressed-tensors", &format!("{name}{from}"));
-            std::fs::copy(from, folder.path().join(to)).expect("copied");
-        }
+        let folder = model_folder(GOOD, &name);
         let path = folder.path().join("model.safetensors");
         let reader = open(&path).expect("a model");
         let (tensors, longest) = compare(&reader, &[read(&path)], None);
@@ -135,7 +121,7 @@ fn weights_of_several_parts() {
 
 #[test]
 fn other_bytes_are_not_a_task() {
-    let reader = open(&vector("zstn", "all_dtypes.zstn")).expect("a model");
+    let reader = open(&cases::path("zstn").join("all_dtypes.zstn")).expect("a model");
     let bytes = reader.model().decode_task(0).expect("a tensor").to_bytes();
     for len in 0..bytes.len() {
         assert!(DecodeTask::from_bytes(&bytes[..len]).is_err());

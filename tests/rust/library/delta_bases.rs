@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use zstn::{
-    Engine, Error, Input, Location, PackOptions, PackedFile, Sink, Storage, UnpackOptions,
+    Engine, Error, Input, Job, Location, PackOptions, PackedFile, Sink, Storage, UnpackOptions,
     VerifyOptions,
 };
 use zstn_core::bytes::index;
@@ -15,6 +15,10 @@ use zstn_tests::{cases, checkpoint, many_kinds};
 
 fn engine() -> Engine {
     Engine::new(2).unwrap()
+}
+
+fn job() -> Job<'static> {
+    Job::new().engine(&engine())
 }
 
 /// A temporary folder of named files.
@@ -45,7 +49,7 @@ impl Files {
     /// Packs a file, and returns whether the result has an index.
     fn pack(&self, name: &str, packed: &str, integrity: bool) -> bool {
         let options = PackOptions::default().integrity(integrity);
-        let report = zstn::pack(&engine(), self.at(name), self.at(packed), &options);
+        let report = zstn::pack(&job(), self.at(name), self.at(packed), &options);
         matches!(report.unwrap().files[0].storage, Storage::Indexed { .. })
     }
 
@@ -58,7 +62,7 @@ impl Files {
     ) -> zstn::Result<PackedFile> {
         let options = PackOptions::default();
         let options = chain.into_iter().fold(options, |o, base| o.base(base));
-        let report = zstn::pack(&engine(), self.at(name), self.at(packed), &options)?;
+        let report = zstn::pack(&job(), self.at(name), self.at(packed), &options)?;
         Ok(report.files.into_iter().next().unwrap())
     }
 
@@ -83,10 +87,15 @@ impl Files {
         let options = UnpackOptions::default();
         let chain = self.chain(chain);
         let options = chain.iter().fold(options, |o, base| o.base(base));
-        zstn::unpack(&engine, &input, self.at("back"), &options)?;
+        zstn::unpack(
+            &Job::new().engine(&engine),
+            &input,
+            self.at("back"),
+            &options,
+        )?;
         let options = VerifyOptions::default().original(self.at(original));
         let options = chain.iter().fold(options, |o, base| o.base(base));
-        assert!(zstn::verify(&engine, &input, &options)?.compared);
+        assert!(zstn::verify(&Job::new().engine(&engine), &input, &options)?.compared);
         Ok(self.read("back"))
     }
 }
@@ -293,32 +302,26 @@ fn an_input_is_a_path_a_source_or_bytes() {
     for open in [&bytes as &dyn Fn(&str) -> Input, &source] {
         let mut delta = Vec::new();
         let options = PackOptions::default().base(open("v1.zstn"));
-        zstn::pack(&engine(), open("v2"), Sink::writer(&mut delta), &options).unwrap();
+        zstn::pack(&job(), open("v2"), Sink::writer(&mut delta), &options).unwrap();
         assert!(delta == files.read("v2.z4dm"));
         let mut back = Vec::new();
         let options = UnpackOptions::default().base(open("v1"));
-        zstn::unpack(
-            &engine(),
-            open("v2.z4dm"),
-            Sink::writer(&mut back),
-            &options,
-        )
-        .unwrap();
+        zstn::unpack(&job(), open("v2.z4dm"), Sink::writer(&mut back), &options).unwrap();
         assert!(back == files.read("v2"));
         let options = VerifyOptions::default()
             .base(open("v1"))
             .original(open("v2"));
         assert!(
-            zstn::verify(&engine(), open("v2.z4dm"), &options)
+            zstn::verify(&job(), open("v2.z4dm"), &options)
                 .unwrap()
                 .compared
         );
-        let error = zstn::verify(&engine(), open("v2.z4dm"), &VerifyOptions::default());
+        let error = zstn::verify(&job(), open("v2.z4dm"), &VerifyOptions::default());
         assert_says(error, &["v2.z4dm", "its base"]);
     }
     // A file that is being read as a source is not replaced either.
     let options = UnpackOptions::default();
-    let error = zstn::unpack(&engine(), source("v1.zstn"), files.at("v1.zstn"), &options);
+    let error = zstn::unpack(&job(), source("v1.zstn"), files.at("v1.zstn"), &options);
     assert_says(error, &["is being read"]);
 }
 
@@ -326,7 +329,7 @@ fn an_input_is_a_path_a_source_or_bytes() {
 fn a_sink_takes_what_it_can_hold() {
     let files = Files::new(&[("model.safetensors", &many_kinds(2000)), ("taken", b"mine")]);
     let options = PackOptions::default();
-    let pack = |input: PathBuf, sink: Sink| zstn::pack(&engine(), input, sink, &options);
+    let pack = |input: PathBuf, sink: Sink| zstn::pack(&job(), input, sink, &options);
     let model = || files.at("model.safetensors");
     let taken = || Sink::path(files.at("taken"));
     let error = pack(model(), taken().overwrite(false)).unwrap_err();

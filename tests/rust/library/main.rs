@@ -1,18 +1,17 @@
 //! Tests of the crate `zstn` through its public API.
 
-mod buffers;
+mod as_safetensors;
+mod cancelled;
 mod convert;
 mod decode_task;
 mod delta_bases;
 mod documents;
-mod ended;
 mod family;
-mod kinds;
-mod proof;
+mod formats;
 mod reader;
 mod readme;
+mod restore_proof;
 mod roundtrip;
 mod rows;
 mod shards;
 mod streams;
-mod unpacked;

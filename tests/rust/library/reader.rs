@@ -4,15 +4,12 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use zstn::{Engine, Error, PackOptions, Reader, View};
+use zstn::{Engine, Error, Job, PackOptions, Reader, View};
 use zstn_core::ErrorKind;
 use zstn_tests::cases::{self, text};
+use zstn_tests::checkpoint;
+use zstn_tests::compressed_model::{GOOD, model_folder};
 use zstn_tests::rng::Rng;
-use zstn_tests::{checkpoint, repository};
-
-fn vectors(folder: &str) -> PathBuf {
-    repository().join("tests/vectors").join(folder)
-}
 
 /// Reads every tensor into a buffer, individually and all together. Returns the number
 /// of tensors.
@@ -46,7 +43,7 @@ fn tensors_of_any_file_are_read_into_a_buffer() {
         ("gauss", "gauss"),
     ] {
         let mut count = 0;
-        for entry in fs::read_dir(vectors(folder)).expect("vectors") {
+        for entry in fs::read_dir(cases::path(folder)).expect("vectors") {
             let path = entry.expect("an entry").path();
             let is_wanted = path.extension().is_some_and(|e| e == ending);
             if let Some(reader) = is_wanted.then(|| Reader::open(&path).ok()).flatten() {
@@ -55,14 +52,7 @@ fn tensors_of_any_file_are_read_into_a_buffer() {
         }
         assert!(count > 40, "{count} tensors in .{ending} files");
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    for (from, to) in [
-        ("nvfp4_g16.config.json", "config.json"),
-        ("nvfp4_g16.safetensors", "model.safetensors"),
-    ] {
-        let from = vectors("compressed-tensors").join(from);
-        fs::copy(from, folder.path().join(to)).expect("copied");
-    }
+    let folder = model_folder(GOOD, "nvfp4_g16");
     assert!(compare(&Reader::open(folder.path()).expect("a model")) > 0);
 }
 
@@ -70,7 +60,7 @@ fn tensors_of_any_file_are_read_into_a_buffer() {
 fn tensors_of_deltas_are_read_into_a_buffer() {
     let mut count = 0;
     for case in cases::deltas("zstn", "z4dm") {
-        let path = |entry: &str| vectors("zstn").join(text(&case[entry]["file"]));
+        let path = |entry: &str| cases::path("zstn").join(text(&case[entry]["file"]));
         let options = Reader::options().base(path("base"));
         if let Ok(reader) = options.open(path("container")) {
             count += compare(&reader);
@@ -91,7 +81,7 @@ impl Scratch {
         let scratch = Self {
             folder: tempfile::tempdir().unwrap(),
         };
-        let engine = Engine::new(1).unwrap();
+        let job = Job::new().engine(&Engine::new(1).unwrap());
         let weights = Rng(9).bf16_weights(TENSOR_BYTES);
         let (a, b) = (&weights[..TENSOR_BYTES], &weights[2..][..TENSOR_BYTES]);
         let mut plain = checkpoint(&[("a", "BF16", a), ("b", "BF16", b)]);
@@ -100,10 +90,10 @@ impl Scratch {
         plain[last] ^= 1;
         fs::write(scratch.at("tuned.safetensors"), &plain).unwrap();
         let [from, to] = ["m.safetensors", "m.zstn"].map(|name| scratch.at(name));
-        zstn::pack(&engine, from, to, &PackOptions::default()).unwrap();
+        zstn::pack(&job, from, to, &PackOptions::default()).unwrap();
         let options = PackOptions::default().base(scratch.at("m.safetensors"));
         let [tuned, delta] = ["tuned.safetensors", "tuned.z4dm"].map(|name| scratch.at(name));
-        zstn::pack(&engine, tuned, delta, &options).unwrap();
+        zstn::pack(&job, tuned, delta, &options).unwrap();
         scratch
     }
 
@@ -220,18 +210,11 @@ fn a_base_is_given_to_a_delta_and_to_no_other_file() {
 
 #[test]
 fn weights_in_parts_are_read_as_stored_if_asked_for() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for (from, to) in [
-        ("nvfp4_g16.config.json", "config.json"),
-        ("nvfp4_g16.safetensors", "model.safetensors"),
-    ] {
-        let from = vectors("compressed-tensors").join(from);
-        fs::copy(from, folder.path().join(to)).expect("copied");
-    }
+    let folder = model_folder(GOOD, "nvfp4_g16");
     let options = Reader::options();
     let dense = options.open(folder.path()).unwrap();
     let stored = options.view(View::Stored).open(folder.path()).unwrap();
-    let plain = Reader::open(vectors("compressed-tensors").join("nvfp4_g16.safetensors")).unwrap();
+    let plain = Reader::open(cases::path(GOOD).join("nvfp4_g16.safetensors")).unwrap();
     assert!(stored.names().eq(plain.names()));
     assert!(!dense.names().eq(plain.names()));
 }

@@ -5,18 +5,18 @@ use zstn_tests::repository;
 #[rustfmt::skip]
 fn lines() -> zstn::Result<()> {
 // The block begins.
-use zstn::{Engine, Location, PackOptions, Reader};
+use zstn::{Job, Location, PackOptions, Reader};
 
-let engine = Engine::new(0)?; // a thread per core
-let options = PackOptions::default().memory_bytes(512 << 20);
-let report = zstn::pack(&engine, "model.safetensors", "model.zstn", &options)?;
+let job = Job::new().memory_bytes(512 << 20); // a thread per core
+let options = PackOptions::default();
+let report = zstn::pack(&job, "model.safetensors", "model.zstn", &options)?;
 println!("{} → {} bytes", report.original_bytes(), report.packed_bytes());
 
 let reader = Reader::open(Location::url("https://example.org/model.zstn"))?;
 let tensor = reader.read("wte.weight")?;
 println!("{} {:?}", tensor.dtype, tensor.shape);
 let rows = reader.read_rows("wte.weight", 1000..1010)?; // fetches the blocks that hold them
-println!("{:?}", rows.shape);
+println!("{:?}", &rows.as_slice::<half::bf16>()?[..8]);
 // The block ends.
 Ok(())
 }

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use zstn::{Effort, Engine, Error, Input, PackOptions, Sink, Source};
-use zstn_tests::checkpoint;
+use zstn::{Effort, Engine, Error, Input, Job, PackOptions, Sink, Source};
 use zstn_tests::rng::Rng;
-use zstn_tests::tier;
+use zstn_tests::{checkpoint, tier, with_header};
 
 /// Bytes that do not come from a file.
 struct Elsewhere(Vec<u8>);
@@ -68,9 +68,13 @@ fn trickle(bytes: &[u8]) -> Input {
 }
 
 fn packed(input: impl Into<Input>, options: &PackOptions) -> zstn::Result<Vec<u8>> {
+    let job = Job::new().engine(&Engine::new(2).unwrap());
+    packed_by(&job, input, options)
+}
+
+fn packed_by(job: &Job, input: impl Into<Input>, options: &PackOptions) -> zstn::Result<Vec<u8>> {
     let mut packed = Vec::new();
-    let engine = Engine::new(2).unwrap();
-    zstn::pack(&engine, input, Sink::writer(&mut packed), options)?;
+    zstn::pack(job, input, Sink::writer(&mut packed), options)?;
     Ok(packed)
 }
 
@@ -81,10 +85,6 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
     let pair = rng.bf16_weights(30_000);
     let tied = |number: u8| [&[number], &pair[1..]].concat();
     let (first, second) = (tied(1), tied(2));
-    let header = |text: &str, data: &[u8]| {
-        let len = (text.len() as u64).to_le_bytes();
-        [&len[..], text.as_bytes(), data].concat()
-    };
     vec![
         ("all kinds", zstn_tests::many_kinds(24 << 20)),
         (
@@ -99,13 +99,13 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
             ]),
         ),
         ("no tensors", checkpoint(&[])),
-        ("blanks after the header", header("{}      ", &[])),
-        ("bytes no tensor has", header("{}", &[7; 5000])),
+        ("blanks after the header", with_header("{}      ", b"")),
+        ("bytes no tensor has", with_header("{}", [7; 5000])),
         (
             "overlapping tensors",
-            header(
+            with_header(
                 r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}"#,
-                &[1, 2, 3, 4, 5, 6],
+                [1, 2, 3, 4, 5, 6],
             ),
         ),
     ]
@@ -121,13 +121,13 @@ fn streams_and_sources_pack_to_the_same_bytes_as_files() {
             for integrity in [true, false].into_iter().take(tier::count(1, 2)) {
                 let options = PackOptions::default()
                     .effort(Effort::Fast)
-                    .memory_bytes(memory_bytes)
                     .integrity(integrity);
                 let target = folder.path().join("model.zstn");
                 let engine = Engine::new(2).unwrap();
-                zstn::pack(&engine, &path, &target, &options).unwrap();
+                let job = Job::new().engine(&engine).memory_bytes(memory_bytes);
+                zstn::pack(&job, &path, &target, &options).unwrap();
                 let expected = std::fs::read(&target).unwrap();
-                let same = |input: Input| packed(input, &options).unwrap() == expected;
+                let same = |input: Input| packed_by(&job, input, &options).unwrap() == expected;
                 assert!(same((&path).into()), "{name}: a file to a writer");
                 assert!(same(trickle(&original)), "{name}: a stream");
                 let source = Elsewhere(original.clone());
@@ -189,10 +189,10 @@ fn frames_go_out_while_tensors_come_in() {
         written: Arc::clone(&written),
         at_the_end: Arc::clone(&at_the_end),
     };
-    let engine = Engine::new(1).unwrap();
+    let job = Job::new().engine(&Engine::new(1).unwrap());
     let sink = Sink::writer(Counted(Arc::clone(&written)));
     let options = PackOptions::default().effort(Effort::Fast);
-    zstn::pack(&engine, Input::reader("stream", input), sink, &options).unwrap();
+    zstn::pack(&job, Input::reader("stream", input), sink, &options).unwrap();
     let early = at_the_end.lock().unwrap().unwrap();
     let all = written.load(Relaxed);
     assert!(
@@ -293,11 +293,11 @@ fn errors_of_readers_and_writers_name_them() {
             Ok(())
         }
     }
-    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&Engine::new(2).unwrap());
     for room in [0, 1 << 20] {
         let sink = Sink::writer(Full(room));
         let options = PackOptions::default();
-        let error = zstn::pack(&engine, original.clone(), sink, &options).unwrap_err();
+        let error = zstn::pack(&job, original.clone(), sink, &options).unwrap_err();
         assert_eq!(error.to_string(), "cannot write the output: full");
     }
 }
@@ -317,28 +317,22 @@ fn a_reader_serves_once() {
 
 #[test]
 fn deltas_and_other_verbs_take_readers_too() {
-    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&Engine::new(2).unwrap());
     let base = zstn_tests::many_kinds(1 << 20);
     let mut tuned = base.clone();
     let last = tuned.len() - 1;
     tuned[last] ^= 1;
     let mut delta = Vec::new();
     let options = PackOptions::default().base(trickle(&base));
-    zstn::pack(&engine, trickle(&tuned), Sink::writer(&mut delta), &options).unwrap();
+    zstn::pack(&job, trickle(&tuned), Sink::writer(&mut delta), &options).unwrap();
     let mut restored = Vec::new();
     let options = zstn::UnpackOptions::default().base(trickle(&base));
-    zstn::unpack(
-        &engine,
-        trickle(&delta),
-        Sink::writer(&mut restored),
-        &options,
-    )
-    .unwrap();
+    zstn::unpack(&job, trickle(&delta), Sink::writer(&mut restored), &options).unwrap();
     assert!(restored == tuned);
     let once = packed(trickle(&base), &PackOptions::default()).unwrap();
     let options = zstn::VerifyOptions::default().original(trickle(&base));
     assert!(
-        zstn::verify(&engine, trickle(&once), &options)
+        zstn::verify(&job, trickle(&once), &options)
             .unwrap()
             .compared
     );

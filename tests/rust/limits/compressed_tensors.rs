@@ -2,10 +2,10 @@
 //! right shape, but never to a panic or to memory that the input does not justify.
 
 use zstn_core::ErrorKind;
-use zstn_core::container::foreign::compressed_tensors::{Entry, Role};
+use zstn_core::container::foreign::compressed_tensors::{CheckpointEntry, Role};
 use zstn_core::dtype::Dtype;
+use zstn_tests::allocator::{alone, peak_bytes};
 use zstn_tests::compressed_model::{GOOD, Model, cases};
-use zstn_tests::memory::{alone, peak_bytes};
 use zstn_tests::rng::Rng;
 
 /// Memory limit, far above the needs of these small models.
@@ -50,7 +50,7 @@ fn parts_of_another_length_are_refused() {
         let model = Model::vector(GOOD, &case.name);
         let checkpoint = model.checkpoint().expect("a checkpoint");
         for name in model.weights() {
-            let Ok(Entry::Weight(weight)) = checkpoint.find(&name) else {
+            let Ok(CheckpointEntry::Weight(weight)) = checkpoint.find(&name) else {
                 panic!("{name} is no weight");
             };
             let whole: Vec<&[u8]> = weight
@@ -83,14 +83,15 @@ fn a_missing_part_is_noticed() {
         let whole = Model::vector(GOOD, &case.name);
         let checkpoint = whole.checkpoint().expect("a checkpoint");
         for name in whole.weights() {
-            let Ok(Entry::Weight(weight)) = checkpoint.find(&name) else {
+            let Ok(CheckpointEntry::Weight(weight)) = checkpoint.find(&name) else {
                 panic!("{name} is no weight");
             };
             for part in weight.parts() {
                 let mut model = whole.clone();
                 model.tensors.retain(|(stored, _)| *stored != part.stored);
                 // Without a scale, one-byte codes are ordinary tensors.
-                if let Ok(Entry::Weight(_)) = model.checkpoint().expect("a checkpoint").find(&name)
+                if let Ok(CheckpointEntry::Weight(_)) =
+                    model.checkpoint().expect("a checkpoint").find(&name)
                 {
                     assert_eq!(part.role, Role::Scale, "{}: {part:?}", case.name);
                     assert!(weight.format().is_sparse() || case.name.starts_with("stack"));

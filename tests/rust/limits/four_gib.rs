@@ -6,8 +6,8 @@ use zstn_core::frame::decompress;
 use zstn_core::limits::FRAME_DECODED_BYTES;
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind, bytes};
+use zstn_tests::allocator::{alone, peak_bytes};
 use zstn_tests::cases;
-use zstn_tests::memory::{alone, peak_bytes};
 
 /// Adds 2^32 to the first 64-bit integer in the first `within` bytes of `file` that
 /// equals `value`. Truncated to 32 bits, the integer would be unchanged.

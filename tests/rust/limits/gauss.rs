@@ -3,10 +3,9 @@
 use zstn_core::ErrorKind;
 use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
 use zstn_core::pure::Pure;
-use zstn_tests::cases::{self, text};
-use zstn_tests::gauss::{FOLDER, open, read_all};
-use zstn_tests::memory::{alone, peak_bytes};
-use zstn_tests::refusal::Refusal;
+use zstn_tests::allocator::{alone, peak_bytes};
+use zstn_tests::cases::{self, Refusal, text};
+use zstn_tests::foreign::{GAUSS_FOLDER, open_gauss, read_gauss};
 
 #[test]
 fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
@@ -19,8 +18,8 @@ fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
         let file = cases::named("gauss-bad", &entry);
         let refusal = Refusal::of(&entry).expect(&name);
         for (result, peak) in [
-            peak_bytes(|| read_all(&Pure, &file)),
-            peak_bytes(|| read_all(&native, &file)),
+            peak_bytes(|| read_gauss(&Pure, &file)),
+            peak_bytes(|| read_gauss(&native, &file)),
         ] {
             refusal.check(&name, result);
             assert!(peak < 1 << 20, "{name} held {peak} bytes");
@@ -32,10 +31,10 @@ fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
 fn bit_flips_are_refused_or_keep_the_lengths() {
     let _alone = alone();
     for name in ["discrete", "legacy_v2", "names"] {
-        let file = cases::read(FOLDER, &format!("{name}.gauss"));
+        let file = cases::read(GAUSS_FOLDER, &format!("{name}.gauss"));
         let mut flipped = file.clone();
         // Flip some bits of the index and some bits of the streams.
-        let streams = open(&file, file.len()).expect(name).0.len_bytes;
+        let streams = open_gauss(&file, file.len()).expect(name).0.len_bytes;
         let streams = usize::try_from(streams).expect("in memory");
         let (mut inside, mut caught) = (0, 0);
         for bit in (0..streams * 8)
@@ -43,7 +42,7 @@ fn bit_flips_are_refused_or_keep_the_lengths() {
             .chain((streams * 8..file.len() * 8).step_by(7))
         {
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let (result, peak) = peak_bytes(|| read_all(&Pure, &flipped));
+            let (result, peak) = peak_bytes(|| read_gauss(&Pure, &flipped));
             assert!(peak < 128 << 20, "{name} bit {bit} held {peak} bytes");
             if let Ok(tensors) = &result {
                 for (tensor, bytes) in tensors {
@@ -80,7 +79,7 @@ fn a_promise_without_streams_takes_no_memory() {
         }
         file.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
-    let (result, peak) = peak_bytes(|| read_all(&Pure, &file));
+    let (result, peak) = peak_bytes(|| read_gauss(&Pure, &file));
     assert_eq!(result.expect_err("nothing there").kind(), ErrorKind::Limit);
     assert!(peak < 64 << 20, "held {peak} bytes");
     // Within the limit, the remaining elements come from an exhausted coder.
@@ -88,7 +87,7 @@ fn a_promise_without_streams_takes_no_memory() {
     one[20..24].copy_from_slice(&3u32.to_le_bytes());
     one[24..28].copy_from_slice(&5u32.to_le_bytes());
     one[29..35].copy_from_slice(&[1, 0, 0, 0, 0, 0]);
-    let read = read_all(&Pure, &one).expect("legal");
+    let read = read_gauss(&Pure, &one).expect("legal");
     assert_eq!(read[0].1, (-32767f32).to_le_bytes().repeat(15));
 }
 
@@ -121,7 +120,7 @@ fn unearned_elements_are_few_in_a_whole_file() {
     let free = 2 * GAUSS_ELEMENTS_PER_WORD;
     let most = GAUSS_UNEARNED_ELEMENTS + free;
     let most = u32::try_from(most).expect("few");
-    let (result, peak) = peak_bytes(|| read_all(&Pure, &without_streams(1, most)));
+    let (result, peak) = peak_bytes(|| read_gauss(&Pure, &without_streams(1, most)));
     assert_eq!(result.expect("at the limit")[0].1.len(), 8 * most as usize);
     assert!(peak < 24 << 20, "held {peak} bytes");
 
@@ -133,7 +132,7 @@ fn unearned_elements_are_few_in_a_whole_file() {
         (without_streams(5000, most / 1000), "t1125"),
     ];
     for (file, name) in over {
-        let (result, peak) = peak_bytes(|| open(&file, file.len()));
+        let (result, peak) = peak_bytes(|| open_gauss(&file, file.len()));
         let error = result.expect_err("over the limit");
         assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
         assert_eq!(error.tensor_name(), Some(name), "{error}");

@@ -2,16 +2,15 @@
 //! a panic, and never to memory that only a forged number justifies.
 //!
 //! The allocator counts the memory of the whole process, so every test here begins with
-//! [`zstn_tests::memory::alone`].
+//! [`zstn_tests::allocator::alone`].
 
 mod compressed_tensors;
 mod four_gib;
 mod gauss;
-mod headers;
 mod malformed;
 mod ztensor;
 
-use zstn_tests::memory::Counting;
+use zstn_tests::allocator::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

@@ -1,4 +1,5 @@
-//! Malformed frames, containers and integrity sections.
+//! Malformed frames, containers and integrity sections, and headers with very many
+//! dimensions or very many tensors.
 
 use zstn_core::bytes::part;
 use zstn_core::catalog::FileOpener;
@@ -7,11 +8,13 @@ use zstn_core::container::zstn::{pack, unpack};
 use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;
 use zstn_core::frame::select::{self, Effort};
+use zstn_core::model::ModelBuilder;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result};
-use zstn_tests::memory::{alone, peak_bytes};
+use zstn_tests::allocator::{alone, peak_bytes};
+use zstn_tests::checkpoints::{assert_dimensions_refused, open, with_dimensions};
 use zstn_tests::rng::Rng;
-use zstn_tests::{cases, sha256};
+use zstn_tests::{cases, sha256, with_header};
 
 const MOST_BYTES: usize = 64 << 20;
 
@@ -106,9 +109,7 @@ fn small_container() -> Vec<u8> {
     let mut rng = Rng(5);
     let weights = rng.bf16_weights(600);
     let header = r#"{"a":{"dtype":"BF16","shape":[300],"data_offsets":[0,600]},"b":{"dtype":"F32","shape":[150],"data_offsets":[600,1200]},"c":{"dtype":"U8","shape":[0],"data_offsets":[1200,1200]}}"#;
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(&weights);
+    let file = with_header(header, weights);
     pack(
         &zstn::Engine::new(1).expect("a thread"),
         &file,
@@ -175,4 +176,29 @@ fn for_every_flip(bytes: &[u8], mut check: impl FnMut(&[u8], usize)) {
         check(&flipped, bit);
         flipped[bit / 8] ^= 1 << (bit % 8);
     }
+}
+
+#[test]
+fn headers_cost_memory_in_proportion() {
+    let _alone = alone();
+    // Each dimension takes two bytes in the header, but would take eight bytes once
+    // parsed.
+    let file = with_dimensions(2_000_000);
+    let len = file.len();
+    let (result, peak) = peak_bytes(|| open(file));
+    assert_dimensions_refused(&result.expect_err("over the limit"));
+    assert!(peak < 3 * len / 2, "{peak} bytes for a header of {len}");
+
+    let entry = |n: usize| format!(r#""{n:07}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#);
+    let tensors = 50_000;
+    let entries: Vec<String> = (0..tensors).map(entry).collect();
+    let header = format!("{{{}}}", entries.join(","));
+    let file = with_header(&header, b"");
+    drop((header, entries));
+    let (model, peak) = peak_bytes(|| {
+        let catalog = open(file)?;
+        ModelBuilder::new(vec![catalog], None, None)?.finish(&Pure)
+    });
+    assert_eq!(model.expect("a model").tensors().len(), tensors);
+    assert!(peak < 600 * tensors, "{} bytes a tensor", peak / tensors);
 }

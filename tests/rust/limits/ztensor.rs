@@ -2,14 +2,16 @@
 //! that they break, in memory that the input justifies.
 
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::ztensor::{self, Entry, Layout, Version, Writer};
+use zstn_core::container::foreign::ztensor::{
+    self, SourceTensor, TensorLayout, ZTensorVersion, ZTensorWriter,
+};
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind};
-use zstn_tests::cases::{self, text};
-use zstn_tests::memory::{alone, peak_bytes};
-use zstn_tests::refusal::Refusal;
-use zstn_tests::ztensor::{manifest, native, open, read_all, vector};
+use zstn_tests::allocator::{alone, peak_bytes};
+use zstn_tests::cases::{self, Refusal, text};
+use zstn_tests::foreign::{manifest, open_ztensor, read_ztensor, vector};
+use zstn_tests::native;
 
 /// Runs `work`, checks that it takes little memory, and returns its result.
 fn measured<T>(name: &str, work: impl FnOnce() -> T) -> T {
@@ -29,8 +31,8 @@ fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
         let file = cases::named("ztensor-bad", &entry);
         let refusal = Refusal::of(&entry).expect(&name);
         for result in [
-            measured(&name, || read_all(&native, &file)),
-            measured(&name, || read_all(&Pure, &file)),
+            measured(&name, || read_ztensor(&native, &file)),
+            measured(&name, || read_ztensor(&Pure, &file)),
         ] {
             refusal.check(&name, result);
         }
@@ -38,11 +40,11 @@ fn bad_files_are_refused_for_their_rule_in_bounded_memory() {
 }
 
 /// Returns a file with one byte tensor whose blob need not match the other fields.
-fn forged(shape: &[u64], layout: Layout, blob: &[u8]) -> Vec<u8> {
-    let (mut writer, magic) = Writer::new();
-    let entry = Entry {
+fn forged(shape: &[u64], layout: TensorLayout, blob: &[u8]) -> Vec<u8> {
+    let (mut writer, magic) = ZTensorWriter::new();
+    let entry = SourceTensor {
         layout,
-        ..Entry::dense("t", Dtype::U8, shape)
+        ..SourceTensor::dense("t", Dtype::U8, shape)
     };
     let mut file = magic.to_vec();
     file.extend_from_slice(writer.add(&entry, blob).expect("nothing is checked here"));
@@ -56,7 +58,7 @@ fn words(words: &[u64]) -> Vec<u8> {
 }
 
 fn refusal(file: &[u8]) -> Error {
-    measured("forged", || read_all(&Pure, file)).expect_err("forged")
+    measured("forged", || read_ztensor(&Pure, file)).expect_err("forged")
 }
 
 #[test]
@@ -64,13 +66,13 @@ fn sparse_tensors_are_made_dense_within_reason() {
     let _alone = alone();
     // Expanding one value to 16 MiB is accepted; expanding it to a tebibyte is not.
     let record = [words(&[3]), vec![7]].concat();
-    let dense = read_all(&Pure, &forged(&[1 << 24], Layout::PackedCoo, &record));
+    let dense = read_ztensor(&Pure, &forged(&[1 << 24], TensorLayout::PackedCoo, &record));
     let dense = dense.expect("small").remove(0);
     assert_eq!((dense.len(), dense[3]), (1 << 24, 7));
     assert_eq!(dense.iter().filter(|&&byte| byte != 0).count(), 1);
-    let error = refusal(&forged(&[1 << 40], Layout::PackedCoo, &record));
+    let error = refusal(&forged(&[1 << 40], TensorLayout::PackedCoo, &record));
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    let error = refusal(&forged(&[1 << 62], Layout::Dense, &record));
+    let error = refusal(&forged(&[1 << 62], TensorLayout::Dense, &record));
     assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
 }
 
@@ -80,9 +82,10 @@ fn sparse_tensors_out_of_order_are_refused() {
     let csr = |pointers: &[u64], columns: &[u64]| {
         let values = vec![9; columns.len()];
         let blob = [words(pointers), words(columns), values].concat();
-        forged(&[2, 4], Layout::PackedCsr, &blob)
+        forged(&[2, 4], TensorLayout::PackedCsr, &blob)
     };
-    let read = read_all(&Pure, &csr(&[0, 1, 3], &[1, 3, 0])).expect("unsorted columns are fine");
+    let read =
+        read_ztensor(&Pure, &csr(&[0, 1, 3], &[1, 3, 0])).expect("unsorted columns are fine");
     assert_eq!(read[0], [0, 9, 0, 0, 9, 0, 0, 9]);
     for bad in [
         csr(&[0, 2, 1], &[0]),
@@ -92,17 +95,17 @@ fn sparse_tensors_out_of_order_are_refused() {
         csr(&[0, 1, 4], &[1, 2, 3]),
         csr(&[0, 1, u64::MAX], &[1, 2, 3]),
         csr(&[0, 1], &[]),
-        forged(&[8], Layout::PackedCsr, &words(&[0, 0])),
-        forged(&[], Layout::PackedCoo, &[9]),
-        forged(&[8], Layout::PackedCoo, &words(&[1, 2])),
+        forged(&[8], TensorLayout::PackedCsr, &words(&[0, 0])),
+        forged(&[], TensorLayout::PackedCoo, &[9]),
+        forged(&[8], TensorLayout::PackedCoo, &words(&[1, 2])),
         forged(
             &[2, 4],
-            Layout::PackedCoo,
+            TensorLayout::PackedCoo,
             &[words(&[2, 0]), vec![9]].concat(),
         ),
         forged(
             &[8],
-            Layout::PackedCoo,
+            TensorLayout::PackedCoo,
             &[words(&[1]), vec![9], words(&[1]), vec![8]].concat(),
         ),
     ] {
@@ -115,19 +118,22 @@ fn sparse_tensors_out_of_order_are_refused() {
 #[test]
 fn any_byte_but_zero_is_true_in_old_files() {
     let _alone = alone();
-    let entry = Entry::dense("flags", Dtype::Bool, &[4]);
+    let entry = SourceTensor::dense("flags", Dtype::Bool, &[4]);
     let mut file = ztensor::write(&Pure, &[(entry, &[0, 1, 1, 1][..])]).expect("writable");
     let written = file.windows(4).position(|bytes| bytes == [0, 1, 1, 1]);
     let at = written.expect("the elements");
     // zstn refuses to write such values, but other programs have written them.
     file[at + 2..at + 4].copy_from_slice(&[2, 255]);
-    assert_eq!(read_all(&Pure, &file).expect("readable"), [[0, 1, 1, 1]]);
+    assert_eq!(
+        read_ztensor(&Pure, &file).expect("readable"),
+        [[0, 1, 1, 1]]
+    );
 }
 
 #[test]
 fn two_tensors_of_one_name_are_refused() {
     let _alone = alone();
-    let entry = |name| Entry::dense(name, Dtype::U8, &[1]);
+    let entry = |name| SourceTensor::dense(name, Dtype::U8, &[1]);
     let file = ztensor::write(&Pure, &[(entry("a"), &[1][..]), (entry("b"), &[2][..])]);
     let mut file = file.expect("writable");
     let map = file
@@ -144,11 +150,11 @@ fn two_tensors_of_one_name_are_refused() {
 fn versions_are_told_apart() {
     let _alone = alone();
     for (case, version) in [
-        ("v01_py011_empty.zt", Version::V0_1),
-        ("v10_py100.zt", Version::V1_0),
-        ("v11_py111.zt", Version::V1_1),
-        ("v12_py123.zt", Version::V1_1),
-        ("v21_py212_raw.zt", Version::V2),
+        ("v01_py011_empty.zt", ZTensorVersion::V0_1),
+        ("v10_py100.zt", ZTensorVersion::V1_0),
+        ("v11_py111.zt", ZTensorVersion::V1_1),
+        ("v12_py123.zt", ZTensorVersion::V1_1),
+        ("v21_py212_raw.zt", ZTensorVersion::V2),
     ] {
         assert_eq!(manifest(&vector(case)).expect(case).version, version);
     }
@@ -160,10 +166,10 @@ fn large_manifests_open_in_three_round_trips() {
     let names: Vec<String> = (0..3000).map(|n| format!("layer.{n}")).collect();
     let tensors: Vec<_> = names
         .iter()
-        .map(|name| (Entry::dense(name, Dtype::U8, &[1]), &[5][..]))
+        .map(|name| (SourceTensor::dense(name, Dtype::U8, &[1]), &[5][..]))
         .collect();
     let file = ztensor::write(&Pure, &tensors).expect("writable");
-    let (catalog, trips) = open(&file).expect("readable");
+    let (catalog, trips) = open_ztensor(&file).expect("readable");
     assert_eq!((catalog.tensors().len(), trips), (3000, 3));
 }
 
@@ -171,10 +177,10 @@ fn large_manifests_open_in_three_round_trips() {
 fn parts_of_sparse_tensors_can_be_read_alone() {
     let _alone = alone();
     let file = vector("v21_py212_sparse.zt");
-    let (catalog, _) = open(&file).expect("a vector");
+    let (catalog, _) = open_ztensor(&file).expect("a vector");
     let number = catalog.find("csr").expect("listed");
     let tensor = catalog.ztensor_tensor(number).expect("a zTensor file");
-    assert_eq!(tensor.layout, Layout::Csr);
+    assert_eq!(tensor.layout, TensorLayout::Csr);
     let pointers = tensor.part("indptr").expect("of CSR");
     let stored = part(&file, pointers.stored.clone());
     let bytes = pointers.decode(&Pure, stored, 20).expect("five of u32");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use zstn::Reader;
-use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, Stored};
+use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
 use zstn_tests::checkpoints::{self, Checkpoint};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,7 +35,7 @@ fn write(dense: &str, folder: &Path, format: Format) -> Result<(), Box<dyn Error
     let mut sparse = 0;
     for tensor in &checkpoint.header.tensors {
         let (_, bytes) = checkpoint.tensor(&tensor.name);
-        let stored = Stored::from(tensor);
+        let stored = TensorSpec::from(tensor);
         match writer.write(&stored, bytes)? {
             Some(parts) => {
                 sparse += 1;
@@ -57,7 +57,7 @@ fn read(folder: &str, dense: &str) -> Result<(), Box<dyn Error>> {
     let mut tensors = Vec::new();
     for name in model.names() {
         let tensor = model.read(name)?;
-        let stored = Stored {
+        let stored = TensorSpec {
             name: tensor.name,
             dtype: tensor.dtype,
             shape: tensor.shape,
@@ -67,7 +67,7 @@ fn read(folder: &str, dense: &str) -> Result<(), Box<dyn Error>> {
     save(dense.as_ref(), &tensors)
 }
 
-fn save(path: &Path, tensors: &[(Stored, Vec<u8>)]) -> Result<(), Box<dyn Error>> {
+fn save(path: &Path, tensors: &[(TensorSpec, Vec<u8>)]) -> Result<(), Box<dyn Error>> {
     let tensors = tensors.iter().map(|(stored, bytes)| (stored, &bytes[..]));
     Ok(fs::write(path, checkpoints::safetensors(tensors))?)
 }

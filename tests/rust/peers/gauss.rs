@@ -9,8 +9,10 @@ use std::time::Instant;
 use std::{env, fs};
 
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::compressed_tensors::Stored;
-use zstn_core::container::foreign::gauss::{self, Components, Index, Options, Parsed};
+use zstn_core::container::foreign::compressed_tensors::TensorSpec;
+use zstn_core::container::foreign::gauss::{
+    self, Components, GaussIndex, GaussOptions, ParsedIndex,
+};
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoints::{self, Checkpoint};
 
@@ -35,9 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn encode(checkpoint: &[u8], components: u32) -> Result<(Vec<u8>, f64), Box<dyn Error>> {
     let checkpoint = Checkpoint::parse(checkpoint);
-    let options = Options {
+    let options = GaussOptions {
         components: Components::Exactly(components),
-        ..Options::default()
+        ..GaussOptions::default()
     };
     let started = Instant::now();
     let mut file = Vec::new();
@@ -50,13 +52,13 @@ fn encode(checkpoint: &[u8], components: u32) -> Result<(Vec<u8>, f64), Box<dyn 
 
 fn decode(file: &[u8]) -> Result<(Vec<u8>, f64), Box<dyn Error>> {
     let started = Instant::now();
-    let Parsed::Complete(index) = Index::parse(file, file.len() as u64)? else {
+    let ParsedIndex::Complete(index) = GaussIndex::parse(file, file.len() as u64)? else {
         return Err("the file ends within its index".into());
     };
     let mut tensors = Vec::new();
     for tensor in &index.tensors {
         let bytes = gauss::decode(&Pure, tensor, part(file, tensor.stored.clone()))?;
-        let stored = Stored {
+        let stored = TensorSpec {
             name: tensor.name.clone(),
             dtype: tensor.dtype,
             shape: tensor.shape.clone(),

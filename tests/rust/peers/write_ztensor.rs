@@ -6,7 +6,9 @@ use std::error::Error;
 use std::{env, fs};
 
 use zstn::{Engine, Reader};
-use zstn_core::container::foreign::ztensor::{self, ByteOrder, DigestKind, Entry, Field, Storage};
+use zstn_core::container::foreign::ztensor::{
+    self, ByteOrder, DigestKind, Field, PartStorage, SourceTensor,
+};
 use zstn_core::engine::ZstdCoding;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,23 +18,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let is_plain = storage == "plain";
     let storage = match storage.as_str() {
-        "plain" | "raw" => Storage::Raw(ByteOrder::Little),
-        "big" => Storage::Raw(ByteOrder::Big),
-        "zstd" => Storage::Zstd(ZstdCoding::Search(3)),
+        "plain" | "raw" => PartStorage::Raw(ByteOrder::Little),
+        "big" => PartStorage::Raw(ByteOrder::Big),
+        "zstd" => PartStorage::Zstd(ZstdCoding::Search(3)),
         other => return Err(format!("no way to store: {other}").into()),
     };
     let reader = Reader::open(input)?;
     let tensors = reader.names().map(|name| reader.read(name));
     let tensors = tensors.collect::<zstn::Result<Vec<_>>>()?;
     let fields = [Field::from_text("note", "kept")];
-    let entries: Vec<(Entry, &[u8])> = tensors
+    let entries: Vec<(SourceTensor, &[u8])> = tensors
         .iter()
         .map(|tensor| {
-            let entry = Entry {
+            let entry = SourceTensor {
                 storage,
                 checksum: (!is_plain).then_some(DigestKind::Crc32c),
                 fields: if is_plain { &[] } else { &fields },
-                ..Entry::dense(&tensor.name, tensor.dtype, &tensor.shape)
+                ..SourceTensor::dense(&tensor.name, tensor.dtype, &tensor.shape)
             };
             (entry, &tensor.bytes[..])
         })

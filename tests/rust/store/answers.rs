@@ -1,13 +1,14 @@
 //! Unusual answers of servers: each problem is either handled or reported in one
 //! sentence.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use zstn_store::{Address, Environment, Error, Object, StoreOptions, Upload, UploadOptions};
-
-use crate::bucket::{PART_BYTES, s3_environment};
+use zstn_store::{Address, Environment, Error, Object, Upload, UploadOptions};
 use zstn_tests::store_proxy::{Action, Proxy, Request, answer};
+
+use crate::bucket::{PART_BYTES, proxied, s3_environment};
 
 const BODY: &[u8] = b"0123456789";
 pub const MODIFIED: &str = "Last-Modified: Sun, 22 Nov 2026 12:00:00 GMT";
@@ -19,17 +20,12 @@ pub fn s3_error(status: &str, code: &str) -> Vec<u8> {
     answer(status, &[], body.as_bytes())
 }
 
-fn options(proxy: &Proxy) -> StoreOptions {
-    let environment = Environment::from_pairs(s3_environment(&proxy.address()));
-    StoreOptions::with_environment(environment)
-}
-
 fn address() -> Address {
     Address::parse("s3://bucket/object").unwrap()
 }
 
 fn open(proxy: &Proxy) -> Result<Object, Error> {
-    Object::open_with_head(&address(), 4, &options(proxy))
+    Object::open_with_head(&address(), 4, &proxied(proxy))
 }
 
 /// Returns the bytes that a request asks for, from an object that always exists.
@@ -139,7 +135,7 @@ fn refusals_are_one_sentence_each() {
     ];
     for (status, code, is_expected, word) in cases {
         let proxy = Proxy::answering(move |_| s3_error(status, code));
-        let mut options = options(&proxy);
+        let mut options = proxied(&proxy);
         options.limits.retries = 0;
         let error = Object::open_with_head(&address(), 4, &options).unwrap_err();
         let sentence = error.to_string();
@@ -163,7 +159,7 @@ fn a_store_without_conditions_gets_an_object_once_and_the_error_says_what_helps(
             None => s3_error("404 Not Found", "NoSuchKey"),
         });
         let mut settings = UploadOptions::default();
-        settings.store = options(&proxy);
+        settings.store = proxied(&proxy);
         let upload = |settings: &UploadOptions| {
             let mut upload = Upload::begin(&address(), settings)?;
             upload.write(BODY)?;
@@ -224,7 +220,7 @@ fn stalls_end() {
             std::thread::park();
         }
     });
-    let mut options = options(&proxy);
+    let mut options = proxied(&proxy);
     options.limits.retries = 1;
     options.limits.idle_timeout = Duration::from_millis(300);
     let error = Object::open(&address(), &options).unwrap_err();
@@ -323,7 +319,7 @@ fn replace(answer: Vec<u8>, from: &str, to: &str) -> Vec<u8> {
 #[test]
 fn an_unreachable_store_is_one_sentence() {
     let proxy = Proxy::start("", |_| Action::Cut);
-    let mut options = options(&proxy);
+    let mut options = proxied(&proxy);
     options.limits.retries = 1;
     let error = Object::open(&address(), &options).unwrap_err();
     assert!(matches!(error, Error::Network { .. }), "{error}");
@@ -356,7 +352,7 @@ fn a_part_that_is_refused_fails_the_upload() {
         }
     });
     let mut upload_options = UploadOptions::default();
-    upload_options.store = options(&proxy);
+    upload_options.store = proxied(&proxy);
     upload_options.part_bytes = PART_BYTES as u64;
     let mut upload = Upload::begin(&address(), &upload_options).unwrap();
     let mut result = Ok(());
@@ -389,7 +385,7 @@ fn an_observer_is_told_of_every_request() {
         _ => content(request),
     });
     let told = Arc::new(Mutex::new(Vec::new()));
-    let mut options = options(&proxy);
+    let mut options = proxied(&proxy);
     options.observer = Some(zstn_store::Observer::new({
         let told = Arc::clone(&told);
         move |request| told.lock().unwrap().push(request.clone())

@@ -1,15 +1,15 @@
 //! Runs the server faults in `tests/faults/server.json` against a store: reading
 //! returns the correct bytes or an error, whatever a server that speaks S3 answers.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use zstn_store::{Address, Environment, Object, Result, StoreOptions};
-use zstn_tests::faults::report::{self, Run};
-use zstn_tests::faults::{CaseServer, Cell, Kind, Operation, Side, Table, model};
+use zstn_tests::faults;
+use zstn_tests::faults::{CaseServer, Cell, Kind, Operation, Run, Side, Table, server};
 use zstn_tests::tier::{self, chosen};
 
 /// Number of concurrent runs; most of them wait for a server.
@@ -94,7 +94,7 @@ fn problem(table: &Table, cell: &Cell, kind: Kind) -> Option<String> {
     if server.log().iter().any(|request| request.is_other_origin) {
         return Some("followed a redirect".into());
     }
-    let served = model::served(kind);
+    let served = server::served(kind);
     match found {
         Ok(bytes) if bytes == served.bytes => None,
         Ok(bytes) => Some(format!("{} wrong bytes", bytes.len())),
@@ -135,7 +135,7 @@ fn every_fault_of_a_server_gives_the_right_bytes_or_an_error() {
         }
     });
     let runs = runs.into_inner().unwrap();
-    report::write("store", &runs);
+    faults::write_report("store", &runs);
     let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
     assert!(
         problems.is_empty(),

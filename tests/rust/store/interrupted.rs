@@ -1,20 +1,22 @@
-//! Runs of the command line that are interrupted or meet other writers.
+//! Runs of the command line that are interrupted or meet other writers, and a process
+//! that uploads and can be killed.
 
-use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread::sleep;
 use std::time::Duration;
+use std::{env, fs};
 
-use zstn_store::Object;
+use zstn_store::{Object, Upload, read_small};
 use zstn_tests::command::{json, text};
 use zstn_tests::rng::Rng;
 use zstn_tests::store_proxy::{Action, Proxy, Request};
 
 use crate::answers::s3_error;
-use crate::bucket::{Bucket, Kind};
-use crate::machine::Machine;
+use crate::bucket::{Bucket, Kind, Machine, content};
 
 pub fn a_folder_that_was_cut_off_is_continued(bucket: &Bucket) {
     let is_cut = Arc::new(AtomicBool::new(true));
@@ -194,4 +196,48 @@ pub fn objects_that_change_and_writers_that_lose_are_told(bucket: &Bucket) {
         assert!(local.read("big.zstn") == b"somebody else's");
         assert_eq!(bucket.unfinished_uploads(), 0);
     }
+}
+
+const VARIABLE: &str = "ZSTN_TEST_UPLOAD";
+
+/// Starts a process that uploads `content(len)`, one part at a time.
+pub fn upload(bucket: &Bucket, name: &str, folder: &Path, len: usize) -> Child {
+    let mut child = Command::new(env::current_exe().expect("this program"));
+    child
+        .args(["--exact", "interrupted::an_upload_in_a_process_of_its_own"])
+        .env(
+            VARIABLE,
+            format!("{:?} {} {name} {len}", bucket.kind, bucket.name),
+        )
+        .env(format!("{VARIABLE}_SERVER"), &bucket.server)
+        .env(format!("{VARIABLE}_JOURNAL"), folder)
+        .stdout(Stdio::null());
+    child.spawn().expect("a process")
+}
+
+/// The main function of that process. In a normal test run, it uploads to memory.
+#[test]
+fn an_upload_in_a_process_of_its_own() {
+    let task = env::var(VARIABLE).unwrap_or_else(|_| "Memory own-process name 1000".into());
+    let words: Vec<&str> = task.split(' ').collect();
+    let [kind, container, name, len] = words[..] else {
+        panic!("{task}");
+    };
+    let kind = match kind {
+        "S3" => Kind::S3,
+        "Azure" => Kind::Azure,
+        _ => Kind::Memory,
+    };
+    let server = env::var(format!("{VARIABLE}_SERVER")).unwrap_or_default();
+    let bucket = Bucket::existing(kind, container, &server);
+    let mut options = bucket.upload_options();
+    options.journal_folder = env::var_os(format!("{VARIABLE}_JOURNAL")).map(Into::into);
+    options.parts_at_once = 1;
+    let bytes = content(len.parse().unwrap());
+    let address = bucket.address(name);
+    let mut upload = Upload::begin(&address, &options).unwrap();
+    upload.write(&bytes).unwrap();
+    upload.finish().unwrap();
+    let read = read_small(&address, 1 << 30, &bucket.options()).unwrap();
+    assert!(read.unwrap() == bytes);
 }

@@ -6,23 +6,14 @@
 
 mod answers;
 mod bucket;
-mod claims;
 mod credentials;
-mod families;
 mod faults;
 mod folders;
-mod gateway;
-mod google;
 mod interrupted;
-mod journals;
-mod machine;
 mod objects;
-mod plans;
-mod process;
-mod races;
 mod resume;
-mod uploads;
 mod verbs;
+mod writers;
 
 /// Defines a test of each case for each store.
 macro_rules! on_every_store {
@@ -57,30 +48,28 @@ macro_rules! on_servers {
 on_every_store! {
     objects: reads_return_exactly_what_was_asked_for, a_replaced_object_is_noticed,
         a_deleted_object_is_noticed, nothing_is_none, small_objects_have_a_limit,
-        folders_are_listed, the_top_of_a_folder_is_listed, odd_names_are_kept;
-    claims: a_claim_is_continued_until_it_is_released, a_folder_with_objects_is_refused,
-        the_marker_of_another_attempt_is_respected, a_claim_is_discarded_with_its_objects,
-        only_one_machine_has_the_claim;
-    uploads: every_length_arrives, what_exists_is_kept_unless_replacing,
+        folders_are_listed, the_top_of_a_folder_is_listed, odd_names_are_kept,
+        every_length_arrives, what_exists_is_kept_unless_replacing,
         a_dropped_upload_leaves_nothing, an_aborted_upload_leaves_nothing;
-    races: the_second_of_two_small_writers_loses, the_second_of_two_long_writers_loses;
+    writers: a_claim_is_continued_until_it_is_released, a_folder_with_objects_is_refused,
+        the_marker_of_another_attempt_is_respected, a_claim_is_discarded_with_its_objects,
+        only_one_machine_has_the_claim, the_second_of_two_small_writers_loses,
+        the_second_of_two_long_writers_loses;
 }
 
 mod servers {
-    use super::{families, gateway, interrupted, objects, plans, resume, verbs};
+    use super::{interrupted, objects, resume, verbs};
 
     on_servers! {
         objects: a_missing_container_is_named;
-        families: a_base_is_found_in_a_bucket;
-        plans: a_plan_is_packed_into_a_bucket;
         resume: only_missing_parts_are_sent_again, other_bytes_are_sent_again,
             a_shorter_object_replaces_a_longer_attempt,
             parts_that_became_too_short_are_not_reused, a_damaged_journal_costs_no_bytes,
             parts_that_are_gone_are_sent_again, one_process_at_a_time,
             a_killed_process_is_continued;
-        gateway: a_folder_in_a_store_is_a_hub;
         verbs: every_verb_reads_and_writes, folders_come_with_their_index_last,
-            refusals_are_one_sentence;
+            refusals_are_one_sentence, a_base_is_found_in_a_bucket,
+            a_plan_is_packed_into_a_bucket, a_folder_in_a_store_is_a_hub;
         interrupted: a_folder_that_was_cut_off_is_continued, a_killed_pack_is_continued,
             a_refused_input_leaves_no_parts,
             objects_that_change_and_writers_that_lose_are_told;

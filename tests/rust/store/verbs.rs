@@ -1,9 +1,20 @@
-//! The command line on object stores, and the messages that a user reads.
+//! The command line on object stores: every verb and the messages that a user reads,
+//! families of checkpoints, plans of `zstn worker`, and `zstn gateway`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
 
-use crate::bucket::{Bucket, Kind};
-use crate::machine::Machine;
+use serde_json::Value;
+use zstn::family::{self, FamilyOptions};
+use zstn::{Engine, Job, Location, PackOptions};
+use zstn_tests::command::text;
+use zstn_tests::rng::Rng;
+use zstn_tests::stub_hub::{Options, StubHub, plan_of};
+use zstn_tests::{checkpoint, sha256};
+
+use crate::bucket::{Bucket, Kind, Machine};
 
 pub fn every_verb_reads_and_writes(bucket: &Bucket) {
     let machine = Machine::new(bucket);
@@ -149,4 +160,205 @@ pub fn refusals_are_one_sentence(bucket: &Bucket) {
         refusal.contains("there is no bucket or container `no-such-bucket-anywhere`"),
         "{refusal}"
     );
+}
+
+/// Returns a base, a fine-tune of it, and an unrelated checkpoint.
+fn checkpoints() -> [Vec<u8>; 3] {
+    let base = Rng(1).bf16_weights(100_000);
+    let mut tuned = base.clone();
+    let mut rng = Rng(4);
+    for byte in &mut tuned {
+        *byte ^= u8::from(rng.unit() < 0.02);
+    }
+    let other = Rng(2).bf16_weights(100_000);
+    [base, tuned, other].map(|weights| checkpoint(&[("w", "BF16", &weights)]))
+}
+
+#[test]
+fn a_family_in_memory_is_compared_by_its_sketches() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let store = Bucket::memory();
+    let [base, tuned, other] = checkpoints();
+    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&engine);
+    for (name, file) in [("base", &base), ("other", &other), ("unsketched", &base)] {
+        store.put(&format!("models/{name}.safetensors"), file);
+        if name != "unsketched" {
+            let input = zstn::Input::bytes(name, file.clone());
+            let sketch = family::sketch(&job, input, &Default::default()).unwrap();
+            store.put(&format!("models/{name}.sketch"), &sketch.to_bytes(&engine));
+        }
+    }
+    store.put("models/deeper/base.safetensors", &base);
+    fs::write(at("tuned.safetensors"), &tuned).unwrap();
+    let family = Location::url(format!("{}/models/", store.address("").url()));
+    let options = FamilyOptions::default();
+    let choice = family::choose(&job, at("tuned.safetensors"), family, &options).unwrap();
+    let found = choice.base.as_ref().unwrap();
+    assert_eq!((&*found.name, choice.compared), ("base.safetensors", 2));
+    assert_eq!(choice.left_out[0].0, "unsketched.safetensors");
+    assert!(
+        choice.left_out[0].1.contains("no sketch"),
+        "{:?}",
+        choice.left_out
+    );
+    let packing = choice.add_to(PackOptions::default());
+    let report = zstn::pack(&job, at("tuned.safetensors"), at("tuned.z4dm"), &packing);
+    assert!(report.unwrap().packed_bytes() < choice.plain.packed_bytes / 2);
+}
+
+pub fn a_base_is_found_in_a_bucket(bucket: &Bucket) {
+    let machine = Machine::new(bucket);
+    let [base, tuned, other] = checkpoints();
+    bucket.put("models/base.safetensors", &base);
+    bucket.put("models/other.safetensors", &other);
+    bucket.put("tuned.safetensors", &tuned);
+    machine.done(&[
+        "pack",
+        "at:models/other.safetensors",
+        "-o",
+        "at:models/other.zstn",
+    ]);
+    for (input, sketch) in [("base.safetensors", "base"), ("other.zstn", "other")] {
+        let (input, sketch) = (
+            format!("at:models/{input}"),
+            format!("at:models/{sketch}.sketch"),
+        );
+        machine.done(&["sketch", &input, "-o", &sketch]);
+    }
+    let line = [
+        "pack",
+        "at:tuned.safetensors",
+        "-o",
+        "at:tuned.z4dm",
+        "--base",
+        "auto",
+    ];
+    let packed = machine.done(&[&line[..], &["--family", "at:models/"]].concat());
+    let said = text(&packed.stderr);
+    assert!(
+        said.contains("models/base.safetensors; without a base"),
+        "{said}"
+    );
+    let back = ["-o", "back", "--base", "at:models/base.safetensors"];
+    machine.done(&[&["unpack", "at:tuned.z4dm"][..], &back].concat());
+    assert!(fs::read(machine.path().join("back")).unwrap() == tuned);
+    // Without the trailing slash, the address is not a folder.
+    let refusal = machine.refusal(&[&line[..], &["--family", "at:models", "-f"]].concat());
+    assert!(refusal.contains("ends in a slash"), "{refusal}");
+}
+
+/// Runs a share of a plan, and returns the counts of packed, known and refused files in
+/// the last line.
+fn counts(machine: &Machine<'_>, hub: &StubHub, shard: &str) -> [u64; 3] {
+    let out = machine
+        .command(&[
+            "worker",
+            "--json",
+            "--plan",
+            "plan.jsonl",
+            "--to",
+            "at:packed-models",
+        ])
+        .args(["--shard", shard, "--endpoint", hub.url()])
+        .output()
+        .unwrap();
+    let lines = text(&out.stdout);
+    let last = lines.lines().last();
+    let last = last.unwrap_or_else(|| panic!("{}", text(&out.stderr)));
+    let summary: Value = serde_json::from_str(last).unwrap();
+    ["packed", "known", "refused"].map(|name| summary[name].as_u64().unwrap())
+}
+
+pub fn a_plan_is_packed_into_a_bucket(bucket: &Bucket) {
+    let machine = Machine::new(bucket);
+    let hub = StubHub::start(Options::default()).unwrap();
+    let file = |seed| checkpoint(&[("a", "BF16", &Rng(seed).bf16_weights(40_000))]);
+    let (a, b) = (file(1), file(2));
+    let files: [(&str, &[u8]); 4] = [
+        ("a.safetensors", &a),
+        ("again.safetensors", &a),
+        ("b.safetensors", &b),
+        ("bad.safetensors", b"bad"),
+    ];
+    let plan = plan_of(&hub, "me/model", &files, machine.path());
+    assert!(plan.exists());
+    let (one, two) = (counts(&machine, &hub, "0/2"), counts(&machine, &hub, "1/2"));
+    assert_eq!((one[0] + two[0], one[2] + two[2]), (2, 1));
+
+    let names = |folder: &str| -> Vec<String> {
+        let address = bucket.address(&format!("packed-models/{folder}"));
+        let listed = zstn_store::list(&address, &bucket.options()).unwrap();
+        listed.iter().map(|object| object.path.clone()).collect()
+    };
+    assert_eq!(
+        (
+            names("done").len(),
+            names("packed").len(),
+            names("failed").len()
+        ),
+        (2, 2, 1)
+    );
+    for name in names("packed") {
+        let from = format!("at:packed-models/packed/{name}");
+        machine.done(&["unpack", &from, "-o", "back.safetensors", "--force"]);
+        let back = fs::read(machine.path().join("back.safetensors")).unwrap();
+        assert!([sha256(&a), sha256(&b)].contains(&sha256(&back)));
+    }
+    hub.clear_log();
+    assert_eq!(counts(&machine, &hub, "0/1"), [0, 2, 1]);
+    assert!(hub.log().is_empty());
+}
+
+/// Returns the body of the answer to a request.
+fn get(address: &str, path: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
+    answer.split_off(end + 4)
+}
+
+pub fn a_folder_in_a_store_is_a_hub(bucket: &Bucket) {
+    let machine = Machine::new(bucket);
+    let original = zstn_tests::many_kinds(3 << 20);
+    bucket.put("m.safetensors", &original);
+    machine.done(&["pack", "at:m.safetensors", "-o", "at:hub/me/model/m.zstn"]);
+    bucket.put("hub/me/model/config.json", b"{}");
+    let mut gateway = machine
+        .command(&["gateway", "--port", "0", "--upstream", "at:hub"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(gateway.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let address = line
+        .split("http://")
+        .last()
+        .unwrap()
+        .trim_end()
+        .trim_end_matches('/');
+    let info = get(address, "/api/models/me/model");
+    let info: Value = serde_json::from_slice(&info).unwrap();
+    let siblings = info["siblings"].as_array().unwrap().iter();
+    let names: Vec<_> = siblings
+        .map(|sibling| sibling["rfilename"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["config.json", "m.safetensors"]);
+    for revision in ["main", info["sha"].as_str().unwrap()] {
+        let path = format!("/me/model/resolve/{revision}");
+        assert!(get(address, &format!("{path}/m.safetensors")) == original);
+        assert_eq!(get(address, &format!("{path}/config.json")), b"{}");
+    }
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
 }

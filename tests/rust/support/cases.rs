@@ -1,4 +1,5 @@
-//! Test vectors under `tests/vectors` and the manifests that describe them.
+//! Test vectors under `tests/vectors`, the manifests that describe them, and the errors
+//! that these expect of malformed files.
 
 #![allow(missing_docs)] // the fields are named as in the manifests
 
@@ -7,8 +8,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-
-use crate::refusal::Refusal;
+use serde_json::Value;
+use zstn_core::{Error, ErrorKind, Result};
 
 /// Returns the bytes of `tests/vectors/folder/name`.
 ///
@@ -16,11 +17,13 @@ use crate::refusal::Refusal;
 /// If the file cannot be read: the vectors are part of the repository.
 #[must_use]
 pub fn read(folder: &str, name: &str) -> Vec<u8> {
-    let path = folder_path(folder).join(name);
+    let path = path(folder).join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn folder_path(folder: &str) -> PathBuf {
+/// Returns the path of the folder `tests/vectors/folder`.
+#[must_use]
+pub fn path(folder: &str) -> PathBuf {
     crate::repository().join("tests/vectors").join(folder)
 }
 
@@ -29,12 +32,22 @@ fn manifest<T: DeserializeOwned>(folder: &str) -> T {
         .unwrap_or_else(|error| panic!("manifest of {folder}: {error}"))
 }
 
+/// Returns the entries of the list `list` in the manifest of a folder.
+///
+/// # Panics
+/// If the manifest has no such list.
+#[must_use]
+pub fn entries(folder: &str, list: &str) -> Vec<Value> {
+    let manifest: Value = manifest(folder);
+    manifest[list].as_array().expect("a list").clone()
+}
+
 /// Returns the manifest cases of type `zstn`. Delta cases have other fields and are
 /// skipped.
 fn of_type_zstn<T: DeserializeOwned>(folder: &str) -> Vec<T> {
     #[derive(Deserialize)]
     struct Manifest {
-        cases: Vec<serde_json::Value>,
+        cases: Vec<Value>,
     }
     manifest::<Manifest>(folder)
         .cases
@@ -55,8 +68,6 @@ pub struct FrameCase {
     pub original_sha256: String,
     #[serde(default)]
     pub transform: Option<String>,
-    #[serde(default)]
-    pub plane_methods: Vec<u8>,
     #[serde(default)]
     pub numpy_dtype: Option<String>,
     #[serde(default)]
@@ -195,8 +206,8 @@ pub fn bad_containers() -> Vec<BadContainerCase> {
 /// checkpoints, `z4delta` those between buffers. The cases have different fields, so
 /// they are returned as JSON.
 #[must_use]
-pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
-    let all: serde_json::Value = manifest(folder);
+pub fn deltas(folder: &str, kind: &str) -> Vec<Value> {
+    let all: Value = manifest(folder);
     let cases = all["cases"].as_array().cloned().unwrap_or_default();
     cases
         .into_iter()
@@ -209,7 +220,7 @@ pub fn deltas(folder: &str, kind: &str) -> Vec<serde_json::Value> {
 /// # Panics
 /// If the entry has no field `file`.
 #[must_use]
-pub fn named(folder: &str, entry: &serde_json::Value) -> Vec<u8> {
+pub fn named(folder: &str, entry: &Value) -> Vec<u8> {
     read(folder, entry["file"].as_str().expect("a file name"))
 }
 
@@ -247,11 +258,11 @@ pub fn ztensor() -> Vec<ZTensorCase> {
 /// # Panics
 /// If the manifest has no such list.
 #[must_use]
-pub fn malformed(folder: &str) -> Vec<serde_json::Value> {
-    let all: serde_json::Value = manifest(folder);
+pub fn malformed(folder: &str) -> Vec<Value> {
+    let all: Value = manifest(folder);
     let keys = ["cases", "files", "vectors"];
     let list = keys.iter().find_map(|&key| match all.get(key)? {
-        serde_json::Value::Object(cases) => Some(cases.values().cloned().collect()),
+        Value::Object(cases) => Some(cases.values().cloned().collect()),
         list => list.as_array().cloned(),
     });
     list.unwrap_or_else(|| panic!("manifest of {folder} lists nothing"))
@@ -262,6 +273,63 @@ pub fn malformed(folder: &str) -> Vec<serde_json::Value> {
 /// # Panics
 /// If the value is not a string.
 #[must_use]
-pub fn text(value: &serde_json::Value) -> String {
+pub fn text(value: &Value) -> String {
     value.as_str().expect("text").into()
+}
+
+/// The error with which a malformed file must be rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Refusal {
+    /// Code of the rule that the file breaks, if the error is about a rule.
+    #[serde(default)]
+    pub rule: Option<String>,
+    /// Kind of the error; `None` for `malformed`.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl Refusal {
+    /// Returns the refusal that a manifest entry states, if any.
+    #[must_use]
+    pub fn of(entry: &Value) -> Option<Self> {
+        let field = |name: &str| entry.get(name).map(text);
+        let refusal = Self {
+            rule: field("rule"),
+            error: field("error"),
+        };
+        (refusal.rule.is_some() || refusal.error.is_some()).then_some(refusal)
+    }
+
+    /// Returns the refusal that is expected when the file is opened with its format
+    /// detected and its tensors are read individually. The manifest has it under
+    /// `"opened"` where it differs from the refusal of the format's own reader.
+    ///
+    /// # Panics
+    /// If the manifest entry states no refusal.
+    #[must_use]
+    pub fn of_opened(entry: &Value) -> Self {
+        Self::of(entry.get("opened").unwrap_or(entry)).expect("a rule or a kind of error")
+    }
+
+    /// Checks that `result` is this refusal, and returns the error.
+    ///
+    /// # Panics
+    /// If `result` is a value, or an error with another rule or kind.
+    pub fn check<T>(&self, name: &str, result: Result<T>) -> Error {
+        let Err(error) = result else {
+            panic!("{name} was accepted");
+        };
+        let kind = self.error.as_deref();
+        assert_eq!(
+            error.rule().map(|rule| rule.code()),
+            self.rule.as_deref(),
+            "{name}: {error}"
+        );
+        assert_eq!(
+            error.kind().code(),
+            kind.unwrap_or(ErrorKind::Malformed.code()),
+            "{name}: {error}"
+        );
+        error
+    }
 }

@@ -1,7 +1,7 @@
 //! Runs the `zstn` program under test.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::repository;
@@ -65,6 +65,17 @@ pub fn is_ignored(signal: rustix::process::Signal) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
+/// A process that is killed when dropped.
+#[derive(Debug)]
+pub struct KillOnDrop(pub Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Decodes program output as UTF-8, lossily.

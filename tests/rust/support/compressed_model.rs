@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::cases::read;
 use serde::Deserialize;
+use tempfile::TempDir;
 use zstn_core::container::foreign::compressed_tensors::{
-    Checkpoint, Config, Dense, Entry, Role, Stored,
+    Checkpoint, CheckpointEntry, Config, DenseTensor, Role, TensorSpec,
 };
 use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
 use zstn_core::{Error, Result};
+
+use crate::cases::{self, read};
 
 /// Names of the vector folders with well-formed and with malformed models.
 pub const GOOD: &str = "compressed-tensors";
@@ -19,11 +21,25 @@ pub const BAD: &str = "compressed-tensors-bad";
 #[derive(Clone)]
 pub struct Model {
     pub config: Vec<u8>,
-    pub tensors: Vec<(Stored, Vec<u8>)>,
+    pub tensors: Vec<(TensorSpec, Vec<u8>)>,
+}
+
+/// Creates a folder that contains a vector as a model: `config.json` and
+/// `model.safetensors`.
+pub fn model_folder(folder: &str, name: &str) -> TempDir {
+    let model = tempfile::tempdir().expect("a folder");
+    for (from, to) in [
+        (".config.json", "config.json"),
+        (".safetensors", "model.safetensors"),
+    ] {
+        let from = cases::path(folder).join(format!("{name}{from}"));
+        std::fs::copy(from, model.path().join(to)).expect("copied");
+    }
+    model
 }
 
 /// Returns all tensors of a safetensors file with their bytes.
-pub fn safetensors(file: &[u8]) -> Vec<(Stored, Vec<u8>)> {
+pub fn safetensors(file: &[u8]) -> Vec<(TensorSpec, Vec<u8>)> {
     let header_len = header_len_bytes(file, file.len() as u64).expect("a header");
     let (header, data) = file[8..].split_at(usize::try_from(header_len).expect("a length"));
     let header = Header::parse(header, data.len() as u64).expect("a header");
@@ -55,7 +71,7 @@ impl Model {
                 {{"group_0": {{"targets": ["Linear"], "weights": {scheme}}}}}}}}}"#
         );
         let tensors = parts.iter().map(|(name, dtype, shape, bytes)| {
-            let stored = Stored {
+            let stored = TensorSpec {
                 name: format!("p.{name}"),
                 dtype: *dtype,
                 shape: shape.to_vec(),
@@ -82,21 +98,21 @@ impl Model {
     }
 
     /// Returns the dense tensor called `name`.
-    pub fn read(&self, name: &str) -> Result<Dense> {
+    pub fn read(&self, name: &str) -> Result<DenseTensor> {
         let checkpoint = self.checkpoint()?;
         match checkpoint.find(name)? {
-            Entry::Stored(stored) => {
+            CheckpointEntry::Stored(stored) => {
                 let bytes = self.bytes(name).to_vec();
                 if stored.len_bytes()? != bytes.len() as u64 {
                     return Err(Error::invalid_input("no safetensors file would say so"));
                 }
-                Ok(Dense {
+                Ok(DenseTensor {
                     dtype: stored.dtype,
                     shape: stored.shape.clone(),
                     bytes,
                 })
             }
-            Entry::Weight(weight) => {
+            CheckpointEntry::Weight(weight) => {
                 let parts: Vec<&[u8]> = weight
                     .parts()
                     .iter()
@@ -121,7 +137,7 @@ impl Model {
         let checkpoint = self.checkpoint().expect("a checkpoint");
         let weights = checkpoint
             .entries()
-            .filter(|(_, entry)| matches!(entry, Entry::Weight(_)));
+            .filter(|(_, entry)| matches!(entry, CheckpointEntry::Weight(_)));
         weights.map(|(name, _)| name.to_string()).collect()
     }
 }
@@ -142,12 +158,10 @@ pub struct TensorCase {
 }
 
 pub fn cases(folder: &str) -> Vec<Case> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        vectors: Vec<Case>,
-    }
-    let manifest: Manifest =
-        serde_json::from_slice(&read(folder, "manifest.json")).expect("a manifest");
-    assert!(!manifest.vectors.is_empty());
-    manifest.vectors
+    let vectors = cases::entries(folder, "vectors").into_iter();
+    let cases: Vec<Case> = vectors
+        .map(|case| serde_json::from_value(case).expect("a case"))
+        .collect();
+    assert!(!cases.is_empty());
+    cases
 }

@@ -1,21 +1,15 @@
 //! Shared support for the tests of this workspace: test vectors, servers, the command
 //! line, memory accounting.
 
+pub mod allocator;
 pub mod cases;
 pub mod checkpoints;
 pub mod command;
 pub mod compressed_model;
-pub mod difference_frame;
-pub mod dimensions;
-pub mod extended;
 pub mod fault_server;
 pub mod faults;
-pub mod gauss;
-pub mod hub;
-pub mod lattice;
-pub mod memory;
-pub mod plans;
-pub mod refusal;
+pub mod foreign;
+pub mod frames;
 pub mod rng;
 pub mod round_server;
 pub mod schema;
@@ -28,11 +22,12 @@ pub mod tier;
 pub mod unreadable;
 pub mod upload_server;
 pub mod web;
-pub mod ztensor;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
+use zstn::Engine;
 use zstn_core::dtype::Dtype;
 
 use crate::rng::Rng;
@@ -44,6 +39,15 @@ pub fn repository() -> PathBuf {
         .parent()
         .map(PathBuf::from)
         .unwrap_or_default()
+}
+
+/// Returns a native engine with two threads.
+///
+/// # Panics
+/// If the threads cannot be started.
+#[must_use]
+pub fn native() -> Engine {
+    Engine::new(2).expect("two threads")
 }
 
 /// Builds a safetensors file of one-dimensional tensors, given as name, dtype and
@@ -71,10 +75,14 @@ pub fn checkpoint(tensors: &[(&str, &str, &[u8])]) -> Vec<u8> {
         ));
     }
     let header = format!("{{{}}}", entries.join(","));
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend_from_slice(header.as_bytes());
-    file.extend_from_slice(&data);
-    file
+    with_header(header, data)
+}
+
+/// Joins a header and the data of its tensors to a safetensors file.
+#[must_use]
+pub fn with_header(header: impl AsRef<[u8]>, data: impl AsRef<[u8]>) -> Vec<u8> {
+    let (header, data) = (header.as_ref(), data.as_ref());
+    [&(header.len() as u64).to_le_bytes()[..], header, data].concat()
 }
 
 /// Returns a checkpoint of about `len_bytes` with three large tensors (weights, mostly
@@ -116,4 +124,9 @@ pub fn sha256(bytes: &[u8]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+/// Locks a mutex, also after a test panicked while holding it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use crate::{lock, sha256};
 
 /// Time limit for a round to become complete. Tests that pass never reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -136,10 +138,6 @@ impl RoundServer {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Adds a request to its round and waits for the others.
 fn wait((mutex, changed): &(Mutex<State>, Condvar), request: &Request) {
     let mut state = lock(mutex);
@@ -227,4 +225,70 @@ fn answer(mut to: &TcpStream, page: Option<&Page>, range: Option<Range<usize>>) 
     let head =
         format!("HTTP/1.1 {status}\r\n{line}{more}Content-Length: {len}\r\nETag: \"1\"\r\n\r\n");
     to.write_all(&[head.as_bytes(), body].concat())
+}
+
+/// Maximum length in bytes of the files that the hub itself serves.
+const SMALL_BYTES: usize = 1000;
+
+/// A model hub that serves repositories with commits, and redirects to a second server
+/// for large files. It serves until the process ends.
+#[derive(Debug)]
+pub struct Hub {
+    /// The server of the hub itself.
+    pub server: RoundServer,
+    /// The server of large files, on another origin.
+    pub storage: RoundServer,
+}
+
+impl Hub {
+    /// Starts a hub without repositories.
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            server: RoundServer::start(),
+            storage: RoundServer::start(),
+        }
+    }
+
+    /// Returns the URL of the hub without a trailing slash.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        self.server.url.trim_end_matches('/')
+    }
+
+    /// Adds files of `repository` at `revision`, a branch or commit. The responses
+    /// state that they belong to `commit`. File names and revisions are percent-encoded
+    /// as in URLs.
+    pub fn add(&self, repository: &str, revision: &str, commit: &str, files: &[(&str, &[u8])]) {
+        for (name, bytes) in files {
+            let digest = sha256(bytes);
+            let commit = format!("X-Repo-Commit: {commit}");
+            let page = if bytes.len() <= SMALL_BYTES {
+                Page::FileWith(vec![commit], bytes.to_vec())
+            } else {
+                let place = self.storage.add(&digest, Page::File(bytes.to_vec()));
+                let lines = vec![
+                    commit,
+                    format!("Location: {place}?signature=secret"),
+                    format!("X-Linked-Etag: \"{digest}\""),
+                    format!("X-Linked-Size: {}", bytes.len()),
+                ];
+                Page::Answer("302 Found", lines)
+            };
+            let path = format!("{repository}/resolve/{revision}/{name}");
+            self.server.add(&path, page);
+        }
+    }
+
+    /// Makes the hub refuse requests for a file in `main` with a status, an error code
+    /// and a message.
+    pub fn refuse(&self, file: &str, status: &'static str, code: &str, message: &str) {
+        let (repository, name) = file.rsplit_once('/').unwrap_or_default();
+        let lines = [("X-Error-Code", code), ("X-Error-Message", message)];
+        let lines = lines.iter().filter(|(_, value)| !value.is_empty());
+        let lines = lines.map(|(name, value)| format!("{name}: {value}"));
+        let page = Page::Answer(status, lines.collect());
+        self.server
+            .add(&format!("{repository}/resolve/main/{name}"), page);
+    }
 }

@@ -3,8 +3,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
+
+use crate::lock;
 
 /// A request that the proxy received.
 #[derive(Debug, Clone)]
@@ -111,10 +113,7 @@ impl Proxy {
     /// Returns the requests received so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.log).clone()
     }
 
     /// Returns the number of received requests that satisfy `test`.
@@ -169,9 +168,7 @@ fn serve(
     let mut body = vec![0; len.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     request.body_len = body.len();
-    log.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(request.clone());
+    lock(log).push(request.clone());
     let change = match hook(&request) {
         Action::Cut => return Ok(()),
         Action::Answer(bytes) => return (&*stream).write_all(&bytes),

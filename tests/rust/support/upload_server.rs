@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
+
+use crate::lock;
 
 /// A request that the server received.
 #[derive(Debug, Clone, Default)]
@@ -103,10 +105,6 @@ impl UploadServer {
         let log = self.log().into_iter();
         log.filter(|asked| asked.line.starts_with("PUT")).collect()
     }
-}
-
-fn lock(log: &Mutex<Vec<Asked>>) -> MutexGuard<'_, Vec<Asked>> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn talk(

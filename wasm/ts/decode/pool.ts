@@ -74,8 +74,8 @@ export class WorkerPool {
   constructor({ size, minBytes = DEFAULT_MIN_BYTES }: WorkerPoolOptions, cores: number, start: StartWorker) {
     this.size = size ?? Math.min(cores, DEFAULT_MAX_WORKERS);
     const most = mostWorkers(cores);
-    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers is a whole number from 0 to ${most} on this machine, not ${String(size)}.`);
-    if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` is a number of bytes, not ${String(minBytes)}.`);
+    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers must be a whole number from 0 to ${most} on this machine, not ${String(size)}.`);
+    if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` must be a number of bytes, not ${String(minBytes)}.`);
     this.#maxSize = this.size;
     this.#minBytes = minBytes;
     this.#start = start;

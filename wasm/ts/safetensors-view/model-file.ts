@@ -36,7 +36,7 @@ export interface Readable {
 export function modelBlob(model: Readable, options: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
   checkOptions("asSafetensorsBlob()", options, { cacheBytes: 1 } satisfies OptionNames<SafetensorsBlobOptions>);
   const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
-  if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` is a number of bytes, not ${String(cacheBytes)}.`);
+  if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` must be a number of bytes, not ${String(cacheBytes)}.`);
   const file = withSignal(modelFile(model, cacheBytes), signal);
   const isOriginal = model.instance.call(() => model.unpacked.isOriginal());
   return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", isOriginal);

@@ -197,7 +197,7 @@ function inU64(value: bigint): bigint | undefined {
 /** Checks a tensor whose bytes must begin at `expected`, where the previous tensor ends. */
 function checkEntry(tensor: string, { dtype, elements, begin, end }: Entry, expected: bigint): void {
   if (begin !== expected || end < begin) {
-    throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) where ${expected} should begin`, { tensor });
+    throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) are not a range that begins at ${expected}`, { tensor });
   }
   if (!isKnown(dtype)) return;
   const bits = elements === undefined ? undefined : inU64(elements * BigInt(DTYPE_BITS[dtype]));

@@ -1,6 +1,6 @@
 /**
  * Parses the index of a model in several files, `model.safetensors.index.json` (docs/formats/sharded.md), like
- * `core/src/container/safetensors/shards.rs`.
+ * `core/src/container/safetensors/shard_index.rs`.
  */
 
 import { JsonError, JsonScanner } from "./json-scanner.js";
@@ -31,7 +31,7 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   const pairs = readPairs(json);
   for (const [tensor, file] of pairs) {
     if (file === "" || file === "." || file === ".." || /[/\\:\0]/.test(file)) {
-      throw malformed("sharded.file_name", `the shard ${file} is not the name of a file next to the index`, { tensor });
+      throw malformed("sharded.file_name", `the shard ${file} is not a plain name of a file in the index's folder`, { tensor });
     }
   }
   const files = [...new Set(pairs.map(([, file]) => file))].sort(compareText);

@@ -41,7 +41,7 @@ export async function readLazyBlob(blob: Blob, length: number, { signal, onBytes
       throw typed(error, httpFunctions);
     }
   };
-  const unlimited = { idleTimeoutMs: Infinity, giveUpAfterMs: Infinity, stalled: (limitMs: number) => new Error(`nothing for ${limitMs} ms`), onRetry() {} };
+  const unlimited = { idleTimeoutMs: Infinity, giveUpAfterMs: Infinity, stalled: (limitMs: number) => new Error(`received nothing for ${limitMs} ms`), onRetry() {} };
   const shouldRetry = (error: unknown) => error instanceof ReadError || mayPass(error, true);
   return retrying(attempt, { ...unlimited, retries: RETRIES, clock: systemClock, signal, receivedBytes: () => announcedBytes, shouldRetry });
 }

@@ -44,7 +44,7 @@ export function withRetry(source: Source, options: RetryOptions = {}): Source {
       };
       return work({ ...options, onBytes });
     };
-    const unlimited = { stalled: (limitMs: number) => new Error(`nothing for ${limitMs} ms`), onRetry() {} };
+    const unlimited = { stalled: (limitMs: number) => new Error(`received nothing for ${limitMs} ms`), onRetry() {} };
     return retrying(once, { ...limits, ...unlimited, clock: systemClock, signal: options.signal, receivedBytes: () => announcedBytes, shouldRetry });
   };
   return {

@@ -27,7 +27,7 @@ export function poolOfThreads(options: ThreadPoolOptions, cores: number, start: 
   const message: InitMessage = { threads: threads ?? cores, module };
   const most = mostWorkers(cores);
   if (!Number.isInteger(message.threads) || message.threads < 1 || message.threads > most) {
-    throw new InvalidInputError(`The number of threads is a whole number from 1 to ${most} on this machine, not ${String(threads)}.`);
+    throw new InvalidInputError(`The number of threads must be a whole number from 1 to ${most} on this machine, not ${String(threads)}.`);
   }
   const startWithMessage: StartWorker = (listener) => {
     const handle = start(listener);

@@ -202,7 +202,7 @@ class ComparedTensor {
     return plans.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Compares rows and adds their sums in `groups` groups. */
+  /** Compares rows, divided into at most `groups` groups, and adds the sums of each group. */
   async #compare(range: RowRange, { signal }: Context, groups = 1): Promise<void> {
     signal.throwIfAborted();
     const isAll = range[0] === 0 && range[1] === this.#rows;

@@ -15,8 +15,8 @@ use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, Head, Kind as RecordKind, Prefix, Record, RecordInfo, Reference, ShortDigest, Trailer,
-    check_tensor, is_announced, lost_trailer, table_digest,
+    self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, ShortDigest,
+    Trailer, check_tensor, is_announced, lost_trailer, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -24,7 +24,12 @@ use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
 #[cfg(feature = "deltas")]
+mod opener;
+#[cfg(feature = "deltas")]
 pub(super) mod rows;
+
+#[cfg(feature = "deltas")]
+pub(super) use opener::FormatOpener;
 
 /// How a tensor depends on the base's tensor of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +51,6 @@ impl BaseUse {
     }
 }
 
-#[cfg(feature = "deltas")]
-pub(super) use super::delta_opener::FormatOpener;
-
 /// The part of a delta's catalog that other formats do not have.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents {
@@ -56,7 +58,7 @@ pub(super) struct FormatContents {
     base_table: Option<[u8; 32]>,
     /// The record of each tensor. Files without a trailer have no
     /// [`RecordInfo`].
-    records: Vec<(Record, Option<RecordInfo>)>,
+    records: Vec<(DeltaRecord, Option<RecordInfo>)>,
     /// For each record, the digest that the base's file stores for its tensor,
     /// if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
@@ -154,7 +156,7 @@ impl Contents for FormatContents {
 /// it: the payload, or its beginning.
 fn payload<'s>(
     tensor: &FileTensor,
-    record: &Record,
+    record: &DeltaRecord,
     edition: Edition,
     stored: &'s [u8],
 ) -> Result<&'s [u8]> {
@@ -164,7 +166,7 @@ fn payload<'s>(
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
     let mut cursor = Cursor::new(part(stored, 0..head_len));
-    let agrees = Head::read(&mut cursor, 0, edition).is_ok_and(|head| {
+    let agrees = RecordHead::read(&mut cursor, 0, edition).is_ok_and(|head| {
         (&head.name, &head.span, head.kind) == (&record.name, &record.span, record.kind)
             && head.payload_len_bytes == record.payload.end - record.payload.start
     });
@@ -184,10 +186,10 @@ impl FileCatalog {
     /// Creates the catalog of a delta. `records` are in the order of the
     /// header's tensors.
     pub(super) fn delta(
-        prefix: &Prefix,
+        prefix: &DeltaPrefix,
         header_json: Vec<u8>,
         header: Header,
-        records: Vec<(Record, Option<RecordInfo>)>,
+        records: Vec<(DeltaRecord, Option<RecordInfo>)>,
         trailer: Option<&Trailer>,
         file_len_bytes: u64,
     ) -> Result<Self> {

@@ -9,7 +9,7 @@ use blake2::digest::consts::U8;
 use blake2::{Blake2b, Digest};
 
 use crate::bytes::part;
-use crate::container::safetensors::{self, LenientTensor, Tensor};
+use crate::container::safetensors::{self, HeaderTensor, LenientTensor};
 use crate::container::zstn;
 use crate::{Error, Result, Rule, sort};
 
@@ -52,7 +52,7 @@ impl BaseHeader {
     /// may be copied or decoded from: the one with the same name, dtype and
     /// length.
     #[must_use]
-    pub fn reference(&self, tensor: &Tensor) -> Option<Range<u64>> {
+    pub fn reference(&self, tensor: &HeaderTensor) -> Option<Range<u64>> {
         let other = self.tensors.get(&tensor.name)?;
         let len = |span: &Range<u64>| span.end - span.start;
         let usable = other.dtype.as_deref() == Some(tensor.dtype.name())

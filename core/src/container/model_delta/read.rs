@@ -5,17 +5,16 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::announcement::is_announced;
+use super::DeltaPrefix;
 use super::base::{Base, BaseHeader};
-use super::prefix::Prefix;
-use super::record::{self, Kind, Record};
-use super::trailer::{Contents, ShortDigest, Trailer, short_digest};
+use super::record::{self, DeltaRecord, RecordKind};
+use super::trailer::{ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer};
 use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
 use crate::frame::delta::Delta;
 use crate::frame::difference::Difference;
-use crate::frame::{Edition, Stored};
+use crate::frame::{ContainedFrame, Edition};
 use crate::{Error, Result, Rule, sort};
 
 /// The content of a delta file except for the payloads of its records. The
@@ -24,13 +23,13 @@ use crate::{Error, Result, Rule, sort};
 pub struct DeltaTable {
     /// The bytes of the prefix.
     head: Vec<u8>,
-    prefix: Prefix,
-    records: Vec<Record>,
+    prefix: DeltaPrefix,
+    records: Vec<DeltaRecord>,
     trailer: Option<Trailer>,
 }
 
 /// The number of bytes that are fetched first, enough for
-/// [`Prefix::len_bytes`].
+/// [`DeltaPrefix::len_bytes`].
 const START_BYTES: u64 = 64;
 
 /// The number of bytes at the start of a payload that contain its flags.
@@ -47,9 +46,9 @@ impl DeltaTable {
         fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
     ) -> Result<Self, E> {
         let start = fetch(0..len_bytes.min(START_BYTES))?;
-        let prefix_len = Prefix::len_bytes(&start, len_bytes)?;
+        let prefix_len = DeltaPrefix::len_bytes(&start, len_bytes)?;
         let head = fetch(0..prefix_len)?.into_owned();
-        let prefix = Prefix::parse(&head, len_bytes)?;
+        let prefix = DeltaPrefix::parse(&head, len_bytes)?;
         let (records, end) = record::read(&prefix, len_bytes, fetch)?;
         let header_len = prefix.header.end - prefix.header.start;
         let trailer = Trailer::parse(&fetch(end..len_bytes)?, header_len, prefix.edition);
@@ -78,11 +77,11 @@ impl DeltaTable {
         Ok(delta)
     }
 
-    fn contents(&self) -> Option<&Contents> {
+    fn contents(&self) -> Option<&TrailerContents> {
         self.trailer.as_ref()?.contents.as_ref()
     }
 
-    fn check_contents(&self, contents: &Contents) -> Result<()> {
+    fn check_contents(&self, contents: &TrailerContents) -> Result<()> {
         contents.check_header(self.header())?;
         let tensors = Header::parse(self.header(), self.prefix.data_len_bytes)?.tensors;
         let same_count = tensors.len() == self.records.len();
@@ -109,13 +108,13 @@ impl DeltaTable {
 
     /// Returns the fields before the records.
     #[must_use]
-    pub fn prefix(&self) -> &Prefix {
+    pub fn prefix(&self) -> &DeltaPrefix {
         &self.prefix
     }
 
     /// Returns the records in file order.
     #[must_use]
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[DeltaRecord] {
         &self.records
     }
 
@@ -171,7 +170,7 @@ impl DeltaTable {
         }
     }
 
-    fn record(&self, number: usize) -> Result<&Record> {
+    fn record(&self, number: usize) -> Result<&DeltaRecord> {
         let record = self.records.get(number);
         record.ok_or_else(|| Error::no_such("record", number, self.records.len()))
     }
@@ -184,14 +183,16 @@ impl DeltaTable {
         let len = record.len_bytes();
         let in_base = || base.tensor(&record.name, len).map(drop);
         let checked = match record.kind {
-            Kind::Full => Stored::parse(payload, len, self.prefix.edition).map(|_| ()),
-            Kind::Delta => Delta::parse(payload)
+            RecordKind::Full => {
+                ContainedFrame::parse(payload, len, self.prefix.edition).map(|_| ())
+            }
+            RecordKind::Delta => Delta::parse(payload)
                 .and_then(|delta| delta.check())
                 .and_then(|()| in_base()),
-            Kind::Difference => Difference::parse(payload)
+            RecordKind::Difference => Difference::parse(payload)
                 .and_then(|difference| check_len(difference.len_bytes(), len))
                 .and_then(|()| in_base()),
-            Kind::Copy => in_base(),
+            RecordKind::Copy => in_base(),
         };
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
@@ -201,7 +202,7 @@ impl DeltaTable {
     pub fn reference(&self, number: usize, base: &BaseHeader) -> Result<Option<Range<u64>>> {
         let record = self.record(number)?;
         match record.kind {
-            Kind::Full => Ok(None),
+            RecordKind::Full => Ok(None),
             _ => base.tensor(&record.name, record.len_bytes()).map(Some),
         }
     }
@@ -259,7 +260,7 @@ impl DeltaTable {
 
     /// Fails if overlapping tensors disagree: `written` contains the bytes of
     /// the result in the span of `record`, and `tensor` the decoded bytes.
-    pub fn check_shared(&self, record: &Record, written: &[u8], tensor: &[u8]) -> Result<()> {
+    pub fn check_shared(&self, record: &DeltaRecord, written: &[u8], tensor: &[u8]) -> Result<()> {
         if written == tensor {
             return Ok(());
         }
@@ -309,14 +310,6 @@ impl RestoredCheck {
             "the restored checkpoint is not the one that was packed: the delta is damaged",
         ))
     }
-}
-
-/// Creates the error for a file that announces a trailer but has none.
-pub fn lost_trailer() -> Error {
-    Error::malformed(
-        Rule::DeltaSeal,
-        "the delta was packed with a trailer, and has none: it is cut off, get it again",
-    )
 }
 
 /// A delta whose whole file is in memory.
@@ -416,23 +409,23 @@ pub struct Reference<'a> {
 /// name.
 pub fn decode_payload<'b, E: Engine>(
     engine: &E,
-    record: &Record,
+    record: &DeltaRecord,
     edition: Edition,
     payload: &[u8],
     reference: Option<Reference<'b>>,
 ) -> Result<Cow<'b, [u8]>> {
     let len = record.len_bytes();
     let decoded = match (record.kind, reference) {
-        (Kind::Full, _) => Stored::parse(payload, len, edition).and_then(|frame| {
+        (RecordKind::Full, _) => ContainedFrame::parse(payload, len, edition).and_then(|frame| {
             let mut out = bytes::buffer(len)?;
             frame.decode(engine, &mut out)?;
             Ok(Cow::Owned(out))
         }),
-        (Kind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference.bytes)),
-        (Kind::Delta, Some(reference)) => Delta::parse(payload)
+        (RecordKind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference.bytes)),
+        (RecordKind::Delta, Some(reference)) => Delta::parse(payload)
             .and_then(|delta| delta.decode(engine, reference.bytes))
             .map(Cow::Owned),
-        (Kind::Difference, Some(reference)) => Difference::parse(payload)
+        (RecordKind::Difference, Some(reference)) => Difference::parse(payload)
             .and_then(|difference| {
                 check_len(difference.len_bytes(), len)?;
                 difference.decode_from(engine, reference.bytes, reference.digest)
@@ -443,32 +436,4 @@ pub fn decode_payload<'b, E: Engine>(
         )),
     };
     decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
-}
-
-impl Contents {
-    /// Fails if `header` is not the header that was packed.
-    pub fn check_header(&self, header: &[u8]) -> Result<()> {
-        if short_digest([header]) == self.header {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            Rule::DeltaHeader,
-            "the header is not the one that was packed: the delta is damaged",
-        ))
-    }
-}
-
-impl super::RecordInfo {
-    /// Fails if `tensor` does not have the bytes that were packed.
-    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
-        if short_digest([tensor]) == self.digest {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            Rule::DeltaTensor,
-            "the restored tensor is not the one that was packed: the delta is damaged, or the \
-             base is another one",
-        )
-        .tensor(name))
-    }
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::Prefix;
+use super::DeltaPrefix;
 use crate::bytes::Cursor;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
@@ -21,13 +21,13 @@ const MIN_RECORD_BYTES: u64 = 19;
 /// `name_len_bytes`.
 #[must_use]
 pub fn max_head_bytes(name_len_bytes: u64) -> u64 {
-    Kind::Full.head_bytes(name_len_bytes)
+    RecordKind::Full.head_bytes(name_len_bytes)
 }
 
 /// How a record stores its tensor. The discriminants are the numbers in the
 /// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum RecordKind {
     /// The payload is a frame of the tensor.
     Full = 0,
     /// The payload is a `Z4DL` delta against the base's tensor.
@@ -39,7 +39,7 @@ pub enum Kind {
     Difference = 3,
 }
 
-impl Kind {
+impl RecordKind {
     /// Returns the kind with number `id`.
     ///
     /// # Errors
@@ -83,18 +83,18 @@ impl Kind {
 
 /// The head of a record: the fields before its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct RecordHead {
     /// The name of the tensor.
     pub name: String,
     /// The range of the tensor in the target's data buffer.
     pub span: Range<u64>,
     /// How the tensor is stored.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The length of the payload in bytes, 0 for a copy.
     pub payload_len_bytes: u64,
 }
 
-impl Head {
+impl RecordHead {
     /// Reads the head of record `number` in a file of this `edition`.
     pub fn read(cursor: &mut Cursor, number: u64, edition: Edition) -> Result<Self> {
         let at = cursor.position() as u64;
@@ -115,10 +115,10 @@ impl Head {
             .at(at)
         })?;
         let span = cursor.u64("span").map_err(cut)?..cursor.u64("span").map_err(cut)?;
-        let kind = Kind::from_id(cursor.u8("record kind").map_err(cut)?, edition)
+        let kind = RecordKind::from_id(cursor.u8("record kind").map_err(cut)?, edition)
             .map_err(|error| error.at(at).tensor(name))?;
         let payload_len_bytes = match kind {
-            Kind::Copy => 0,
+            RecordKind::Copy => 0,
             _ => cursor.u64("payload length").map_err(cut)?,
         };
         Ok(Self {
@@ -139,7 +139,7 @@ impl Head {
         out.extend_from_slice(&self.span.start.to_le_bytes());
         out.extend_from_slice(&self.span.end.to_le_bytes());
         out.push(self.kind as u8);
-        if self.kind != Kind::Copy {
+        if self.kind != RecordKind::Copy {
             out.extend_from_slice(&self.payload_len_bytes.to_le_bytes());
         }
         Ok(out)
@@ -148,18 +148,18 @@ impl Head {
 
 /// A record, which stores one tensor of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct DeltaRecord {
     /// The name of the tensor.
     pub name: String,
     /// The range of the tensor in the target's data buffer.
     pub span: Range<u64>,
     /// How the tensor is stored.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The range of the payload in the file; empty for a copy.
     pub payload: Range<u64>,
 }
 
-impl Record {
+impl DeltaRecord {
     /// Returns the length of the tensor in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
@@ -178,10 +178,10 @@ const USUAL_HEAD_BYTES: u64 = 512;
 /// # Errors
 /// The errors of `fetch`, and the rule that a record breaks.
 pub fn read<'f, E: From<Error>>(
-    prefix: &Prefix,
+    prefix: &DeltaPrefix,
     file_len_bytes: u64,
     fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
-) -> Result<(Vec<Record>, u64), E> {
+) -> Result<(Vec<DeltaRecord>, u64), E> {
     let mut position = prefix.end();
     let count = u64::from(prefix.record_count);
     if count > file_len_bytes.saturating_sub(position) / MIN_RECORD_BYTES {
@@ -197,7 +197,7 @@ pub fn read<'f, E: From<Error>>(
             let end = position.saturating_add(len_bytes).min(file_len_bytes);
             let bytes = fetch(position..end)?;
             let mut cursor = Cursor::new(&bytes);
-            let head = Head::read(&mut cursor, number, prefix.edition);
+            let head = RecordHead::read(&mut cursor, number, prefix.edition);
             Ok::<_, E>(head.map(|head| (head, cursor.position() as u64)))
         };
         let head = match head_at(USUAL_HEAD_BYTES)? {
@@ -218,7 +218,7 @@ pub fn read<'f, E: From<Error>>(
             return Err(refusal.at(position).into());
         }
         position = start + head.payload_len_bytes;
-        records.push(Record {
+        records.push(DeltaRecord {
             name: head.name,
             span: head.span,
             kind: head.kind,
@@ -232,7 +232,7 @@ pub fn read<'f, E: From<Error>>(
 
 /// Fails if two records have the same name: a few bytes must not make a reader
 /// decode the same tensor of the base repeatedly.
-fn check_names(records: &[Record]) -> Result<()> {
+fn check_names(records: &[DeltaRecord]) -> Result<()> {
     let mut seen = BTreeSet::new();
     match records.iter().find(|record| !seen.insert(&record.name)) {
         None => Ok(()),
@@ -244,7 +244,7 @@ fn check_names(records: &[Record]) -> Result<()> {
 
 /// Fails if the records leave gaps or reach past the end of the data. Overlaps
 /// are legal.
-fn check_coverage(records: &[Record], data_len_bytes: u64) -> Result<()> {
+fn check_coverage(records: &[DeltaRecord], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
     for number in sort::by_key(spans.map(|span| (span.start, span.end))) {

@@ -1,12 +1,16 @@
 //! The trailer, which adds digests and an index to z4ai's format
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
+//!
+//! A bit in the flags byte that most payloads have announces the trailer (5);
+//! z4ai and older readers ignore it. A delta that has lost its whole trailer is
+//! then not mistaken for one that never had a trailer.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Kind;
+use super::record::RecordKind;
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -46,7 +50,7 @@ pub fn shortened(digest: &Digest) -> ShortDigest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordInfo {
     /// How the tensor is stored.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The length of the payload in bytes, 0 for a copy.
     pub payload_len_bytes: u64,
     /// The digest of the restored tensor.
@@ -55,7 +59,7 @@ pub struct RecordInfo {
 
 /// The section of the trailer that makes single tensors readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contents {
+pub struct TrailerContents {
     /// The digest of the target's header.
     pub header: ShortDigest,
     /// The entry of every record. They are in record order, which is data
@@ -73,7 +77,7 @@ pub struct Trailer {
     pub target: [u8; 32],
     /// The entries of the records; `None` for trailers that contain only the
     /// two digests above.
-    pub contents: Option<Contents>,
+    pub contents: Option<TrailerContents>,
 }
 
 /// Returns the number of bytes at the end of a file that contain the whole trailer of
@@ -147,7 +151,7 @@ impl Trailer {
         };
         let (base_table, target) = (base_table.array()?, target.array()?);
         let contents = match (header, records) {
-            (Some(header), Some(records)) => Some(Contents {
+            (Some(header), Some(records)) => Some(TrailerContents {
                 header: header.array()?,
                 records: read_records(records.bytes, edition)?,
             }),
@@ -194,9 +198,9 @@ fn read_records(field: &[u8], edition: Edition) -> Result<Vec<RecordInfo>> {
     let mut cursor = Cursor::new(field);
     let mut records = Vec::new();
     while cursor.remaining() > 0 {
-        let kind = Kind::from_id(cursor.u8("record kind in the trailer")?, edition)?;
+        let kind = RecordKind::from_id(cursor.u8("record kind in the trailer")?, edition)?;
         let payload_len_bytes = match kind {
-            Kind::Copy => 0,
+            RecordKind::Copy => 0,
             _ => cursor.u64("payload length in the trailer")?,
         };
         records.push(RecordInfo {
@@ -212,10 +216,77 @@ fn write_records(records: &[RecordInfo]) -> Vec<u8> {
     let mut out = Vec::new();
     for record in records {
         out.push(record.kind as u8);
-        if record.kind != Kind::Copy {
+        if record.kind != RecordKind::Copy {
             out.extend_from_slice(&record.payload_len_bytes.to_le_bytes());
         }
         out.extend_from_slice(&record.digest);
     }
     out
+}
+
+/// The bit of the announcement. Bit 0 of a frame's flags marks the NumPy fields
+/// as valid.
+const TRAILER_FOLLOWS: u8 = 0x80;
+
+/// Returns the offset of the flags byte that z4ai ignores, or `None` for a
+/// payload without one.
+fn flags_offset(kind: RecordKind, payload: &[u8]) -> Option<usize> {
+    match (kind, payload.get(..4)?) {
+        (RecordKind::Delta, b"Z4DL") | (RecordKind::Full, b"Z4AI") => Some(5),
+        (RecordKind::Full, b"ZSP1" | b"ZPL1") => Some(6),
+        _ => None,
+    }
+}
+
+/// Sets the announcement of the trailer in the payload of a record, or in the
+/// first bytes of it.
+pub fn announce(kind: RecordKind, payload: &mut [u8]) {
+    let offset = flags_offset(kind, payload);
+    if let Some(flags) = offset.and_then(|offset| payload.get_mut(offset)) {
+        *flags |= TRAILER_FOLLOWS;
+    }
+}
+
+/// Returns whether the payload of a record announces a trailer.
+#[must_use]
+pub fn is_announced(kind: RecordKind, payload: &[u8]) -> bool {
+    let offset = flags_offset(kind, payload);
+    let flags = offset.and_then(|offset| payload.get(offset));
+    flags.is_some_and(|flags| flags & TRAILER_FOLLOWS != 0)
+}
+
+/// Creates the error for a file that announces a trailer but has none.
+pub fn lost_trailer() -> Error {
+    Error::malformed(
+        Rule::DeltaSeal,
+        "the delta was packed with a trailer, but has none: it is cut off, get it again",
+    )
+}
+
+impl TrailerContents {
+    /// Fails if `header` is not the header that was packed.
+    pub fn check_header(&self, header: &[u8]) -> Result<()> {
+        if short_digest([header]) == self.header {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaHeader,
+            "the header is not the one that was packed: the delta is damaged",
+        ))
+    }
+}
+
+impl RecordInfo {
+    /// Fails if `tensor` does not have the bytes that were packed.
+    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
+        if short_digest([tensor]) == self.digest {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaTensor,
+            "the restored tensor is not the one that was packed: the delta is damaged, or the \
+             base is another one",
+        )
+        .tensor(name))
+    }
 }

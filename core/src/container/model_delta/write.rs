@@ -4,15 +4,13 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::announcement::announce;
 use super::base::{Base, BaseHeader};
-use super::prefix;
-use super::record::{Head, Kind};
-use super::trailer::{Contents, RecordInfo, Trailer, short_digest};
+use super::record::{RecordHead, RecordKind};
+use super::trailer::{RecordInfo, Trailer, TrailerContents, announce, short_digest};
 use super::version;
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::safetensors::{self, Header, Tensor};
+use crate::container::safetensors::{self, Header, HeaderTensor};
 use crate::engine::PackEngine;
 use crate::frame::select::{self, EncodeOptions};
 use crate::frame::{Edition, delta, difference};
@@ -35,7 +33,7 @@ pub fn pack<E: PackEngine>(
     let mut edition = Edition::Plain;
     let tensors = packing.tensors().iter().collect();
     let mut infos = Vec::new();
-    let coded = engine.map(tensors, |tensor: &Tensor| {
+    let coded = engine.map(tensors, |tensor: &HeaderTensor| {
         let bytes = part(target, packing.range(tensor));
         let reference = base.header().reference(tensor);
         let reference = reference.map(|range| base.part(range));
@@ -55,7 +53,7 @@ pub fn pack<E: PackEngine>(
 
 /// An encoded record and its entry in the trailer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Coded {
+pub struct CodedRecord {
     /// The head and the payload of the record.
     pub record: Vec<u8>,
     /// The entry for [`DeltaPacker::trailer`].
@@ -73,7 +71,7 @@ pub struct Coded {
 pub struct DeltaPacker {
     json: Vec<u8>,
     data: Range<u64>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<HeaderTensor>,
 }
 
 impl DeltaPacker {
@@ -99,7 +97,7 @@ impl DeltaPacker {
 
     /// Returns the tensors in the order of their records.
     #[must_use]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[HeaderTensor] {
         &self.tensors
     }
 
@@ -111,7 +109,7 @@ impl DeltaPacker {
 
     /// Returns the range of `tensor` in the target's file.
     #[must_use]
-    pub fn range(&self, tensor: &Tensor) -> Range<u64> {
+    pub fn range(&self, tensor: &HeaderTensor) -> Range<u64> {
         self.data.start + tensor.span.start..self.data.start + tensor.span.end
     }
 
@@ -122,7 +120,13 @@ impl DeltaPacker {
             .map_err(|_| Error::invalid_input("a delta has at most 2^32 tensors"))?;
         let data_len = self.data.end - self.data.start;
         let json = &self.json;
-        Ok(prefix::write(edition, json, data_len, base_digest, count))
+        Ok(super::write_prefix(
+            edition,
+            json,
+            data_len,
+            base_digest,
+            count,
+        ))
     }
 
     /// Returns the bytes after the records. `records` contains the entries of
@@ -137,7 +141,7 @@ impl DeltaPacker {
         let trailer = Trailer {
             base_table: base.table_digest(),
             target: target_digest,
-            contents: Some(Contents {
+            contents: Some(TrailerContents {
                 header: short_digest([&*self.json]),
                 records,
             }),
@@ -155,18 +159,18 @@ impl DeltaPacker {
 /// cannot store.
 pub fn code<E: PackEngine>(
     engine: &E,
-    tensor: &Tensor,
+    tensor: &HeaderTensor,
     bytes: &[u8],
     reference: Option<&[u8]>,
     options: impl Into<EncodeOptions>,
-) -> Result<Coded> {
+) -> Result<CodedRecord> {
     let options = options.into();
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
     let (kind, mut payload) = if reference == Some(bytes) {
-        (Kind::Copy, Vec::new())
+        (RecordKind::Copy, Vec::new())
     } else {
         let full = select::encode(engine, current, options);
-        let mut smallest = (Kind::Full, full);
+        let mut smallest = (RecordKind::Full, full);
         let mut consider = |kind, payload: Vec<u8>| {
             if payload.len() < smallest.1.len() {
                 smallest = (kind, payload);
@@ -174,21 +178,21 @@ pub fn code<E: PackEngine>(
         };
         if let Some(reference) = reference {
             let delta = delta::encode(engine, current, reference, options)?;
-            consider(Kind::Delta, delta);
+            consider(RecordKind::Delta, delta);
             if let Some(payload) = difference(engine, current, reference, options) {
-                consider(Kind::Difference, payload);
+                consider(RecordKind::Difference, payload);
             }
         }
         smallest
     };
     let edition = match kind {
-        Kind::Full => Edition::of_frame(&payload),
+        RecordKind::Full => Edition::of_frame(&payload),
         kind => kind.edition(),
     };
     announce(kind, &mut payload);
     let mut record = record_head(tensor, kind, payload.len() as u64)?;
     record.extend_from_slice(&payload);
-    Ok(Coded {
+    Ok(CodedRecord {
         record,
         info: RecordInfo {
             kind,
@@ -215,8 +219,12 @@ fn difference<E: PackEngine>(
 
 /// Returns the head of the record of `tensor`, for callers that encode the
 /// payload themselves, in the same way as [`code`].
-pub fn record_head(tensor: &Tensor, kind: Kind, payload_len_bytes: u64) -> Result<Vec<u8>> {
-    let head = Head {
+pub fn record_head(
+    tensor: &HeaderTensor,
+    kind: RecordKind,
+    payload_len_bytes: u64,
+) -> Result<Vec<u8>> {
+    let head = RecordHead {
         name: tensor.name.clone(),
         span: tensor.span.clone(),
         kind,

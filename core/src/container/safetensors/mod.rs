@@ -10,28 +10,26 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use serde_json::Value;
+
 use crate::bytes::{Cursor, index};
 use crate::dtype::Dtype;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule, sort};
-
-mod head;
-mod json;
-mod lenient;
-mod shards;
-
 use json::WrittenDtype;
 
-pub use head::{head, head_of};
-pub use lenient::{LenientTensor, parse as parse_lenient};
-pub use shards::{SHARD_INDEX_SUFFIX, ShardIndex};
+mod json;
+mod shard_index;
+
+pub use json::{head, head_of};
+pub use shard_index::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 /// The number of bytes before the header, which contain its length.
 pub const PREFIX_BYTES: u64 = 8;
 
 /// A tensor listed in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tensor {
+pub struct HeaderTensor {
     /// The name, with JSON escapes resolved.
     pub name: String,
     /// The element type.
@@ -49,7 +47,7 @@ pub struct Tensor {
 pub struct Header {
     /// The tensors in data order. Empty tensors with the same span are in
     /// header order.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<HeaderTensor>,
     /// The entries of `__metadata__`; empty if the header has none.
     pub metadata: BTreeMap<String, String>,
 }
@@ -152,7 +150,7 @@ impl Header {
                     continue;
                 }
             };
-            let tensor = Tensor {
+            let tensor = HeaderTensor {
                 name,
                 dtype,
                 shape: entry.shape.dimensions,
@@ -182,7 +180,7 @@ impl Header {
 
 /// Checks a tensor of `elements` elements (`None` if they exceed 64 bits),
 /// whose bytes must begin at `expected_begin`, where the previous tensor ends.
-fn check_tensor(tensor: &Tensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
+fn check_tensor(tensor: &HeaderTensor, elements: Option<u64>, expected_begin: u64) -> Result<()> {
     check_span(&tensor.span, expected_begin)?;
     check_len(tensor, elements)
 }
@@ -191,7 +189,9 @@ fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result
     if start != expected_begin || end < start {
         return Err(Error::malformed(
             Rule::SafetensorsOffsets,
-            format!("data offsets [{start}, {end}) where {expected_begin} should begin"),
+            format!(
+                "data offsets [{start}, {end}) are not a range that begins at {expected_begin}"
+            ),
         ));
     }
     Ok(())
@@ -199,7 +199,7 @@ fn check_span(&Range { start, end }: &Range<u64>, expected_begin: u64) -> Result
 
 /// Checks that the tensor's span has the length that its dtype and its number
 /// of elements imply.
-fn check_len(tensor: &Tensor, elements: Option<u64>) -> Result<()> {
+fn check_len(tensor: &HeaderTensor, elements: Option<u64>) -> Result<()> {
     let Range { start, end } = tensor.span;
     let overflow = || {
         Error::malformed(
@@ -231,4 +231,50 @@ fn check_len(tensor: &Tensor, elements: Option<u64>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// A tensor whose span lies inside the data. Nothing else about it has been
+/// checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LenientTensor {
+    /// The name, unique within the header.
+    pub name: String,
+    /// The dtype as spelled in the header; `U8` if it is missing, `None` if it
+    /// is not a string.
+    pub dtype: Option<String>,
+    /// The range of the tensor in the data buffer.
+    pub span: Range<u64>,
+}
+
+/// Parses the tensors of the header `json`. Of a repeated name, the last entry
+/// is used.
+pub fn parse_lenient(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
+    let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
+        Error::malformed(
+            Rule::SafetensorsJson,
+            format!("the header is not an object of tensors: {error}"),
+        )
+    })?;
+    entries
+        .into_iter()
+        .filter(|(name, _)| name != "__metadata__")
+        .map(|(name, entry)| {
+            let offset = |i: usize| entry.get("data_offsets")?.get(i)?.as_u64();
+            let span = match (offset(0), offset(1)) {
+                (Some(start), Some(end)) if start <= end && end <= data_len_bytes => start..end,
+                _ => {
+                    return Err(Error::malformed(
+                        Rule::SafetensorsOffsets,
+                        "the data offsets do not lie inside the data",
+                    )
+                    .tensor(&name));
+                }
+            };
+            let dtype = match entry.get("dtype") {
+                None => Some("U8".into()),
+                Some(dtype) => dtype.as_str().map(String::from),
+            };
+            Ok(LenientTensor { name, dtype, span })
+        })
+        .collect()
 }

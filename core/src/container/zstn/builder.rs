@@ -7,14 +7,16 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::index::write_record;
-use super::integrity::{ChecksumBuilder, FrameDigests, Head, Section, checksum, write_entry};
+use super::integrity::{
+    ChecksumBuilder, FrameDigests, HeadChecksums, Section, checksum, write_entry,
+};
 use super::{
-    Announced, ContainerOptions, Content, Footer, Layout, PREFIX_FIXED_BYTES, Record, VERSIONS,
-    prefix_bytes,
+    Announced, ContainerFooter, ContainerLayout, ContainerOptions, IndexRecord, PREFIX_FIXED_BYTES,
+    RecordContent, VERSIONS, prefix_bytes,
 };
 use crate::bytes::index;
 use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::safetensors::{Header, Tensor};
+use crate::container::safetensors::{Header, HeaderTensor};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::{Edition, select};
 use crate::limits::{HEAD_LEN_BYTES, NAME_LEN_BYTES};
@@ -27,7 +29,7 @@ const HEADER_CODING: ZstdCoding = ZstdCoding::Search(9);
 /// The layout chosen for a file, from [`ContainerBuilder::start`].
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // there is only one per file
-pub enum Start {
+pub enum ContainerStart {
     /// Each distinct tensor gets a frame.
     Indexed {
         /// The builder, which takes the frames.
@@ -35,7 +37,7 @@ pub enum Start {
         /// The bytes to write first.
         prefix: Vec<u8>,
         /// The tensors, in the order in which the builder takes them.
-        tensors: Vec<Tensor>,
+        tensors: Vec<HeaderTensor>,
     },
     /// All data become one frame ([`single_frame`]), because the file breaks a
     /// rule of safetensors or because an index cannot store its names.
@@ -81,7 +83,7 @@ pub struct ContainerBuilder {
     edition: Edition,
     header_copy: Option<Vec<u8>>,
     position: u64,
-    records: Vec<Record>,
+    records: Vec<IndexRecord>,
     /// Collects the integrity section, if the options request one.
     sums: Option<ChecksumBuilder>,
 }
@@ -98,7 +100,7 @@ impl ContainerBuilder {
         header: &[u8],
         data_len_bytes: u64,
         options: &ContainerOptions,
-    ) -> Result<Start> {
+    ) -> Result<ContainerStart> {
         let tensors = match Header::parse(header, data_len_bytes) {
             Ok(parsed) if parsed.tensors.iter().all(name_fits) => parsed.tensors,
             Err(error)
@@ -106,7 +108,7 @@ impl ContainerBuilder {
             {
                 return Err(error);
             }
-            _ => return Ok(Start::SingleFrame),
+            _ => return Ok(ContainerStart::SingleFrame),
         };
         let is_long = PREFIX_FIXED_BYTES + header.len() as u64 > HEAD_LEN_BYTES;
         let header_copy = (options.has_integrity && is_long).then(|| {
@@ -121,7 +123,7 @@ impl ContainerBuilder {
         };
         let prefix = prefix_bytes(
             Edition::Plain,
-            Layout::Indexed,
+            ContainerLayout::Indexed,
             announced,
             header,
             data_len_bytes,
@@ -137,7 +139,7 @@ impl ContainerBuilder {
                 .has_integrity
                 .then(|| ChecksumBuilder::new(header, options.original_sha256)),
         };
-        Ok(Start::Indexed {
+        Ok(ContainerStart::Indexed {
             builder,
             prefix,
             tensors,
@@ -152,7 +154,7 @@ impl ContainerBuilder {
 
     /// Returns the records announced so far.
     #[must_use]
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[IndexRecord] {
         &self.records
     }
 
@@ -185,10 +187,10 @@ impl ContainerBuilder {
         self.edition = self.edition.max(frame.edition);
         let start = self.position;
         self.position += frame.len_bytes;
-        self.records.push(Record {
+        self.records.push(IndexRecord {
             name,
             span,
-            content: Content::Frame(start..self.position),
+            content: RecordContent::Frame(start..self.position),
         });
     }
 
@@ -196,17 +198,17 @@ impl ContainerBuilder {
     /// must have a frame.
     pub fn alias(&mut self, name: String, span: Range<u64>, target: usize) -> Result<()> {
         match self.records.get(target).map(|record| &record.content) {
-            Some(Content::Frame(_)) => {}
+            Some(RecordContent::Frame(_)) => {}
             _ => {
                 return Err(
                     Error::invalid_input("an alias must refer to an earlier frame").tensor(&name),
                 );
             }
         }
-        self.records.push(Record {
+        self.records.push(IndexRecord {
             name,
             span,
-            content: Content::Alias(target),
+            content: RecordContent::Alias(target),
         });
         Ok(())
     }
@@ -233,7 +235,7 @@ impl ContainerBuilder {
         for record in &self.records {
             write_record(&mut out, record)?;
         }
-        let footer = Footer {
+        let footer = ContainerFooter {
             index: self.position + start as u64..self.position + out.len() as u64,
         };
         if let Some(sums) = &self.sums {
@@ -248,7 +250,7 @@ impl ContainerBuilder {
     }
 
     fn section(&self, sums: &ChecksumBuilder, index_checksum: u64) -> Result<Section> {
-        let has_frame = |record: &&Record| matches!(record.content, Content::Frame(_));
+        let has_frame = |record: &&IndexRecord| matches!(record.content, RecordContent::Frame(_));
         let file = sums.file(self.original_len_bytes);
         if file.is_none() || sums.frames.len() != self.records.iter().filter(has_frame).count() {
             return Err(Error::invalid_input(
@@ -270,7 +272,7 @@ impl ContainerBuilder {
             tables: tables.iter().any(|&len| len > 0).then_some(tables),
             header: self.header_copy.clone(),
             file,
-            head: Some(Head {
+            head: Some(HeadChecksums {
                 prefix: self.prefix_checksums[self.edition as usize],
                 index: index_checksum,
             }),
@@ -293,7 +295,7 @@ fn prefix_checksums(prefix: &[u8], options: &ContainerOptions) -> [u64; 2] {
 }
 
 /// Returns whether an index can store the tensor's name.
-fn name_fits(tensor: &Tensor) -> bool {
+fn name_fits(tensor: &HeaderTensor) -> bool {
     tensor.name.len() <= NAME_LEN_BYTES
 }
 
@@ -319,7 +321,7 @@ pub fn single_frame<E: PackEngine>(
     let len_bytes = data.len() as u64;
     let mut prefix = prefix_bytes(
         edition,
-        Layout::SingleFrame,
+        ContainerLayout::SingleFrame,
         Announced::Nothing,
         header,
         len_bytes,

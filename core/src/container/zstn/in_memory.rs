@@ -8,8 +8,8 @@ use core::ops::Range;
 
 use super::integrity::{EncodedStatistics, FrameDigests, StatisticsCheck, check_table};
 use super::{
-    CheckedFrame, ContainerBuilder, ContainerOptions, Layout, Prefix, Start, StoredFrame, Tail,
-    aliases, single_frame,
+    CheckedFrame, ContainerBuilder, ContainerLayout, ContainerOptions, ContainerPrefix,
+    ContainerStart, ContainerTail, StoredFrame, aliases, single_frame,
 };
 use crate::bytes::{self, index as position, part};
 use crate::checksum::checksum;
@@ -17,7 +17,7 @@ use crate::container::{VERSION_OFFSET_BYTES, safetensors};
 use crate::digest;
 use crate::engine::{Engine, PackEngine};
 use crate::frame::select::EncodedTensor;
-use crate::frame::{Edition, Stored};
+use crate::frame::{ContainedFrame, Edition};
 use crate::{Error, Result, Rule, TensorRef, sort};
 
 /// Packs the safetensors file `file`, by default with an integrity section.
@@ -50,7 +50,7 @@ pub fn pack_into<E: PackEngine>(
     let header_len = safetensors::header_len_bytes(file, file.len() as u64)?;
     let (header, data) = file[8..].split_at(position(header_len));
     let start = ContainerBuilder::start(engine, header, data.len() as u64, &options)?;
-    let Start::Indexed {
+    let ContainerStart::Indexed {
         mut builder,
         prefix,
         tensors,
@@ -138,16 +138,20 @@ pub fn unpack<E: Engine>(engine: &E, file: &[u8]) -> Result<Vec<u8>> {
 /// content of `out` is unspecified after an error.
 pub fn unpack_into<E: Engine>(engine: &E, file: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let file_len = file.len() as u64;
-    let prefix = Prefix::parse(file, file_len)?;
+    let prefix = ContainerPrefix::parse(file, file_len)?;
     match prefix.layout {
-        Layout::SingleFrame => unpack_single(engine, file, &prefix, out),
-        Layout::Indexed => unpack_indexed(engine, file, &prefix, out),
+        ContainerLayout::SingleFrame => unpack_single(engine, file, &prefix, out),
+        ContainerLayout::Indexed => unpack_indexed(engine, file, &prefix, out),
     }
 }
 
 /// Resizes `out` to the length of the original file, writes the header, and
 /// returns the space for the data, whose content is unspecified.
-fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Result<&'a mut [u8]> {
+fn start_output<'a>(
+    file: &[u8],
+    prefix: &ContainerPrefix,
+    out: &'a mut Vec<u8>,
+) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
     bytes::resize(out, prefix.original_len_bytes())?;
     let (len, rest) = out.split_at_mut(8);
@@ -160,12 +164,12 @@ fn start_output<'a>(file: &[u8], prefix: &Prefix, out: &'a mut Vec<u8>) -> Resul
 fn unpack_single<E: Engine>(
     engine: &E,
     file: &[u8],
-    prefix: &Prefix,
+    prefix: &ContainerPrefix,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let len_bytes = file.len() as u64;
     let frame = single_frame_range(part(file, prefix.end()..len_bytes), len_bytes, prefix)?;
-    let stored = Stored::parse(
+    let stored = ContainedFrame::parse(
         part(file, frame.clone()),
         prefix.data_len_bytes,
         prefix.edition,
@@ -179,7 +183,7 @@ fn unpack_single<E: Engine>(
 pub fn single_frame_range(
     after_prefix: &[u8],
     file_len_bytes: u64,
-    prefix: &Prefix,
+    prefix: &ContainerPrefix,
 ) -> Result<Range<u64>> {
     let mut cursor = bytes::Cursor::new(after_prefix);
     let len = cursor
@@ -203,14 +207,14 @@ pub fn single_frame_range(
 fn unpack_indexed<E: Engine>(
     engine: &E,
     file: &[u8],
-    prefix: &Prefix,
+    prefix: &ContainerPrefix,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let tail = Tail::of_file(prefix, file)?;
+    let tail = ContainerTail::of_file(prefix, file)?;
     let header = part(file, prefix.header.clone());
     let read = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
     let statistics = StatisticsCheck::new(header, prefix, &tail, read)?;
-    let Tail { index, integrity } = &tail;
+    let ContainerTail { index, integrity } = &tail;
     let integrity = integrity.as_ref();
     // Every frame is checked to be long enough for its span before the output
     // is allocated, so a forged data length cannot cause a large allocation.

@@ -17,12 +17,12 @@ use core::ops::Range;
 
 use super::integrity::FrameDigests;
 use super::{
-    ContainerBuilder, ContainerOptions, Content, MAGIC, Record, Start, StoredFrame, single_frame,
+    ContainerBuilder, ContainerOptions, ContainerStart, IndexRecord, MAGIC, RecordContent,
+    StoredFrame, single_frame,
 };
 use crate::bytes::{index, part};
-use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::file_head::FileHead;
-use crate::container::safetensors::{self, PREFIX_BYTES, Tensor};
+use crate::container::safetensors::{self, HeaderTensor, PREFIX_BYTES};
+use crate::container::{FileHead, VERSION_OFFSET_BYTES};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::{Edition, select};
@@ -51,7 +51,7 @@ enum Stage {
     /// The data of a file that breaks the safetensors rules.
     Whole,
     Done {
-        records: Vec<Record>,
+        records: Vec<IndexRecord>,
         indexed: bool,
         prefix: Vec<u8>,
     },
@@ -60,7 +60,7 @@ enum Stage {
 #[derive(Debug)]
 struct Tensors {
     data_start: u64,
-    left: alloc::vec::IntoIter<Tensor>,
+    left: alloc::vec::IntoIter<HeaderTensor>,
     builder: ContainerBuilder,
     /// The prefix, if it waits for its version to be known.
     prefix: Vec<u8>,
@@ -174,13 +174,13 @@ impl IncrementalPacker {
         let Stage::Done { records, .. } = &self.stage else {
             return Vec::new();
         };
-        let row = |record: &'a Record| {
+        let row = |record: &'a IndexRecord| {
             let target = match record.content {
-                Content::Frame(_) => record,
-                Content::Alias(target) => &records[target],
+                RecordContent::Frame(_) => record,
+                RecordContent::Alias(target) => &records[target],
             };
             // The builder refuses aliases of aliases.
-            let Content::Frame(frame) = &target.content else {
+            let RecordContent::Frame(frame) = &target.content else {
                 return None;
             };
             Some(PackedTensor {
@@ -230,7 +230,7 @@ impl IncrementalPacker {
         let data_len = self.head.len_bytes() - data_start;
         self.head.extend(PREFIX_BYTES, header);
         let start = ContainerBuilder::start(engine, header, data_len, &self.options)?;
-        let Start::Indexed {
+        let ContainerStart::Indexed {
             builder,
             mut prefix,
             tensors,

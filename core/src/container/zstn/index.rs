@@ -17,7 +17,7 @@ const MIN_RECORD_BYTES: u64 = 23;
 /// The source of a record's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Content {
+pub enum RecordContent {
     /// The bytes are decoded from a frame in this range of the file.
     Frame(Range<u64>),
     /// The bytes are shared with the record of this number, which has a frame.
@@ -26,23 +26,23 @@ pub enum Content {
 
 /// A record of the index, which describes one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct IndexRecord {
     /// The name, as in the header with JSON escapes resolved.
     pub name: String,
     /// The range of the tensor in the original data buffer.
     pub span: Range<u64>,
     /// The source of the tensor's bytes.
-    pub content: Content,
+    pub content: RecordContent,
 }
 
 /// A checked index: the spans tile the data buffer, aliases refer to frames,
 /// and the frames lie where frames are allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Index {
-    records: Vec<Record>,
+pub struct ContainerIndex {
+    records: Vec<IndexRecord>,
 }
 
-impl Index {
+impl ContainerIndex {
     /// Parses the index `bytes`. It begins at offset `frames.end` of the file,
     /// and the frames must lie in `frames`. The data buffer is `data_len_bytes`
     /// long.
@@ -50,7 +50,7 @@ impl Index {
         let base = frames.end;
         let (records, rest) = read_records(bytes, &frames).map_err(|e| e.within(base))?;
         for record in &records {
-            let Content::Alias(target) = record.content else {
+            let RecordContent::Alias(target) = record.content else {
                 continue;
             };
             check_ref(record, records.get(target)).map_err(|e| e.tensor(&record.name))?;
@@ -70,7 +70,7 @@ impl Index {
 
     /// Returns the records in file order.
     #[must_use]
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[IndexRecord] {
         &self.records
     }
 
@@ -80,13 +80,13 @@ impl Index {
     #[must_use]
     pub fn frame(&self, record: usize) -> (usize, Range<u64>) {
         let target = match self.records[record].content {
-            Content::Frame(_) => record,
-            Content::Alias(target) => target,
+            RecordContent::Frame(_) => record,
+            RecordContent::Alias(target) => target,
         };
         match &self.records[target].content {
-            Content::Frame(range) => (target, range.clone()),
+            RecordContent::Frame(range) => (target, range.clone()),
             // `parse` refuses aliases of aliases.
-            Content::Alias(_) => (target, 0..0),
+            RecordContent::Alias(_) => (target, 0..0),
         }
     }
 
@@ -96,8 +96,8 @@ impl Index {
         let contents = self.records.iter().map(|record| &record.content);
         let ranges: Vec<_> = contents
             .filter_map(|content| match content {
-                Content::Frame(range) => Some(range),
-                Content::Alias(_) => None,
+                RecordContent::Frame(range) => Some(range),
+                RecordContent::Alias(_) => None,
             })
             .collect();
         let mut end = start;
@@ -116,7 +116,7 @@ impl Index {
     pub fn agree<'h>(
         &self,
         header: &'h safetensors::Header,
-    ) -> Result<Vec<&'h safetensors::Tensor>> {
+    ) -> Result<Vec<&'h safetensors::HeaderTensor>> {
         let tensors = header.tensors.iter();
         let mut by_name = sort::map(tensors.map(|tensor| (tensor.name.as_str(), tensor)));
         let mismatch =
@@ -163,7 +163,7 @@ pub(super) fn unexplained(bytes: Range<u64>) -> Error {
 }
 
 /// Returns the records, and the number of bytes after them.
-fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<(Vec<Record>, u64)> {
+fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<(Vec<IndexRecord>, u64)> {
     let mut cursor = Cursor::new(bytes);
     let count = u64::from(cursor.u32("record count")?);
     if count > cursor.remaining() as u64 / MIN_RECORD_BYTES {
@@ -182,7 +182,7 @@ fn read_records(bytes: &[u8], frames: &Range<u64>) -> Result<(Vec<Record>, u64)>
     Ok((records, cursor.remaining() as u64))
 }
 
-fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<Record> {
+fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<IndexRecord> {
     let at = cursor.position() as u64;
     let bad = |rule, detail: String| Error::malformed(rule, detail).at(at);
     let short = |_| {
@@ -206,7 +206,7 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
             let len = cursor.u64("frame length").map_err(short)?;
             match offset.checked_add(len) {
                 Some(end) if len > 0 && offset >= frames.start && end <= frames.end => {
-                    Content::Frame(offset..end)
+                    RecordContent::Frame(offset..end)
                 }
                 _ => {
                     return Err(bad(
@@ -219,22 +219,22 @@ fn read_record(cursor: &mut Cursor, frames: &Range<u64>, number: u64) -> Result<
                 }
             }
         }
-        KIND_REF => Content::Alias(cursor.u32("reference").map_err(short)? as usize),
+        KIND_REF => RecordContent::Alias(cursor.u32("reference").map_err(short)? as usize),
         kind => {
             return Err(
                 bad(Rule::ZstnKind, format!("record kind {kind} does not exist")).tensor(name),
             );
         }
     };
-    Ok(Record {
+    Ok(IndexRecord {
         name: name.into(),
         span,
         content,
     })
 }
 
-fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
-    let Some(target) = target.filter(|t| matches!(t.content, Content::Frame(_))) else {
+fn check_ref(record: &IndexRecord, target: Option<&IndexRecord>) -> Result<()> {
+    let Some(target) = target.filter(|t| matches!(t.content, RecordContent::Frame(_))) else {
         return Err(Error::malformed(
             Rule::ZstnRefTarget,
             "the tensor refers to a record that has no frame",
@@ -247,7 +247,7 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
         return Err(Error::malformed(
             Rule::ZstnRefLength,
             format!(
-                "the tensor refers to `{}`, which has another length",
+                "the tensor refers to `{}`, which has a different length",
                 target.name
             ),
         ));
@@ -257,7 +257,7 @@ fn check_ref(record: &Record, target: Option<&Record>) -> Result<()> {
 
 /// Fails for gaps and overlaps. This bounds the total output by the length of
 /// the data.
-fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
+fn check_tiling(records: &[IndexRecord], data_len_bytes: u64) -> Result<()> {
     let spans = records.iter().map(|record| &record.span);
     let mut end = 0;
     for number in sort::by_key(spans.map(|span| (span.start, span.end))) {
@@ -266,7 +266,7 @@ fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
             return Err(Error::malformed(
                 Rule::ZstnTiling,
                 format!(
-                    "span [{}, {}) where {end} should begin",
+                    "span [{}, {}) is not a range that begins at {end}",
                     record.span.start, record.span.end
                 ),
             )
@@ -284,7 +284,7 @@ fn check_tiling(records: &[Record], data_len_bytes: u64) -> Result<()> {
 }
 
 /// Appends a record to an index being written.
-pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
+pub(super) fn write_record(out: &mut Vec<u8>, record: &IndexRecord) -> Result<()> {
     let name_len = u16::try_from(record.name.len()).map_err(|_| {
         Error::invalid_input("a ZSTN index cannot store names over 65535 bytes")
             .tensor(&record.name)
@@ -294,12 +294,12 @@ pub(super) fn write_record(out: &mut Vec<u8>, record: &Record) -> Result<()> {
     out.extend_from_slice(&record.span.start.to_le_bytes());
     out.extend_from_slice(&record.span.end.to_le_bytes());
     match &record.content {
-        Content::Frame(range) => {
+        RecordContent::Frame(range) => {
             out.push(KIND_FRAME);
             out.extend_from_slice(&range.start.to_le_bytes());
             out.extend_from_slice(&(range.end - range.start).to_le_bytes());
         }
-        Content::Alias(target) => {
+        RecordContent::Alias(target) => {
             let target = u32::try_from(*target)
                 .map_err(|_| Error::invalid_input("a ZSTN index has at most 2^32 records"))?;
             out.push(KIND_REF);

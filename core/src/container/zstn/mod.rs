@@ -10,34 +10,33 @@
 //! footer   offset of the index
 //! ```
 
+use alloc::format;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::bytes::Cursor;
+use crate::frame::Edition;
+use crate::{Error, Result, Rule};
+
 #[doc(hidden)]
 pub mod aliases;
 mod builder;
-mod footer;
-mod frame;
 mod in_memory;
 mod incremental;
 mod index;
 pub mod integrity;
 mod options;
-mod original_sha256;
-mod prefix;
 #[doc(hidden)]
 pub mod rows;
 mod tail;
 
-pub use builder::{ContainerBuilder, ContainerEnd, Start, StoredFrame, single_frame};
-pub use footer::{FOOTER_BYTES, Footer};
-pub use frame::CheckedFrame;
+pub use builder::{ContainerBuilder, ContainerEnd, ContainerStart, StoredFrame, single_frame};
 pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use incremental::{IncrementalPacker, PackedTensor};
-pub use index::{Content, Index, Record};
-pub use options::{CodedTensor, ContainerOptions};
-pub use original_sha256::{OriginalSha256, parse_sha256};
-pub use prefix::{Announced, Layout, Prefix, prefix_bytes, promises_header_copy};
-pub use tail::Tail;
-
-use crate::frame::Edition;
+pub use index::{ContainerIndex, IndexRecord, RecordContent};
+pub use integrity::CheckedFrame;
+pub use options::{CodedTensor, ContainerOptions, OriginalSha256, parse_sha256};
+pub use tail::{ContainerFooter, ContainerTail, FOOTER_BYTES};
 
 /// The first and the last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";
@@ -52,3 +51,160 @@ pub fn version(edition: Edition) -> u8 {
 
 /// The length of the prefix without the header, in bytes.
 pub(crate) const PREFIX_FIXED_BYTES: u64 = 22;
+
+/// The layout of the tensor data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerLayout {
+    /// Each distinct tensor has a frame, and an index lists them.
+    Indexed,
+    /// The whole data buffer is a single frame; single tensors cannot be read.
+    SingleFrame,
+}
+
+/// The fields before the frames, without the text of the header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerPrefix {
+    /// The edition, which determines the frame families allowed.
+    pub edition: Edition,
+    /// The layout of the tensor data.
+    pub layout: ContainerLayout,
+    /// The range of the safetensors header in the file.
+    pub header: Range<u64>,
+    /// The length of the original data buffer in bytes.
+    pub data_len_bytes: u64,
+    /// True if the file announces an integrity section. A file without the
+    /// announcement may have a section as well.
+    pub has_integrity: bool,
+}
+
+impl ContainerPrefix {
+    /// Returns the length of the prefix including the header, given at least
+    /// the first 14 bytes of a file of `file_len_bytes`.
+    pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
+        let PrefixStart {
+            layout, header_len, ..
+        } = read_start(&mut Cursor::new(head))?;
+        let after = match layout {
+            ContainerLayout::Indexed => FOOTER_BYTES + 4,
+            ContainerLayout::SingleFrame => 8,
+        };
+        match file_len_bytes.checked_sub(PREFIX_FIXED_BYTES + after) {
+            Some(available) if header_len <= available => Ok(PREFIX_FIXED_BYTES + header_len),
+            _ => Err(Error::malformed(
+                Rule::ZstnHeaderLength,
+                format!(
+                    "a header of {header_len} bytes does not fit into a file of \
+                     {file_len_bytes}; it looks cut off"
+                ),
+            )
+            .at(6)),
+        }
+    }
+
+    /// Parses the prefix from the first [`ContainerPrefix::len_bytes`] bytes.
+    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
+        Self::len_bytes(head, file_len_bytes)?;
+        let mut cursor = Cursor::new(head);
+        let start = read_start(&mut cursor)?;
+        let header_start = cursor.position() as u64;
+        cursor.take(start.header_len, "safetensors header")?;
+        Ok(Self {
+            edition: start.edition,
+            layout: start.layout,
+            header: header_start..header_start + start.header_len,
+            data_len_bytes: cursor.u64("data length")?,
+            has_integrity: start.flag & HAS_INTEGRITY != 0,
+        })
+    }
+
+    /// Returns the version of the file.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.edition.number(VERSIONS)
+    }
+
+    /// Returns the smallest possible offset of a frame.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.header.end + 8
+    }
+
+    /// Returns the length in bytes of the file that this container restores.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        (self.header.end - self.header.start + 8).saturating_add(self.data_len_bytes)
+    }
+}
+
+/// The fields before the header.
+struct PrefixStart {
+    edition: Edition,
+    layout: ContainerLayout,
+    flag: u8,
+    header_len: u64,
+}
+
+fn read_start(cursor: &mut Cursor) -> Result<PrefixStart> {
+    cursor.expect_magic(&MAGIC, Rule::ZstnMagic, "ZSTN file")?;
+    let edition = Edition::read(cursor, VERSIONS, Rule::ZstnVersion, "ZSTN file")?;
+    let flag = cursor.u8("layout flag")?;
+    let layout = match flag {
+        0 => ContainerLayout::SingleFrame,
+        _ => ContainerLayout::Indexed,
+    };
+    Ok(PrefixStart {
+        edition,
+        layout,
+        flag,
+        header_len: cursor.u64("header length")?,
+    })
+}
+
+/// The bit of the layout flag that announces a copy of the header in the
+/// integrity section. z4ai takes any flag but 0 for the indexed layout.
+const HAS_HEADER_COPY: u8 = 2;
+/// The bit of the layout flag that announces an integrity section. Without it,
+/// a file that lost its section would look like a file of z4ai.
+const HAS_INTEGRITY: u8 = 4;
+
+/// Returns whether the first bytes of a file announce a copy of the header in
+/// the integrity section (docs/formats/zstn-integrity.md 6).
+#[must_use]
+pub fn promises_header_copy(head: &[u8]) -> bool {
+    head.get(5).is_some_and(|flag| flag & HAS_HEADER_COPY != 0)
+}
+
+/// The announcements in the prefix of a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    /// There is no integrity section.
+    Nothing,
+    /// There is an integrity section.
+    Integrity,
+    /// There is an integrity section with a copy of the header.
+    HeaderCopy,
+}
+
+/// Returns the prefix of a new file.
+#[must_use]
+pub fn prefix_bytes(
+    edition: Edition,
+    layout: ContainerLayout,
+    announced: Announced,
+    header: &[u8],
+    data_len_bytes: u64,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(header.len() + 22);
+    out.extend_from_slice(&MAGIC);
+    out.push(edition.number(VERSIONS));
+    let announced = match announced {
+        Announced::Nothing => 0,
+        Announced::Integrity => HAS_INTEGRITY,
+        Announced::HeaderCopy => HAS_INTEGRITY | HAS_HEADER_COPY,
+    };
+    out.push(u8::from(layout == ContainerLayout::Indexed) | announced);
+    out.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    out.extend_from_slice(header);
+    out.extend_from_slice(&data_len_bytes.to_le_bytes());
+    out
+}

@@ -1,11 +1,10 @@
-//! Decoder of a stream (docs/formats/zxd1.md 8).
+//! Decoder of one or several streams (docs/formats/zxd1.md 7 and 8).
 
-use alloc::format;
+use alloc::boxed::Box;
+use alloc::{format, vec};
 use core::hint::select_unpredictable;
 
-use super::{
-    DecodeTables, LOWER, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart, decode_together,
-};
+use super::{Frequencies, LOWER, MAX_STATES, MAX_TABLES, MIN_STATES, SLOT_BITS, SLOTS};
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
@@ -162,6 +161,94 @@ fn with_zeros(left: &[[u8; 2]]) -> [[u8; 2]; MIN_STATES] {
 #[cold]
 fn end(detail: &'static str) -> Error {
     Error::malformed(Rule::InterleavedStream, detail)
+}
+
+/// Number of entries of all tables. The index of a table and a slot together
+/// have 16 bits.
+const ENTRIES: usize = MAX_TABLES << SLOT_BITS;
+
+/// Maps the slots of up to 16 tables to symbols.
+#[derive(Debug, Clone)]
+pub struct DecodeTables {
+    /// For each slot of each table: the symbol (8 bits), its frequency minus
+    /// one (12 bits), and the index of the slot among the slots of this symbol
+    /// (12 bits).
+    pub(super) entries: Box<[u32; ENTRIES]>,
+}
+
+impl DecodeTables {
+    /// Prepares the lookup tables.
+    ///
+    /// # Panics
+    /// If there are more than 16 tables.
+    #[must_use]
+    pub fn new(tables: &[Frequencies]) -> Self {
+        let mut entries = vec![0; ENTRIES].into_boxed_slice();
+        let slots = entries.chunks_exact_mut(SLOTS as usize);
+        assert!(tables.len() <= MAX_TABLES, "at most 16 tables");
+        for (slots, table) in slots.zip(tables) {
+            let mut rest = slots;
+            for (symbol, frequency) in table.iter() {
+                let (own, after) = rest.split_at_mut(frequency.into());
+                let less_one = u32::from(frequency).saturating_sub(1) << 8;
+                for (offset, entry) in (0u32..).zip(own) {
+                    *entry = u32::from(symbol) | less_one | offset << 20;
+                }
+                rest = after;
+            }
+        }
+        let entries = entries.try_into().unwrap_or_else(|_| unreachable!());
+        Self { entries }
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, choice: u16, state: u32) -> u32 {
+        #[allow(clippy::cast_possible_truncation)] // the low half
+        let slot = state as u16 & ((1 << SLOT_BITS) - 1);
+        self.entries[usize::from(choice & !((1 << SLOT_BITS) - 1) | slot)]
+    }
+}
+
+/// The symbols of a stream that are to be decoded.
+#[derive(Debug)]
+pub struct StreamPart<'a, 'b> {
+    /// The decoder of the stream, positioned before the first of these symbols.
+    pub decoder: &'a mut Decoder<'b>,
+    /// The choice for each symbol, whose top four bits are the index of its
+    /// table.
+    pub choices: &'a [u16],
+    /// The decoded symbols, one for each choice.
+    pub symbols: &'a mut [u8],
+}
+
+/// Decodes parts of several streams that have the same number of states. The
+/// requirements of [`Decoder::decode`] apply to each. If streams have few
+/// states, this is faster than decoding them one by one.
+///
+/// # Panics
+/// If a part has fewer symbols than choices.
+pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
+    let mut rest = streams;
+    while !rest.is_empty() {
+        #[cfg(target_arch = "x86_64")]
+        let (done, count) =
+            crate::avx2::call!(super::avx2::decode, tables, &mut *rest; else (0, 1));
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        let (done, count) = super::simd128::decode(tables, rest);
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "wasm32", target_feature = "simd128")
+        )))]
+        let (done, count) = (0, 1);
+        let (now, later) = rest.split_at_mut(count);
+        for stream in now {
+            let symbols = &mut stream.symbols[done..];
+            stream
+                .decoder
+                .decode_scalar(tables, &stream.choices[done..], symbols);
+        }
+        rest = later;
+    }
 }
 
 #[cfg(test)]

@@ -8,23 +8,17 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod cost;
 mod decode;
-mod decode_tables;
 mod encode;
 mod frequencies;
 mod side_stream;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
-mod together;
 
-pub use cost::{FRACTION_BITS, entropy_cost, log2, table_cost};
-pub use decode::Decoder;
-pub use decode_tables::DecodeTables;
+pub use decode::{DecodeTables, Decoder, StreamPart, decode_together};
 pub use encode::{EncodeTables, encode, encode_one_table};
-pub use frequencies::Frequencies;
+pub use frequencies::{FRACTION_BITS, Frequencies, entropy_cost, log2, table_cost};
 pub use side_stream::{SideStream, encode as encode_side_stream};
-pub use together::{StreamPart, decode_together};
 
 /// Number of bits of a slot. Frequencies sum to `1 << SLOT_BITS`.
 pub const SLOT_BITS: u32 = 12;

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::capacity::Allowance;
 use super::shared::empty;
+use super::state::Allowance;
 use super::stream::{self, BITS, Plain, SIDE_BY_SIDE};
 use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::capacity::Allowance;
+use super::state::Allowance;
 use super::stream::{self, BITS, GROUP_STREAMS, Plain, SIDE_BY_SIDE};
 use super::table::{Frequencies, Lookup, TABLE_BYTES};
 use super::{check_counts, part_lens, split, split_mut, take_chunks, write_lens};

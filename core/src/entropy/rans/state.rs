@@ -1,5 +1,5 @@
-//! Decoding (5.2) and encoding (5.3) of symbols with one state, and the bounds of
-//! its value.
+//! Decoding (5.2) and encoding (5.3) of symbols with one state, the bounds of
+//! its value, and the number of symbols that a stream can therefore hold.
 
 use alloc::format;
 use alloc::vec;
@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::table::{Code, Lookup};
 use crate::bytes::Cursor;
+use crate::limits::UNEARNED_PLANE_BYTES;
 use crate::{Error, Result, Rule};
 
 /// The lower bound of a state, and its value before the first and after the last
@@ -245,5 +246,101 @@ impl Emitted {
     /// Returns the buffer for reuse.
     pub fn into_buffer(self) -> Vec<u8> {
         self.buf
+    }
+}
+
+/// Number of bits that a state holds beyond its lower bound.
+const STATE_BITS: u128 = 8;
+
+/// The number of symbols of a plane that may still be decoded without taking
+/// any bits of input.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: u64,
+}
+
+/// The size of a stream, which determines its capacity.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Supply {
+    /// Number of bytes after the states.
+    pub bytes: u64,
+    /// Number of states.
+    pub states: u32,
+}
+
+impl Allowance {
+    /// Returns the allowance of one plane.
+    pub fn new() -> Self {
+        Self {
+            left: UNEARNED_PLANE_BYTES,
+        }
+    }
+
+    /// Checks that a stream can hold `symbols` symbols, if no frequency exceeds
+    /// `most` out of `1 << bits`. A `most` of `1 << bits` also covers tables
+    /// that have not been read yet.
+    pub fn check(&mut self, symbols: u64, supply: Supply, most: u32, bits: u32) -> Result<()> {
+        let total = 1u32 << bits;
+        let spare = u128::from((total - most).max(1));
+        let held = u128::from(supply.bytes) * 8 + u128::from(supply.states) * STATE_BITS;
+        // Cross-multiplied, so that nothing is rounded: symbols * (spare / total) * (23 / 16) <= held
+        if u128::from(symbols) * spare * 23 <= held * u128::from(total) * 16 {
+            return Ok(());
+        }
+        if most < total {
+            return Err(Error::malformed(
+                Rule::RansCapacity,
+                format!(
+                    "a rANS stream of {} bytes cannot encode {symbols} symbols",
+                    supply.bytes
+                ),
+            ));
+        }
+        match self.left.checked_sub(symbols) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Error::limit(format!(
+                "the planes of one repeated byte have over {UNEARNED_PLANE_BYTES} bytes"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn symbols_are_earned_by_bytes() {
+        let supply = Supply {
+            bytes: 100,
+            states: 4,
+        };
+        let check = |n, most| Allowance::new().check(n, supply, most, 14);
+        // The stream has 832 bits, and a symbol takes at least 0.71875 bits.
+        assert!(check(1157, 8192).is_ok());
+        let error = check(1158, 8192).unwrap_err();
+        assert_eq!(error.rule(), Some(Rule::RansCapacity));
+        assert!(check(u64::MAX, 16383).is_err());
+    }
+
+    #[test]
+    fn free_symbols_have_a_limit() {
+        let supply = Supply {
+            bytes: 0,
+            states: 4,
+        };
+        let mut allowance = Allowance::new();
+        let half = UNEARNED_PLANE_BYTES / 2;
+        assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
+        assert!(allowance.check(half, supply, 1 << 14, 14).is_ok());
+        // Symbols that the stream can nearly hold do not count against the
+        // allowance.
+        assert!(allowance.check(65536, supply, 1 << 14, 14).is_ok());
+        let error = allowance.check(half, supply, 1 << 14, 14).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
     }
 }

@@ -7,21 +7,19 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod block;
-mod check;
 pub mod cost;
 mod decode;
 mod encode;
+mod frame;
 mod fse;
-mod header;
 
 use alloc::format;
 
-pub use check::{check, check_sized, content_bytes, sized_prefix};
 pub use decode::{decode_flat, decode_frame};
 pub use encode::{MIN_GAIN_DIVISOR, encode_literals};
 #[cfg(feature = "pure-encoder")]
 pub(crate) use encode::{write_blocks, write_header};
+pub use frame::{check, check_sized, content_bytes, sized_prefix};
 
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};

@@ -8,7 +8,7 @@ use core::ops::Range;
 use super::block::{self, Joins, StoredBlock, byte_range};
 use super::context::ContextMap;
 use super::element::for_float;
-use super::head::{Block, Head, Means};
+use super::head::{Block, DifferenceHead, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};
 use crate::checksum::{agrees, short_checksum};
@@ -79,7 +79,7 @@ impl Directory {
     /// [`Limit`](crate::ErrorKind::Limit) if there are too many groups for reading
     /// ranges; otherwise the rule that the head violates.
     pub fn parse(head: &[u8], len_bytes: u64) -> Result<Self> {
-        let head = Head::parse(head)?;
+        let head = DifferenceHead::parse(head)?;
         let own_len_bytes = head.elements * head.element.len_bytes() as u64;
         if own_len_bytes != len_bytes {
             return Err(Error::malformed(
@@ -100,7 +100,7 @@ impl Directory {
     /// Decodes the coded fields of a head. Callers have compared the number of
     /// elements with the base or limited the number of groups, so this allocates no
     /// more than the input justifies.
-    pub(super) fn new(head: &Head) -> Result<Self> {
+    pub(super) fn new(head: &DifferenceHead) -> Result<Self> {
         let choice = |context| {
             let coding = head.coding(context);
             u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
@@ -188,7 +188,9 @@ impl Directory {
     ) -> Result<Vec<u8>> {
         let len = |range: &Range<u64>| range.end - range.start;
         if stored.len() as u64 != len(&plan.stored) || base.len() as u64 != len(&plan.base) {
-            return Err(Error::invalid_input("these are not the planned bytes"));
+            return Err(Error::invalid_input(
+                "the inputs do not have the planned lengths",
+            ));
         }
         let mut out = bytes::buffer(base.len() as u64)?;
         let together = MAX_STATES / self.states;

@@ -29,7 +29,7 @@ pub(crate) use encode::{BLOCK_ELEMENTS, row_elements};
 pub(crate) use head::BLOCK_BYTES;
 pub use head::{FIXED_BYTES, head_len_bytes};
 
-use head::Head;
+use head::DifferenceHead;
 
 /// The first bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"ZXD1";
@@ -38,7 +38,7 @@ const VERSION: u8 = 1;
 /// A parsed frame.
 #[derive(Debug, Clone)]
 pub struct Difference<'a> {
-    head: Head<'a>,
+    head: DifferenceHead<'a>,
     bytes: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ impl<'a> Difference<'a> {
     /// Parses a frame that fills `bytes` and checks everything that can be
     /// checked without decoding.
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
-        let head = Head::parse(bytes)?;
+        let head = DifferenceHead::parse(bytes)?;
         let len_bytes = head.frame_len_bytes();
         if len_bytes != bytes.len() as u64 {
             let detail = format!("a ZXD1 frame of {len_bytes} bytes in {}", bytes.len());

@@ -1,17 +1,19 @@
-//! The fields before the inner frames (docs/formats/zxq1.md 2).
+//! The fields before the inner frames (docs/formats/zxq1.md 2), and the
+//! division of a matrix into groups.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use super::{Geometry, Grid, MAGIC, VERSION};
+use super::{Grid, MAGIC, VERSION};
 use crate::bytes::Cursor;
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
 /// The fields of a frame that precede the lengths of the inner frames.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Head {
+pub struct LatticeHead {
     /// Dtype of the elements.
     pub elements: FloatType,
     /// Dtype of the scales.
@@ -19,7 +21,7 @@ pub struct Head {
     /// The mapping from symbols to values.
     pub grid: Grid,
     /// The matrix and its groups.
-    pub geometry: Geometry,
+    pub geometry: GroupLayout,
     /// True if some groups are stored unchanged.
     pub has_exceptions: bool,
 }
@@ -28,7 +30,7 @@ pub struct Head {
 const OFFSETS: u8 = 1;
 const EXCEPTIONS: u8 = 2;
 
-impl Head {
+impl LatticeHead {
     /// Returns the number of inner frames.
     #[must_use]
     pub fn frames(&self) -> usize {
@@ -93,7 +95,7 @@ impl Head {
         let flags = u8::from(has_offsets) * OFFSETS + u8::from(self.has_exceptions) * EXCEPTIONS;
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, self.elements as u8, grid, flags]);
-        let Geometry {
+        let GroupLayout {
             rows,
             columns,
             group_rows,
@@ -116,15 +118,15 @@ fn float(cursor: &mut Cursor, what: &str) -> Result<FloatType> {
     float.ok_or_else(|| bad(format!("{what} {id} does not exist")).at(at))
 }
 
-fn geometry(cursor: &mut Cursor) -> Result<Geometry> {
+fn geometry(cursor: &mut Cursor) -> Result<GroupLayout> {
     let at = cursor.position() as u64;
-    let geometry = Geometry {
+    let geometry = GroupLayout {
         rows: cursor.u32("rows")?,
         columns: cursor.u32("columns")?,
         group_rows: cursor.u32("rows of a group")?,
         group_columns: cursor.u32("columns of a group")?,
     };
-    let Geometry {
+    let GroupLayout {
         rows,
         columns,
         group_rows,
@@ -151,4 +153,59 @@ fn table(cursor: &mut Cursor, last: u8) -> Result<Vec<f32>> {
 
 fn bad(detail: String) -> Error {
     Error::malformed(Rule::LatticeHead, detail)
+}
+
+/// A matrix in row-major order and the size of its groups. The last groups of a
+/// row and of a column are smaller if the matrix ends inside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupLayout {
+    /// Number of rows of the matrix.
+    pub rows: u32,
+    /// Number of columns of the matrix.
+    pub columns: u32,
+    /// Number of rows of a group, at most `rows`.
+    pub group_rows: u32,
+    /// Number of columns of a group, at most `columns`.
+    pub group_columns: u32,
+}
+
+impl GroupLayout {
+    /// Returns the number of elements of the matrix.
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        u64::from(self.rows) * u64::from(self.columns)
+    }
+
+    /// Returns the number of groups across one row.
+    #[must_use]
+    pub fn groups_across(&self) -> u64 {
+        u64::from(self.columns.div_ceil(self.group_columns))
+    }
+
+    /// Returns the number of groups of the matrix.
+    #[must_use]
+    pub fn groups(&self) -> u64 {
+        u64::from(self.rows.div_ceil(self.group_rows)) * self.groups_across()
+    }
+
+    /// Returns the ranges of rows and of columns of group `number`.
+    #[must_use]
+    pub fn group(&self, number: u64) -> (Range<u64>, Range<u64>) {
+        let span = |index: u64, step: u32, end: u32| {
+            let start = index * u64::from(step);
+            start..(start + u64::from(step)).min(end.into())
+        };
+        let across = self.groups_across();
+        (
+            span(number / across, self.group_rows, self.rows),
+            span(number % across, self.group_columns, self.columns),
+        )
+    }
+
+    /// Returns the number of elements of group `number`.
+    #[must_use]
+    pub fn group_elements(&self, number: u64) -> u64 {
+        let (rows, columns) = self.group(number);
+        (rows.end - rows.start) * (columns.end - columns.start)
+    }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::Effort;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::entropy::histogram::{self, count, entropy_bits};
-use crate::entropy::rans::cost::{CHUNK_BYTES, order1_bytes, rans_bytes};
+use crate::entropy::rans::{CHUNK_BYTES, order1_bytes, rans_bytes};
 use crate::entropy::zstd::cost::huffman_bytes;
 
 /// Codes count as short if the Huffman size is below this fraction of the plane, a
@@ -48,7 +48,7 @@ const RANS_NEAR: f64 = 0.97;
 
 /// Sizes of a sample, in bytes, before and after coding.
 #[derive(Debug, Clone, Copy)]
-pub struct Estimate {
+pub struct PlaneEstimate {
     /// Size before coding.
     pub len: f64,
     /// Size with Huffman codes; at most `len`.
@@ -80,7 +80,7 @@ pub struct SampleSpec {
     pub is_part: bool,
 }
 
-impl Estimate {
+impl PlaneEstimate {
     /// Estimates the sizes of a sample of a plane or of a part of one. A search is
     /// tried on `trial`, or on pieces of the sample if it is `None`.
     pub fn of<E: PackEngine>(

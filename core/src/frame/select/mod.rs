@@ -7,33 +7,29 @@
 //!
 //! The thresholds in these files are set by hand. `cargo xtask sizes` shows their
 //! combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`, "Packed
-//! sizes"), and `tests/rust/codecs/choice.rs` bounds the loss from quick samples.
+//! sizes"), and `tests/rust/codecs/encoder_choice.rs` bounds the loss from quick samples.
 //! Only the block sizes in `frame/z4ai/codec.rs` have been measured one by one.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::TensorRef;
+use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
-use crate::frame::z4ai;
+use crate::frame::z4ai::{self, Recipe};
+use crate::frame::{Families, Family};
+use ranking::Ranking;
+use sample::Content;
 
-mod choice;
-mod effort;
 mod estimate;
-mod options;
 mod plane_choice;
 mod ranking;
 mod repeats;
 mod sample;
-mod small;
+mod small_tensor;
 mod structured;
 mod zara;
-
-pub use choice::Choice;
-pub use effort::Effort;
-pub use options::EncodeOptions;
-
-use ranking::Ranking;
 
 /// Tensors of up to this many bytes are not sampled. All their bytes are counted,
 /// and if the counts are inconclusive, every codec is tried.
@@ -61,7 +57,7 @@ impl<'a> EncodedTensor<'a> {
         let options = options.into();
         if tensor.bytes.len() <= SMALL_BYTES
             && options.effort != Effort::Max
-            && let Some(planes) = small::encode(engine, tensor, options)
+            && let Some(planes) = small_tensor::encode(engine, tensor, options)
         {
             return match structured::lattice(engine, tensor, options) {
                 Some(frame) if frame.len() < planes.len_bytes() => Self::Whole(frame),
@@ -129,5 +125,175 @@ fn element_bytes(dtype: Option<Dtype>) -> Option<u8> {
         8 if dtype == Some(Dtype::C64) => Some(4),
         width @ (2 | 4 | 8) => Some(width.to_le_bytes()[0]),
         _ => None,
+    }
+}
+
+/// The options of the encoder. The default allows only frames that every reader
+/// of containers understands, at the default effort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct EncodeOptions {
+    /// The trade-off between packing time and packed size.
+    pub effort: Effort,
+    /// The frame families that readers of the result support. Frames of the
+    /// family `Z4AI` may be used in any case.
+    pub families: Families,
+    extended: bool,
+}
+
+impl EncodeOptions {
+    /// Creates options for frames inside containers.
+    #[must_use]
+    pub fn new(effort: Effort) -> Self {
+        Self {
+            effort,
+            families: Families::CONTAINER,
+            extended: false,
+        }
+    }
+
+    /// Allows other frame families.
+    #[must_use]
+    pub fn families(mut self, families: Families) -> Self {
+        self.families = families;
+        self
+    }
+
+    /// Sets whether to allow frames that only zstn reads: `ZXQ1` for
+    /// dequantised weights and, in a checkpoint delta, `ZXD1`.
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.extended = extended;
+        self.families = match extended {
+            true => self.families.with(Family::Lattice),
+            false => self.families.without(Family::Lattice),
+        };
+        self
+    }
+
+    /// Returns whether frames that only zstn reads are allowed.
+    #[must_use]
+    pub fn is_extended(self) -> bool {
+        self.extended
+    }
+}
+
+impl From<Effort> for EncodeOptions {
+    fn from(effort: Effort) -> Self {
+        Self::new(effort)
+    }
+}
+
+/// The trade-off between packing time and packed size. Every effort is lossless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Effort {
+    /// Packs as fast as possible.
+    Fast,
+    /// Balances packing time and size; the default.
+    #[default]
+    Balanced,
+    /// Packs as small as possible.
+    Max,
+}
+
+impl Effort {
+    /// Returns the zstd level for searching a plane.
+    fn search_level(self) -> i32 {
+        match self {
+            Self::Fast => 1,
+            Self::Balanced => 3,
+            Self::Max => 19,
+        }
+    }
+
+    /// Returns the zstd level for the trial on a sample that shows whether a
+    /// search is worthwhile.
+    fn trial_level(self) -> i32 {
+        match self {
+            Self::Fast | Self::Balanced => 1,
+            Self::Max => 12,
+        }
+    }
+
+    /// Returns the zstd level for the trial on long samples of a tensor with
+    /// repeated content, where low levels miss matches that the final search
+    /// finds.
+    fn search_trial_level(self) -> i32 {
+        match self {
+            Self::Fast => 1,
+            Self::Balanced => 3,
+            Self::Max => 12,
+        }
+    }
+}
+
+/// The way to encode a tensor.
+#[derive(Debug, Clone)]
+pub enum Choice {
+    /// Use this finished frame.
+    Whole(Vec<u8>),
+    /// Encode the planes following this recipe. If a finished frame is given, use
+    /// the smaller of the two results.
+    Planes(Recipe, Option<Vec<u8>>),
+}
+
+impl Choice {
+    /// Chooses for a tensor that is in memory.
+    #[must_use]
+    pub fn new<E: PackEngine>(
+        engine: &E,
+        tensor: TensorRef,
+        options: impl Into<EncodeOptions>,
+    ) -> Self {
+        let content = Content::Whole(tensor.bytes);
+        let estimate = Ranking::quick_estimate(engine, content, tensor.dtype, options.into());
+        let other = structured::smallest(engine, tensor, &estimate);
+        let ranking = match &other {
+            Some(other) if estimate.is_beaten_by(other.len()) => estimate,
+            _ => estimate.refined(engine, content),
+        };
+        match other {
+            Some(other) if ranking.is_beaten_by(other.len()) => Self::Whole(other),
+            other => Self::Planes(ranking.best().clone(), other),
+        }
+    }
+
+    /// Returns the ranges of a tensor of `len_bytes` bytes that
+    /// [`Choice::of_samples`] needs. Returns `None` for a tensor that is short
+    /// enough for the frames and checks that need every byte; such a tensor must
+    /// be in memory.
+    #[must_use]
+    pub fn samples(len_bytes: u64, options: impl Into<EncodeOptions>) -> Option<Vec<Range<u64>>> {
+        let max_bytes = structured::max_bytes(options.into()).max(repeats::MAX_TENSOR_BYTES);
+        if len_bytes <= max_bytes as u64 {
+            return None;
+        }
+        let ranges = sample::ranges(index(len_bytes)).into_iter();
+        Some(ranges.map(|r| r.start as u64..r.end as u64).collect())
+    }
+
+    /// Makes the same choice as [`Choice::new`] for a tensor of `len_bytes` bytes.
+    /// `parts` holds the bytes of each range that [`Choice::samples`] returned, in
+    /// the same order.
+    ///
+    /// # Panics
+    /// If `parts` lacks one of these ranges.
+    #[must_use]
+    pub fn of_samples<E: PackEngine>(
+        engine: &E,
+        len_bytes: u64,
+        dtype: Option<Dtype>,
+        parts: Vec<Vec<u8>>,
+        options: impl Into<EncodeOptions>,
+    ) -> Self {
+        let len_bytes = index(len_bytes);
+        let parts: Vec<_> = sample::ranges(len_bytes).into_iter().zip(parts).collect();
+        let content = Content::Sampled {
+            len_bytes,
+            parts: &parts,
+        };
+        let estimate = Ranking::quick_estimate(engine, content, dtype, options.into());
+        Self::Planes(estimate.refined(engine, content).best().clone(), None)
     }
 }

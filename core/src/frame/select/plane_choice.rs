@@ -4,7 +4,7 @@
 //! the n of a fraction 1/n.
 
 use super::Effort;
-use super::estimate::Estimate;
+use super::estimate::PlaneEstimate;
 use crate::engine::ZstdCoding;
 use crate::entropy::zstd::MIN_GAIN_DIVISOR;
 use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe};
@@ -152,8 +152,8 @@ pub fn counted(effort: Effort) -> PlaneRecipe {
 
 /// Returns the sum of the estimates in bytes, each the smaller of the Huffman
 /// size and the size after a search.
-pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a Estimate>) -> f64 {
-    let coded = |part: &Estimate| part.huffman.min(part.search);
+pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a PlaneEstimate>) -> f64 {
+    let coded = |part: &PlaneEstimate| part.huffman.min(part.search);
     estimates.into_iter().map(coded).sum()
 }
 
@@ -173,7 +173,7 @@ pub struct Repeats {
 /// parts. `all_coded_bytes` is the coded size of the samples of all planes
 /// together ([`coded_bytes`]).
 pub fn choose(
-    parts: &[Estimate],
+    parts: &[PlaneEstimate],
     len_bytes: usize,
     all_coded_bytes: f64,
     effort: Effort,
@@ -261,7 +261,7 @@ pub fn choose(
 
 /// Returns three quarters of the smallest Huffman size of any part, in 256ths of
 /// the part's length.
-fn search_outliers_below(parts: &[Estimate]) -> u8 {
+fn search_outliers_below(parts: &[PlaneEstimate]) -> u8 {
     let shares = parts.iter().map(|part| part.huffman / part.len.max(1.0));
     let min = shares.fold(1.0, f64::min);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // at most 192
@@ -277,8 +277,8 @@ fn prefer_fast(codecs: &'static [Codec], min_gain_divisor: usize) -> PlaneRecipe
 }
 
 /// Returns a recipe with every codec that is not pruned, for [`Effort::Max`].
-fn smallest(parts: &[Estimate], far: bool, near: bool) -> (PlaneRecipe, f64) {
-    let cost: f64 = parts.iter().map(Estimate::smallest).sum();
+fn smallest(parts: &[PlaneEstimate], far: bool, near: bool) -> (PlaneRecipe, f64) {
+    let cost: f64 = parts.iter().map(PlaneEstimate::smallest).sum();
     let len: f64 = parts.iter().map(|part| part.len).sum();
     let search = coded_bytes(parts);
     let huffman: f64 = parts.iter().map(|part| part.huffman).sum();

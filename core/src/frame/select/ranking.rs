@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::estimate::{Estimate, SampleSpec};
+use super::estimate::{PlaneEstimate, SampleSpec};
 use super::sample::{self, Content, Sample};
 use super::{Effort, EncodeOptions, SMALL_BYTES, element_bytes, plane_choice, repeats};
 use crate::dtype::Dtype;
@@ -177,7 +177,7 @@ fn rank<E: PackEngine>(
             let trials = pieces
                 .as_ref()
                 .map(|pieces| sample::planes(pieces, transform));
-            let estimate = |(number, plane): (usize, &Vec<Vec<u8>>)| -> Vec<Estimate> {
+            let estimate = |(number, plane): (usize, &Vec<Vec<u8>>)| -> Vec<PlaneEstimate> {
                 let spec = SampleSpec {
                     mantissas: plane.len() == 1 && transform.is_mantissa(number),
                     is_part: plane.len() > 1,
@@ -186,13 +186,14 @@ fn rank<E: PackEngine>(
                 let trial = |part: usize| trials.as_ref().map(|planes| &planes[number][part][..]);
                 let parts = plane.iter().enumerate();
                 parts
-                    .map(|(at, part)| Estimate::of(engine, part, trial(at), spec))
+                    .map(|(at, part)| PlaneEstimate::of(engine, part, trial(at), spec))
                     .collect()
             };
-            let estimates: Vec<Vec<Estimate>> = sampled.iter().enumerate().map(estimate).collect();
+            let estimates: Vec<Vec<PlaneEstimate>> =
+                sampled.iter().enumerate().map(estimate).collect();
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
-            is_searched |= all().any(Estimate::is_search_near);
+            is_searched |= all().any(PlaneEstimate::is_search_near);
             let coded_bytes = plane_choice::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
             let planes = transform.plane_lens(content.len()).into_iter();

@@ -139,7 +139,7 @@ fn palette_or_sparse<E: PackEngine>(
         elements_repeat: ranking.elements_repeat,
     };
     let split = match families.contains(Family::Palette) {
-        true => palette_frame::Split::new(tensor, width, MAX_VALUES),
+        true => palette_frame::PaletteSplit::new(tensor, width, MAX_VALUES),
         false => None,
     };
     let palette = split.and_then(|split| {
@@ -172,7 +172,7 @@ fn palette_or_sparse<E: PackEngine>(
 
 /// The transform of the values of a sparse frame, and the codings to try on its
 /// bitmap and on its values.
-type SparseTrial = (turbo::Transform, [Vec<ZstdCoding>; 2]);
+type SparseTrial = (turbo::TurboTransform, [Vec<ZstdCoding>; 2]);
 
 /// Determines from samples which codings of a frame's streams are worth trying.
 struct Trial<'a, E> {
@@ -204,7 +204,10 @@ impl<E: PackEngine> Trial<'_, E> {
     fn for_sparse(&self, tensor: &[u8], width: usize) -> Vec<SparseTrial> {
         let every = || [self.every_coding(), self.every_coding()];
         if self.is_thorough {
-            let transforms = [turbo::Transform::BytePlane, turbo::Transform::Opaque];
+            let transforms = [
+                turbo::TurboTransform::BytePlane,
+                turbo::TurboTransform::Opaque,
+            ];
             return transforms.map(|transform| (transform, every())).into();
         }
         let windows = sample::windows(tensor, Sample::QUICK);
@@ -224,11 +227,11 @@ impl<E: PackEngine> Trial<'_, E> {
         });
         let (bitmap_bytes, bitmap) = self.codings(&[bitmap], scale, repeats);
         let mut cut = self.codings(&planes.collect::<Vec<_>>(), scale, repeats);
-        let mut transform = turbo::Transform::BytePlane;
+        let mut transform = turbo::TurboTransform::BytePlane;
         if repeats {
             let whole = self.codings(&[values], scale, repeats);
             if whole.0 < cut.0 {
-                (cut, transform) = (whole, turbo::Transform::Opaque);
+                (cut, transform) = (whole, turbo::TurboTransform::Opaque);
             }
         }
         let (value_bytes, values) = cut;

@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::estimate::{Estimate, SampleSpec};
+use super::estimate::{PlaneEstimate, SampleSpec};
 use super::{Effort, EncodeOptions, Ranking, element_bytes};
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::frame::Family;
@@ -31,16 +31,16 @@ pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     let EncodeOptions {
         effort, families, ..
     } = ranking.options;
-    if effort != Effort::Max || !families.contains(Family::Auto) {
+    if effort != Effort::Max || !families.contains(Family::Zara) {
         return None;
     }
     let frames = ranking.close(tensor.len()).map(|recipe| {
         let transform = match recipe.transform {
             z4ai::Transform::Opaque => {
-                zara::Transform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
+                zara::ZaraTransform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
             }
-            z4ai::Transform::BytePlane(width) => zara::Transform::BytePlane(width),
-            z4ai::Transform::BitField(format) => zara::Transform::BitPack(format),
+            z4ai::Transform::BytePlane(width) => zara::ZaraTransform::BytePlane(width),
+            z4ai::Transform::BitField(format) => zara::ZaraTransform::BitPack(format),
         };
         zara::encode_by(engine, tensor, transform, |stream| {
             stream_codecs(engine, stream)
@@ -58,7 +58,7 @@ fn stream_codecs<E: PackEngine>(engine: &E, stream: &[u8]) -> Vec<StreamCodec> {
         mantissas: false,
         is_part: false,
     };
-    let estimate = Estimate::of(engine, stream, None, spec);
+    let estimate = PlaneEstimate::of(engine, stream, None, spec);
     let mut codecs = vec![StreamCodec::Zstd(ZstdCoding::Huffman), StreamCodec::Rans];
     if estimate.search < estimate.smallest() * PRUNE_STREAM_SEARCH {
         let level = Effort::Max.search_level();

@@ -56,7 +56,7 @@ fn components(text: &str) -> Result<Components, String> {
 }
 
 impl GaussOptions {
-    pub fn options(&self) -> Result<gauss::Options> {
+    pub fn options(&self) -> Result<gauss::GaussOptions> {
         if !self.lossy {
             return Err(Error::Usage(
                 "Gauss files are lossy: values change by up to 0.0005, bfloat16 by up to 1/256 \
@@ -64,8 +64,8 @@ impl GaussOptions {
                     .into(),
             ));
         }
-        let usual = gauss::Options::default();
-        Ok(gauss::Options {
+        let usual = gauss::GaussOptions::default();
+        Ok(gauss::GaussOptions {
             components: self.components.unwrap_or(usual.components),
             max_iterations: self.max_iter.unwrap_or(usual.max_iterations),
             shard_threshold: self.shard_threshold.unwrap_or(usual.shard_threshold),
@@ -128,6 +128,7 @@ impl GaussWatch for Lines {
             sharded,
             shards,
             raw,
+            ..
         } = *self.plan.get_or_init(|| plan);
         self.say(&format!(
             "{coded} tensors to code ({sharded} sharded), {raw} raw, {shards} tasks on {} threads",

@@ -1,11 +1,11 @@
-//! `zstn convert`
+//! `zstn convert`: writes a checkpoint in another format.
 
 use std::path::Path;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use zstn::convert::{Detail, Target, TargetKind};
-use zstn::{ConvertOptions, ConvertReport, Error, Location, Result};
+use zstn::{ConvertOptions, ConvertReport, Error, Job, Location, Result};
 use zstn_core::catalog::{IndexName, Kind};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
@@ -13,7 +13,7 @@ use zstn_core::container::foreign::ztensor::DigestKind;
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Stored, Threads};
 use super::bases::Bases;
 use super::network::{FullDownload, Network};
-use super::verbose::Direction;
+use super::progress::Direction;
 use super::{pack, print, progress, say, size};
 
 mod gauss;
@@ -230,19 +230,15 @@ pub fn run(options: &Options) -> Result<()> {
     let mut converting = ConvertOptions::default()
         .view(options.stored.view())
         .extended(options.extended.is_set())
-        .http(http)
-        .progress(&bar)
         .gauss(&lines);
-    converting = options
-        .memory
-        .add_to(converting, |o, bytes| o.memory_bytes(bytes));
     if let Some(bytes) = options.shard_size {
         converting = converting.shard_bytes(bytes);
     }
     converting = options.bases.add_to(converting, |o, base| o.base(base));
     let started = Instant::now();
-    let report = zstn::convert(&engine, &options.input, sink, &target, &converting);
-    drop(converting);
+    let job = Job::new().engine(&engine).http(http).progress(&bar);
+    let job = options.memory.add_to(job, Job::memory_bytes);
+    let report = zstn::convert(&job, &options.input, sink, &target, &converting);
     drop(lines);
     drop(bar);
     let report = report?;

@@ -1,24 +1,24 @@
-//! `zstn get`
+//! `zstn get`: reads one tensor.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;
 
 use clap::Args;
+use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Reader, Result, RowsPlan, Source, Tensor};
+use zstn::{Error, Location, Reader, Result, RowsPlan, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
+use super::elements::Stats;
 use super::network::Network;
 use super::pack::count;
 use super::pattern::Pattern;
-use super::selection::matching;
-use super::stdout::Stdout;
-use super::{print, rows, say, size, table, terminal};
-use file::{Described, Format};
-use stats::Stats;
+use super::selection::{RowBounds, matching, plan_rows, rows_cost};
+use super::terminal::Stdout;
+use super::{print, say, size, table, terminal};
+use format::{Described, Format};
 
-mod file;
-mod stats;
+mod format;
 
 #[derive(Args)]
 pub struct Options {
@@ -33,7 +33,7 @@ pub struct Options {
     /// like 100..200 or 100:200 that excludes its end; either bound may be omitted, and
     /// negative bounds count from the end
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
-    rows: Option<rows::Bounds>,
+    rows: Option<RowBounds>,
     /// Output file: .npy (BF16 becomes float32, since NumPy lacks it), .safetensors
     /// (also for several tensors), or .bin, .raw or no extension for raw bytes; - for
     /// raw bytes on standard output [default: a summary on a terminal, raw bytes to a
@@ -167,7 +167,7 @@ impl Options {
                 }
                 let name = &reader.tensors()[number].name;
                 let rows = self.rows.as_ref();
-                let rows = rows.map(|bounds| rows::plan(reader, name, bounds));
+                let rows = rows.map(|bounds| plan_rows(reader, name, bounds));
                 all.push(Wanted {
                     name: name.clone(),
                     rows: rows.transpose()?,
@@ -220,7 +220,7 @@ fn several(
     let described: Result<Vec<_>> = all.iter().map(|wanted| wanted.described(reader)).collect();
     let described = described?;
     let mut objects = Vec::new();
-    file::write_several(&described, output, |number| {
+    format::write_several(&described, output, |number| {
         let tensor = all[number].read(reader)?;
         if options.report.json {
             objects.push(json(options, reader, &tensor, all[number].rows.as_ref())?);
@@ -275,7 +275,7 @@ fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&RowsPlan>) -> Result<
         ("size", size::bytes(tensor.bytes.len() as u64)),
     ];
     if let Some(rows) = plan {
-        facts.push(("fetched", rows::cost(reader, rows)?));
+        facts.push(("fetched", rows_cost(reader, rows)?));
     }
     facts.extend(Stats::of(tensor).iter().flat_map(Stats::facts));
     table::print_facts(&facts)

@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 use zstn::Result;
-use zstn_core::container::foreign::gauss::Tensor;
+use zstn_core::container::foreign::gauss::IndexedTensor;
 use zstn_core::model::Model;
 
 use crate::{print, size, table};
 
 /// Returns the tensors of a Gauss file; empty for other files.
-fn tensors(model: &Model) -> Vec<&Tensor> {
+fn tensors(model: &Model) -> Vec<&IndexedTensor> {
     let parts = model.tensors().iter().flat_map(|tensor| &tensor.parts);
     parts
         .filter_map(|part| model.files()[part.file].gauss_tensor(part.number))
@@ -31,7 +31,7 @@ pub fn print_table(model: &Model) -> Result<()> {
     table::print(headings, || tensors.iter().map(|tensor| row(tensor)))
 }
 
-fn row(tensor: &Tensor) -> [Cow<'_, str>; 8] {
+fn row(tensor: &IndexedTensor) -> [Cow<'_, str>; 8] {
     let (len, coded) = (tensor.len_bytes(), tensor.stored_len_bytes());
     let none = || Cow::from("–");
     let [stored, ratio, components, scale, shards] = match tensor.shards() {

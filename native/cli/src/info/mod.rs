@@ -1,24 +1,21 @@
-//! `zstn info`
+//! `zstn info`: describes a file.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::iter;
+use std::{fmt, iter};
 
 use clap::Args;
+use serde_json::{Map, Value, json};
 use zstn::source::HttpOptions;
 use zstn::{Location, Reader, Result};
-use zstn_core::catalog::BaseUse;
+use zstn_core::catalog::{BaseUse, Extension, FileCatalog};
+use zstn_core::frame::Edition;
+use zstn_core::model::Model;
 
-use super::arguments::{self, Model};
+use super::arguments;
 use super::network::Network;
 use super::{Outcome, checkpoints, each, print, size, table};
 
-mod extensions;
 mod gauss;
-mod original;
-
-use extensions::Extensions;
-use original::Sha256;
 
 #[derive(Args)]
 pub struct Options {
@@ -27,7 +24,7 @@ pub struct Options {
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]
-    model: Model,
+    model: arguments::Model,
     /// Print the description as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
@@ -152,7 +149,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "gauss": gauss::json(model),
         });
         extensions.add_to(&mut json);
-        original::add_to(&mut json, &Sha256::of(model));
+        add_originals(&mut json, &Sha256::of(model));
         return print(json);
     }
     let mut facts = vec![
@@ -237,4 +234,123 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         })
     })?;
     gauss::print_table(model)
+}
+
+/// The SHA-256 of an original file.
+struct Sha256 {
+    hex: String,
+    /// True if the packer was given the digest and did not check it.
+    is_claimed: bool,
+}
+
+impl Sha256 {
+    /// Returns the digests of a model's files; `None` for a file without one.
+    fn of(model: &Model) -> Vec<Option<Self>> {
+        model.files().iter().map(Self::of_file).collect()
+    }
+
+    fn of_file(file: &FileCatalog) -> Option<Self> {
+        let integrity = file.integrity()?;
+        let (bytes, is_claimed) = match integrity.original_sha256() {
+            Some(bytes) => (bytes, false),
+            None => (integrity.claimed_sha256()?, true),
+        };
+        let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(Self { hex, is_claimed })
+    }
+}
+
+impl fmt::Display for Sha256 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hex, is_claimed } = self;
+        match is_claimed {
+            true => write!(
+                f,
+                "{hex} (claimed when it was packed; unpack and verify compare it)"
+            ),
+            false => write!(f, "{hex} (of the original)"),
+        }
+    }
+}
+
+/// Adds `originals` to the description.
+fn add_originals(json: &mut Value, all: &[Option<Sha256>]) {
+    let objects = all.iter().map(|sha256| match sha256 {
+        None => Value::Null,
+        Some(Sha256 { hex, is_claimed }) => json!({"sha256": hex, "claimed": is_claimed}),
+    });
+    json["originals"] = objects.collect();
+}
+
+/// The versions of a model's packed files, and the number of tensors in extension
+/// frames.
+struct Extensions {
+    /// The latest version and its edition; `None` for files of other formats.
+    version: Option<(u8, Edition)>,
+    /// Number of tensors per type of extension frame.
+    tensors: BTreeMap<Extension, usize>,
+}
+
+impl Extensions {
+    /// Reads the first bytes of the frames that may be extension frames.
+    fn of(reader: &Reader) -> Result<Self> {
+        let mut version = None;
+        let mut tensors = BTreeMap::new();
+        for (file, source) in reader.model().files().iter().zip(reader.sources()) {
+            version = version.max(file.version().zip(file.edition()));
+            let numbers = 0..file.tensors().len();
+            let heads: Vec<_> = numbers.filter_map(|n| file.frame_head(n)).collect();
+            for head in source.read_ranges(&heads)? {
+                if let Some(extension) = Extension::of_frame(&head) {
+                    *tensors.entry(extension).or_default() += 1;
+                }
+            }
+        }
+        Ok(Self { version, tensors })
+    }
+
+    /// Returns the version and the readers that it requires, in words.
+    fn needs(&self) -> Option<String> {
+        let (version, edition) = self.version?;
+        Some(match edition {
+            Edition::Plain => format!("{version}"),
+            Edition::Extended => {
+                format!("{version}: needs zstn 0.1 or later; z4ai cannot read it")
+            }
+        })
+    }
+
+    /// Returns the number of tensors per type of extension frame, in words, or `None`
+    /// if the version does not permit any.
+    fn say(&self) -> Option<String> {
+        self.version
+            .filter(|(_, edition)| *edition == Edition::Extended)?;
+        let counts = self.tensors.iter().map(|(extension, count)| {
+            let noun = if *count == 1 { "tensor" } else { "tensors" };
+            format!("{count} {noun} by {}", extension.name())
+        });
+        match counts.collect::<Vec<_>>() {
+            counts if counts.is_empty() => Some("no tensor".into()),
+            counts => Some(counts.join(", ")),
+        }
+    }
+
+    /// Adds `version`, `min_reader` and `extensions` to the description. They are
+    /// `null` for files of other formats.
+    fn add_to(&self, json: &mut Value) {
+        json["version"] = self.version.map(|(version, _)| version).into();
+        json["min_reader"] = match self.version {
+            None => Value::Null,
+            Some((_, Edition::Plain)) => "zstn 0.1, z4ai 0.2".into(),
+            Some((_, Edition::Extended)) => "zstn 0.1".into(),
+        };
+        let counts = Extension::ALL.map(|extension| {
+            let count = self.tensors.get(&extension).copied().unwrap_or_default();
+            (extension.name().to_owned(), count.into())
+        });
+        json["extensions"] = match self.version {
+            None => Value::Null,
+            Some(_) => Map::from_iter(counts).into(),
+        };
+    }
 }

@@ -12,15 +12,16 @@ use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 use zstn_core::catalog::IndexName;
 
-use super::answer::{Answer, about, insert};
-use super::listing::{git_sha1, packed_path};
+use super::listing::git_sha1;
 use super::metrics::Route;
 use super::packed_files::{FALSE_DIGEST, Named, Restored};
 use super::request::Revision;
-use super::site::{Site, client};
+use super::site::{Answer, Site, about, client};
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
-use zstn_serve::answer::begin;
+use zstn_serve::answer::insert;
+use zstn_serve::file::begin;
+use zstn_serve::path::packed_path;
 use zstn_serve::unpacked;
 
 impl Site {

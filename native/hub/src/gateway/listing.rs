@@ -15,7 +15,7 @@ use super::packed_files::{Named, PackedFiles, Restored};
 use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
-use zstn_serve::path;
+use zstn_serve::path::restored_path;
 
 /// Number of packed files that are opened concurrently for one list.
 const OPENED_AT_ONCE: usize = 16;
@@ -33,24 +33,6 @@ pub(super) struct Listing {
     pub(super) revision: Revision,
     pub(super) permissions: Permissions,
     pub(super) client: IpAddr,
-}
-
-/// Returns the path of the file that the packed one at `path` restores, derived from
-/// its name.
-pub(super) fn restored_path(path: &str) -> Option<String> {
-    renamed(path, path::unpacked_name)
-}
-
-/// Returns the path of the packed file that would restore the file at `path`.
-pub(super) fn packed_path(path: &str) -> Option<String> {
-    renamed(path, path::packed_name)
-}
-
-fn renamed(path: &str, rename: fn(&str) -> Option<String>) -> Option<String> {
-    match path.rsplit_once('/') {
-        Some((folder, name)) => Some(format!("{folder}/{}", rename(name)?)),
-        None => rename(path),
-    }
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::manifest::Row;
+use answer_cache::{CacheKeys, EntryCache};
 use metrics::Metrics;
 use packed_files::{Budget, PackedFiles};
 use site::{MAX_LISTS, Site};
-use trusted::{Entries, Secret};
-use turns::Turns;
+use task_limit::TaskLimit;
 use upstream::Upstream;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Result};
@@ -18,25 +18,22 @@ use zstn_serve::access::Access;
 use zstn_serve::listening::Listening;
 use zstn_serve::{CACHE_BYTES, Handle, Limits, MAX_TENSOR_BYTES, Served};
 
-mod answer;
-mod blocks;
-mod checks;
+mod answer_cache;
+mod block_cache;
 mod files;
+mod invariants;
 mod json_array;
 mod listing;
 mod metrics;
 mod packed_files;
 mod path_rules;
-mod paths;
-mod recent;
 mod request;
 mod site;
-mod trusted;
-mod turns;
+mod task_limit;
 mod upstream;
 
 #[doc(hidden)]
-pub use checks::check_request;
+pub use invariants::check_request;
 
 /// A gateway to a hub, or to a folder of repositories. It has bound its port and
 /// answers requests once [`Gateway::run`] is called.
@@ -218,13 +215,13 @@ impl Gateway {
     pub fn run(self, log: impl Fn(Served) + Send + Sync + 'static) -> Result<()> {
         let metrics = Arc::new(Metrics::default());
         let upstream = Arc::new(self.upstream);
-        let secret = Arc::new(Secret::new()?);
-        let entries = Arc::new(Entries::new(&secret, self.trust));
+        let keys = Arc::new(CacheKeys::new()?);
+        let entries = Arc::new(EntryCache::new(&keys, self.trust));
         let packed = PackedFiles::new(
             &upstream,
             self.engine.unwrap_or_default(),
             self.budget,
-            (&secret, &entries),
+            (&keys, &entries),
             self.trust,
             &metrics,
         );
@@ -233,7 +230,7 @@ impl Gateway {
             access: self.access,
             entries,
             packed: Arc::new(packed),
-            lists: Arc::new(Turns::new(MAX_LISTS, MAX_LISTS / 2)),
+            lists: Arc::new(TaskLimit::new(MAX_LISTS, MAX_LISTS / 2)),
             metrics,
             handle: self.listening.handle(),
         };

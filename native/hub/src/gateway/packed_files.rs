@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::sync::OnceCell;
 
-use super::blocks::{Blocks, CachedSource};
+use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
+use super::block_cache::{Blocks, BoundedCache, CachedSource, bounded_cache};
 use super::metrics::Metrics;
-use super::recent::Recent;
 use super::request::Revision;
-use super::trusted::{Entries, Secret, Trusted};
-use super::turns::Turns;
+use super::task_limit::TaskLimit;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
 use zstn::internals::unpacked_index_of;
@@ -37,6 +35,10 @@ const MAX_INDEX_BYTES: u64 = 16 << 20;
 /// Memory in bytes for the parsed headers of recently used files, and the same again
 /// for the texts of shard indexes.
 const MAX_RECENT_BYTES: u64 = 256 << 20;
+
+/// The memory that is counted for a short header or index, in bytes. It limits the
+/// number of recently used files to 64.
+const MIN_RECENT_BYTES: u64 = MAX_RECENT_BYTES / 64;
 
 /// A restored file of up to this many bytes is decoded when it is opened, and its tag
 /// is its SHA-256. The SHA-256 of a longer file is computed when a client reads it
@@ -67,12 +69,12 @@ pub(super) struct PackedFiles {
     pub(super) decoded: Arc<DecodedTensors>,
     metrics: Arc<Metrics>,
     next_id: AtomicU64,
-    secret: Arc<Secret>,
-    entries: Arc<Entries>,
+    keys: Arc<CacheKeys>,
+    entries: Arc<EntryCache>,
     /// Proofs that a client may read the bytes of a file.
-    proofs: Trusted<()>,
+    proofs: AnswerCache<()>,
     /// Limits how many files are opened or hashed concurrently.
-    openings: Turns,
+    openings: TaskLimit,
     kept: Arc<Kept>,
 }
 
@@ -93,9 +95,9 @@ pub(super) struct Budget {
 struct Kept {
     blocks: Arc<Blocks>,
     /// Opened files whose source is [`PackedFiles::unreadable`].
-    open: Recent<Arc<str>, Arc<Packed>>,
-    indexes: Recent<Arc<str>, Arc<Vec<u8>>>,
-    known: Trusted<Restored>,
+    open: BoundedCache<Arc<str>, Arc<Packed>>,
+    indexes: BoundedCache<Arc<str>, Arc<Vec<u8>>>,
+    known: AnswerCache<Restored>,
 }
 
 impl Kept {
@@ -104,13 +106,19 @@ impl Kept {
     /// again.
     fn forget(&self, identity: &Arc<str>) {
         self.blocks.forget(identity);
-        self.open.forget(identity);
-        self.indexes.forget(identity);
+        self.open.remove(identity);
+        self.indexes.remove(identity);
         self.known.forget(&key(identity));
     }
 }
 
-fn key(identity: &str) -> super::trusted::Key {
+/// Returns the estimated memory for the parsed header of a packed file, in bytes.
+fn header_bytes(packed: &Arc<Packed>) -> u64 {
+    let len_bytes = packed.layout().head().len() as u64;
+    len_bytes.saturating_mul(INDEX_FACTOR).max(MIN_RECENT_BYTES)
+}
+
+fn key(identity: &str) -> super::answer_cache::Key {
     *blake3::hash(identity.as_bytes()).as_bytes()
 }
 
@@ -131,7 +139,7 @@ impl PackedFiles {
         upstream: &Arc<Upstream>,
         engine: Engine,
         budget: Budget,
-        (secret, entries): (&Arc<Secret>, &Arc<Entries>),
+        (keys, entries): (&Arc<CacheKeys>, &Arc<EntryCache>),
         trust: Duration,
         metrics: &Arc<Metrics>,
     ) -> Self {
@@ -146,15 +154,17 @@ impl PackedFiles {
             decoded: Arc::new(decoded),
             metrics: Arc::clone(metrics),
             next_id: AtomicU64::new(0),
-            secret: Arc::clone(secret),
+            keys: Arc::clone(keys),
             entries: Arc::clone(entries),
-            proofs: Trusted::new(trust),
-            openings: Turns::new(MAX_OPENINGS, MAX_OPENINGS / 2),
+            proofs: AnswerCache::new(trust),
+            openings: TaskLimit::new(MAX_OPENINGS, MAX_OPENINGS / 2),
             kept: Arc::new(Kept {
                 blocks: Arc::new(Blocks::new(budget.upstream_cache_bytes, metrics)),
-                open: Recent::new(MAX_RECENT_BYTES),
-                indexes: Recent::new(MAX_RECENT_BYTES),
-                known: Trusted::new(Duration::MAX),
+                open: bounded_cache(MAX_RECENT_BYTES, MIN_RECENT_BYTES, header_bytes),
+                indexes: bounded_cache(MAX_RECENT_BYTES, MIN_RECENT_BYTES, |index| {
+                    (index.len() as u64).max(MIN_RECENT_BYTES)
+                }),
+                known: AnswerCache::new(Duration::MAX),
             }),
         }
     }
@@ -214,9 +224,7 @@ impl PackedFiles {
             permissions,
             ..
         } = *file;
-        let key = self
-            .secret
-            .key(revision, path, permissions, &entry.identity);
+        let key = self.keys.key(revision, path, permissions, &entry.identity);
         let cell = self.proofs.cell(key);
         let proved =
             cell.get_or_try_init(|| self.upstream.prove(revision, path, entry, permissions));
@@ -231,8 +239,7 @@ impl PackedFiles {
 
     async fn opened(&self, file: &Named<'_>) -> Result<Arc<Packed>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.kept.open.cell(&identity);
-        let opened = cell.get_or_try_init(|| async {
+        let open = async {
             let entry = self.pinned(file).await?;
             let file = &Named {
                 entry: &entry,
@@ -247,12 +254,8 @@ impl PackedFiles {
                 Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
             });
             opened.await.inspect_err(|_| self.kept.forget(&identity))
-        });
-        let opened = opened.await?;
-        let weight = opened.layout().head().len() as u64;
-        self.kept
-            .open
-            .weigh(&identity, weight.saturating_mul(INDEX_FACTOR));
+        };
+        let opened = self.kept.open.get_or_insert_async(&identity, open).await?;
         let (source, kept) = (self.source(file, &identity), Arc::clone(&self.kept));
         let on_failure = Arc::new(move || kept.forget(&identity));
         Ok(Arc::new(opened.with_source(source, on_failure)))
@@ -294,10 +297,8 @@ impl PackedFiles {
     /// Returns the index of safetensors files that an index of packed files restores.
     pub(super) async fn index(&self, file: &Named<'_>) -> Result<Arc<Vec<u8>>, Refusal> {
         let identity: Arc<str> = file.entry.identity.as_str().into();
-        let cell = self.kept.indexes.cell(&identity);
-        let read = tokio::try_join!(self.prove(file), self.read_index(file, &identity, &cell));
+        let read = tokio::try_join!(self.prove(file), self.read_index(file, &identity));
         let ((), text) = read.inspect_err(|_| self.distrust(file))?;
-        self.kept.indexes.weigh(&identity, text.len() as u64);
         Ok(text)
     }
 
@@ -305,9 +306,8 @@ impl PackedFiles {
         &self,
         file: &Named<'_>,
         identity: &Arc<str>,
-        cell: &OnceCell<Arc<Vec<u8>>>,
     ) -> Result<Arc<Vec<u8>>, Refusal> {
-        let made = cell.get_or_try_init(|| async {
+        let read = async {
             let entry = self.pinned(file).await?;
             let file = &Named {
                 entry: &entry,
@@ -323,8 +323,8 @@ impl PackedFiles {
                 Ok(Arc::new(unpacked_index_of(&path, text)?))
             });
             made.await.inspect_err(|_| self.kept.forget(identity))
-        });
-        made.await.cloned()
+        };
+        self.kept.indexes.get_or_insert_async(identity, read).await
     }
 
     /// Returns the entry of the file in a specific commit. A list of a branch may be
@@ -341,7 +341,7 @@ impl PackedFiles {
         match entry.identity == file.entry.identity {
             true => Ok(entry),
             false => Err(Refusal::from(Error::Changed {
-                name: format!("{}/{}", file.revision.repository.prefix(), file.path),
+                name: format!("{}/{}", file.revision.repository, file.path),
                 detail: ": it was listed with other contents".into(),
             })),
         }
@@ -376,7 +376,7 @@ impl PackedFiles {
         identity: &Arc<str>,
         opener: impl Fn() -> zstn::Result<Box<dyn Source>> + Send + Sync + 'static,
     ) -> Box<dyn Source> {
-        let name = format!("{}/{}", file.revision.repository.prefix(), file.path);
+        let name = format!("{}/{}", file.revision.repository, file.path);
         Box::new(CachedSource::new(
             &self.kept.blocks,
             name,

@@ -5,19 +5,8 @@ use percent_encoding::utf8_percent_encode;
 
 use super::path_rules::{check, decoded};
 use super::upstream::Refusal;
+use crate::hub::{RepoKind, Repository};
 use zstn::internals::PLAIN;
-
-/// Repository types other than models, as they appear in addresses.
-const KINDS: [&str; 2] = ["datasets", "spaces"];
-
-/// A repository of a hub.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Repository {
-    /// `models`, `datasets` or `spaces`.
-    pub(super) kind: &'static str,
-    /// `OWNER/NAME`, or the name of an old model without an owner.
-    pub(super) id: String,
-}
 
 /// A repository at a branch, tag or commit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,39 +37,30 @@ pub(super) enum Asked {
     Other,
 }
 
-impl Repository {
-    /// Returns the address path of the repository's description, at `revision` if one
-    /// is given.
-    pub(super) fn info(&self, revision: Option<&str>) -> String {
-        let Self { kind, id } = self;
-        match revision {
-            Some(name) => format!("api/{kind}/{id}/revision/{}", component(name)),
-            None => format!("api/{kind}/{id}"),
-        }
+/// Returns the address path of a repository's description, at `revision` if one is given.
+pub(super) fn info(repository: &Repository, revision: Option<&str>) -> String {
+    match revision {
+        Some(name) => format!("{}/revision/{}", api(repository), component(name)),
+        None => api(repository),
     }
+}
 
-    /// Returns the prefix of the repository's addresses: `OWNER/NAME` or
-    /// `datasets/OWNER/NAME`.
-    pub(super) fn prefix(&self) -> String {
-        match self.kind {
-            "models" => self.id.clone(),
-            kind => format!("{kind}/{}", self.id),
-        }
-    }
+/// Returns the address path of a repository in the API, without a leading slash.
+fn api(repository: &Repository) -> String {
+    repository.api().trim_start_matches('/').to_owned()
 }
 
 impl Revision {
     /// Returns the address path of the API call `verb` for this revision.
     pub(super) fn api(&self, verb: &str) -> String {
-        let Repository { kind, id } = &self.repository;
-        format!("api/{kind}/{id}/{verb}/{}", component(&self.name))
+        let api = api(&self.repository);
+        format!("{api}/{verb}/{}", component(&self.name))
     }
 
     /// Returns the address path of the file `path`.
     pub(super) fn file(&self, path: &str) -> String {
-        let prefix = self.repository.prefix();
         let (name, path) = (component(&self.name), components(path));
-        format!("{prefix}/resolve/{name}/{path}")
+        format!("{}/resolve/{name}/{path}", self.repository)
     }
 
     /// Returns the address path of the list of a folder.
@@ -116,10 +96,11 @@ impl Asked {
         let asked = match &parts[..] {
             ["healthz"] if reads => Some(Self::Health),
             ["metrics"] if reads => Some(Self::Metrics),
-            ["api", kind, rest @ ..] => api(method, kind, rest),
-            [kind, rest @ ..] if reads => match KINDS.iter().find(|known| *known == kind) {
+            ["api", kind, rest @ ..] => api_call(method, kind, rest),
+            [kind, rest @ ..] if reads => match RepoKind::of_plural(kind) {
+                // The address of a model does not begin with its type.
+                None | Some(RepoKind::Model) => file(RepoKind::Model, &parts),
                 Some(kind) => file(kind, rest),
-                None => file("models", &parts),
             },
             _ => None,
         };
@@ -134,24 +115,23 @@ impl Asked {
         let rest = path.strip_prefix("api/")?.strip_suffix("/refs")?;
         let parts: Vec<&str> = rest.split('/').collect();
         match (method, &parts[..]) {
-            (&Method::GET, [kind, names @ ..]) if (1..=2).contains(&names.len()) => {
-                let mut kinds = KINDS.iter().chain(&["models"]);
-                repository(kinds.find(|known| *known == kind)?, names)
+            (&Method::GET, [kind, names @ ..]) => {
+                Repository::of_parts(RepoKind::of_plural(kind)?, names)
             }
             _ => None,
         }
     }
 }
 
-fn api(method: &Method, kind: &str, rest: &[&str]) -> Option<Asked> {
-    let mut kinds = KINDS.iter().chain(&["models"]);
-    let kind = kinds.find(|known| **known == kind)?;
+fn api_call(method: &Method, kind: &str, rest: &[&str]) -> Option<Asked> {
+    let kind = RepoKind::of_plural(kind)?;
     let (repository, rest) = match rest {
-        [name, verb @ ("revision" | "tree" | "paths-info"), _, ..] => {
-            (repository(kind, &[name])?, [&[*verb], &rest[2..]].concat())
-        }
-        [name] => (repository(kind, &[name])?, Vec::new()),
-        [owner, name, rest @ ..] => (repository(kind, &[owner, name])?, rest.to_vec()),
+        [name, verb @ ("revision" | "tree" | "paths-info"), _, ..] => (
+            Repository::of_parts(kind, &[name])?,
+            [&[*verb], &rest[2..]].concat(),
+        ),
+        [name] => (Repository::of_parts(kind, &[name])?, Vec::new()),
+        [owner, name, rest @ ..] => (Repository::of_parts(kind, &[owner, name])?, rest.to_vec()),
         [] => return None,
     };
     let revision = |name: &str| {
@@ -181,7 +161,7 @@ fn api(method: &Method, kind: &str, rest: &[&str]) -> Option<Asked> {
     }
 }
 
-fn file(kind: &'static str, parts: &[&str]) -> Option<Asked> {
+fn file(kind: RepoKind, parts: &[&str]) -> Option<Asked> {
     let (names, revision, path) = match parts {
         [name, "resolve", revision, path @ ..] => (&[*name][..], revision, path),
         [owner, name, "resolve", revision, path @ ..] => (&[*owner, *name][..], revision, path),
@@ -190,21 +170,10 @@ fn file(kind: &'static str, parts: &[&str]) -> Option<Asked> {
     let path = decoded(&path.join("/")).ok()?;
     Some(Asked::File {
         revision: Revision {
-            repository: repository(kind, names)?,
+            repository: Repository::of_parts(kind, names)?,
             name: decoded(revision).ok()?,
         },
         path,
-    })
-}
-
-/// Returns a repository if its names contain only characters that are safe in paths.
-fn repository(kind: &'static str, names: &[&str]) -> Option<Repository> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_name =
-        |name: &&str| !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain);
-    names.iter().all(is_name).then(|| Repository {
-        kind,
-        id: names.join("/"),
     })
 }
 
@@ -217,11 +186,11 @@ mod tests {
         asked.unwrap_or_else(|_| panic!("{path} is refused"))
     }
 
-    fn revision(kind: &'static str, id: &str, name: &str) -> Revision {
-        let (id, name) = (id.into(), name.into());
+    fn revision(kind: RepoKind, id: &str, name: &str) -> Revision {
+        let parts: Vec<_> = id.split('/').collect();
         Revision {
-            repository: Repository { kind, id },
-            name,
+            repository: Repository::of_parts(kind, &parts).unwrap(),
+            name: name.into(),
         }
     }
 
@@ -239,7 +208,7 @@ mod tests {
             revision,
             folder: folder.into(),
         };
-        let main = revision("models", "o/n", "main");
+        let main = revision(RepoKind::Model, "o/n", "main");
         for (request, expected) in [
             (
                 "GET /o/n/resolve/main/a%20b/c.bin?x=1",
@@ -247,11 +216,11 @@ mod tests {
             ),
             (
                 "HEAD /gpt2/resolve/main/f",
-                file(revision("models", "gpt2", "main"), "f"),
+                file(revision(RepoKind::Model, "gpt2", "main"), "f"),
             ),
             (
                 "GET /datasets/o/n/resolve/refs%2Fpr%2F1/f",
-                file(revision("datasets", "o/n", "refs/pr/1"), "f"),
+                file(revision(RepoKind::Dataset, "o/n", "refs/pr/1"), "f"),
             ),
             ("GET /api/models/o/n", info(main.repository.clone(), None)),
             (
@@ -265,7 +234,7 @@ mod tests {
             ),
             (
                 "GET /api/models/gpt2/tree/main",
-                tree(revision("models", "gpt2", "main"), ""),
+                tree(revision(RepoKind::Model, "gpt2", "main"), ""),
             ),
             (
                 "POST /api/models/o/n/paths-info/main",
@@ -340,7 +309,7 @@ mod tests {
 
     #[test]
     fn addresses_are_written_as_they_are_read() {
-        let revision = revision("datasets", "o/n", "refs/pr/1");
+        let revision = revision(RepoKind::Dataset, "o/n", "refs/pr/1");
         let file = revision.file("a b/c?.bin");
         assert_eq!(file, "datasets/o/n/resolve/refs%2Fpr%2F1/a%20b/c%3F.bin");
         assert_eq!(

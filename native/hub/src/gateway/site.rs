@@ -11,24 +11,26 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use futures_util::{TryStreamExt, stream};
+use headers::{ContentType, ETag};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::answer::{Answer, insert, json, json_body, json_text, origin};
-use super::listing::{Listing, NAMES_AT_ONCE, packed_path};
+use super::answer_cache::EntryCache;
+use super::listing::{Listing, NAMES_AT_ONCE};
 use super::metrics::{Metrics, Route};
 use super::packed_files::PackedFiles;
-use super::path_rules::check_name;
-use super::paths::paths;
-use super::request::{Asked, Repository, Revision};
-use super::trusted::Entries;
-use super::turns::Turns;
+use super::path_rules::{check_name, paths};
+use super::request::{Asked, Revision};
+use super::task_limit::TaskLimit;
 use super::upstream::{Page, Permissions, Refusal, Upstream};
+use crate::hub::Repository;
 use zstn_serve::access::{Access, Reader};
-use zstn_serve::answer as plain_answer;
+use zstn_serve::answer::insert;
 use zstn_serve::connections::Peer;
+use zstn_serve::file::About;
 use zstn_serve::listening::LoggedSite;
-use zstn_serve::{Handle, Note, Served};
+use zstn_serve::path::packed_path;
+use zstn_serve::{Handle, Note, Served, answer as plain_answer};
 
 /// Maximum length of a `paths-info` body, in bytes.
 const MAX_PATHS_BYTES: usize = 1 << 20;
@@ -53,9 +55,9 @@ const EXPOSED_HEADERS: &str = "accept-ranges, content-length, content-range, eta
 pub(super) struct Site {
     pub(super) upstream: Arc<Upstream>,
     pub(super) access: Access,
-    pub(super) entries: Arc<Entries>,
+    pub(super) entries: Arc<EntryCache>,
     pub(super) packed: Arc<PackedFiles>,
-    pub(super) lists: Arc<Turns>,
+    pub(super) lists: Arc<TaskLimit>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) handle: Handle,
 }
@@ -170,7 +172,7 @@ impl Site {
             .upstream
             .info(&repository, revision.as_deref(), query, permissions);
         let mut info = info.await?;
-        let turn = self.lists.take(client(parts)).await?;
+        let permit = self.lists.take(client(parts)).await?;
         // The description lists the files of this commit.
         let commit = info.value.get("sha").and_then(Value::as_str);
         let name = commit.or(revision.as_deref()).unwrap_or("main").to_owned();
@@ -179,7 +181,7 @@ impl Site {
         let listing = self.listing(&revision, parts, permissions);
         let shown = listing.info(std::mem::take(&mut info.value)).await?;
         let answer = json(&shown);
-        drop(turn);
+        drop(permit);
         Ok(answer)
     }
 
@@ -197,7 +199,7 @@ impl Site {
         let mut list = ShownList {
             page,
             listing: self.listing(revision, parts, permissions),
-            turns: Arc::clone(&self.lists),
+            limit: Arc::clone(&self.lists),
             has_entries: false,
         };
         let first = list.group().await?;
@@ -222,7 +224,7 @@ impl Site {
         body: Incoming,
         permissions: &Permissions,
     ) -> Result<Answer, Refusal> {
-        let _turn = self.lists.take(client(parts)).await?;
+        let _permit = self.lists.take(client(parts)).await?;
         let body = tokio::time::timeout(BODY_TIME, to_bytes(Body::new(body), MAX_PATHS_BYTES));
         let body = body
             .await
@@ -285,7 +287,7 @@ pub(super) fn client(parts: &Parts) -> IpAddr {
 struct ShownList {
     page: Page,
     listing: Listing,
-    turns: Arc<Turns>,
+    limit: Arc<TaskLimit>,
     has_entries: bool,
 }
 
@@ -293,7 +295,7 @@ impl ShownList {
     /// Returns the JSON text of the next entries.
     async fn group(&mut self) -> Result<String, Refusal> {
         let entries = self.page.group().await?;
-        let _turn = self.turns.take(self.listing.client).await?;
+        let _permit = self.limit.take(self.listing.client).await?;
         let mut text = String::new();
         for entry in self.listing.entries(entries).await? {
             if std::mem::replace(&mut self.has_entries, true) {
@@ -324,4 +326,73 @@ impl ShownList {
         // Groups can be empty; empty chunks are not sent.
         Body::from_stream(texts.try_filter(|text| std::future::ready(!text.is_empty())))
     }
+}
+
+/// A response with the length of its body (0 if unknown) and the route to count it
+/// under.
+pub(super) struct Answer {
+    pub(super) response: Response,
+    pub(super) body_bytes: u64,
+    pub(super) route: Route,
+}
+
+impl Answer {
+    pub(super) fn of((response, body_bytes): (Response, u64), route: Route) -> Self {
+        Self {
+            response,
+            body_bytes,
+            route,
+        }
+    }
+
+    pub(super) fn passed(response: Response, route: Route) -> Self {
+        let len = response.headers().get(header::CONTENT_LENGTH);
+        let len = len.and_then(|len| len.to_str().ok()?.parse().ok());
+        Self::of((response, len.unwrap_or(0)), route)
+    }
+}
+
+pub(super) fn about(tag: &str, len_bytes: u64, content_type: ContentType) -> About {
+    let tag: ETag = format!("\"{tag}\"")
+        .parse()
+        .expect("hex digits make an ETag");
+    About {
+        len_bytes,
+        tag,
+        modified: None,
+        content_type,
+    }
+}
+
+pub(super) fn json(value: &Value) -> Answer {
+    json_text(value.to_string())
+}
+
+pub(super) fn json_text(text: String) -> Answer {
+    Answer {
+        body_bytes: text.len() as u64,
+        ..json_body(Body::from(text))
+    }
+}
+
+pub(super) fn json_body(body: Body) -> Answer {
+    let mut response = Response::new(body);
+    let kind = HeaderValue::from_static("application/json; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Answer {
+        response,
+        body_bytes: 0,
+        route: Route::List,
+    }
+}
+
+/// Returns the origin under which the client reached this gateway, from the headers
+/// `X-Forwarded-Proto` and `Host`.
+pub(super) fn origin(parts: &Parts) -> String {
+    let text = |name: &str| parts.headers.get(name)?.to_str().ok();
+    let scheme = match text("x-forwarded-proto") {
+        Some("https") => "https",
+        _ => "http",
+    };
+    format!("{scheme}://{}", text("host").unwrap_or_default())
 }

@@ -9,8 +9,8 @@ use reqwest::{Body, Response};
 use serde_json::Value;
 use tokio::time::timeout;
 use zstn_net::client::{Cause, Connections, reason};
-use zstn_net::retry::{may_pass, requested_wait};
-use zstn_net::{shown, target};
+use zstn_net::retry::requested_wait;
+use zstn_net::target;
 
 use super::refusal::Permission;
 use super::{Refusal, Repository};
@@ -64,9 +64,9 @@ impl Hub {
         let endpoint = endpoint.trim_end_matches('/');
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         // Checks the address and the token.
-        let http = HttpOptions::default().with_hub(endpoint, token)?;
+        let http = HttpOptions::default().hub(endpoint, token)?;
         if let Some(token) = token {
-            http.with_token(endpoint, token)?;
+            http.token(endpoint, token)?;
         }
         offline::check("the hub")?;
         let target = target::parse(endpoint).map_err(Error::Usage)?;
@@ -94,7 +94,7 @@ impl Hub {
     /// # Errors
     /// Never for a hub from [`Hub::new`], which has checked the address.
     pub fn http(&self) -> Result<HttpOptions> {
-        HttpOptions::default().with_hub(&self.given, self.token.as_deref())
+        HttpOptions::default().hub(&self.given, self.token.as_deref())
     }
 
     /// Sends a request with the token to the hub and parses the answer. Transient
@@ -177,10 +177,14 @@ impl Hub {
             .map_err(|error| problem(url, format!("this is not an address: {error}"), None))?;
         let sent = self.connections.send(request, CONNECT_TIMEOUT, patience);
         sent.await.map_err(|unanswered| {
-            let error = problem(url, unanswered.detail, None);
-            match unanswered.cause {
-                Cause::Unsendable | Cause::Untrusted => Failure::Final(error),
-                _ => Failure::passing(error),
+            let error = match unanswered.cause {
+                Cause::Unsendable | Cause::Untrusted => problem(url, unanswered.detail, None),
+                _ => Error::unanswered(url, unanswered.detail),
+            };
+            let error = error.with_source(unanswered.source);
+            match error.is_retryable() {
+                true => Failure::passing(error),
+                false => Failure::Final(error),
             }
         })
     }
@@ -206,7 +210,7 @@ async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
         };
         let piece = piece.map_err(|error| {
             let detail = format!("the answer breaks off: {}", reason(&error));
-            Failure::passing(problem(url, detail, None))
+            Failure::passing(Error::unanswered(url, detail).caused_by(&error))
         })?;
         let Some(piece) = piece else {
             return Ok(bytes);
@@ -222,11 +226,7 @@ async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
 /// Returns the error for a server that does not continue.
 pub(super) fn stalled(url: &str) -> Error {
     let seconds = ANSWER_TIMEOUT.as_secs();
-    problem(
-        url,
-        format!("nothing came from the server for {seconds} s"),
-        None,
-    )
+    Error::unanswered(url, format!("nothing came from the server for {seconds} s"))
 }
 
 /// Returns the `Accept` header for a request body of type `kind`: LFS answers have a
@@ -246,7 +246,7 @@ pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Fai
     let detail = format!("the server answered {status}{separator}{said}");
     let error = problem(url, detail, Some(status));
     let retry_after = requested_wait(headers);
-    match may_pass(status.as_u16()) && retry_after.is_none_or(|wait| wait <= MAX_WAIT) {
+    match error.is_retryable() && retry_after.is_none_or(|wait| wait <= MAX_WAIT) {
         true => Failure::Passing {
             error,
             retry_after,
@@ -258,11 +258,7 @@ pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Fai
 
 /// Returns an error about an address, without its query, which may contain a signature.
 pub(super) fn problem(url: &str, detail: String, status: Option<StatusCode>) -> Error {
-    Error::Http {
-        url: shown::address(url).into_owned(),
-        detail,
-        status: status.map(|status| status.as_u16()),
-    }
+    Error::http(url, detail, status.map(|status| status.as_u16()))
 }
 
 /// Returns the path and query of an address.

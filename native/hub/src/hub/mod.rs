@@ -8,15 +8,15 @@
 mod client;
 mod commit;
 mod refusal;
-mod repository;
 mod revision;
 mod upload;
 
 pub use client::Hub;
 pub use commit::{Addition, NewCommit};
+#[cfg(feature = "worker")]
 pub(crate) use refusal::is_not_found;
 pub use refusal::{Permission, Refusal};
-pub use repository::{RepoKind, Repository};
 #[cfg(feature = "worker")]
 pub(crate) use revision::is_commit;
 pub use revision::{CommitInfo, ListedFile};
+pub use zstn::internals::{RepoKind, Repository};

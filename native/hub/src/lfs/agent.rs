@@ -1,21 +1,21 @@
-//! The transfer agent, which git-lfs starts to transfer objects.
+//! The transfer agent, which git-lfs starts to transfer objects: to a store, or to an LFS
+//! server that supports packed objects.
 
+use std::fs::File;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::channel::{Channel, Replies, receive};
-use super::fault::Fault;
-use super::message::{Problem, Request, Response, Transfer};
-use super::meter::{Meter, Stage};
-use super::object::Workshop;
-use super::oid::Oid;
-use super::repository::Repository;
-use super::scratch::Scratch;
-use super::server;
-use super::store::Store;
+use super::git_repository::{GitRepository, Scratch};
+use super::messages::{
+    Action, Channel, Meter, Problem, Replies, Request, Response, Stage, Transfer, receive,
+};
+use super::object::{Fault, ObjectPacker};
+use super::store::{Oid, Store};
 use zstn::display::Escaped;
+use zstn::internals::{is_server, put_watched};
 use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Result};
+use zstn::{Engine, Error, Location, Result};
 
 /// The error code that git-lfs shows if the agent cannot start.
 const NOT_READY: u16 = 32;
@@ -116,7 +116,7 @@ impl Agent {
         if let Some(store) = &self.store {
             store.check(&self.http)?;
         }
-        Scratch::create(Repository::find()?.as_ref())
+        Scratch::create(GitRepository::find()?.as_ref())
     }
 
     /// Transfers one object and reports the result.
@@ -127,24 +127,22 @@ impl Agent {
         transfer: &Transfer,
         is_upload: bool,
     ) -> Result<()> {
-        let workshop = Workshop {
+        let packer = ObjectPacker {
             engine: &self.engine,
             memory_bytes: self.memory_bytes,
             extended: self.extended,
             scratch,
         };
         let moved = transfer.oid.parse().and_then(|oid: Oid| {
-            let meter = Meter::new(channel, &oid, transfer.size);
+            let meter = Meter::new(channel, oid.as_str(), transfer.size);
             let path = match is_upload {
-                true => self
-                    .upload(&workshop, &oid, transfer, &meter)
-                    .map(|()| None),
-                false => self.download(&workshop, &oid, transfer, &meter).map(Some),
+                true => self.upload(&packer, &oid, transfer, &meter).map(|()| None),
+                false => self.download(&packer, &oid, transfer, &meter).map(Some),
             }?;
             meter.finish()?;
             Ok(path)
         });
-        workshop.tidy();
+        packer.tidy();
         let oid = &transfer.oid;
         let response = match &moved {
             Ok(None) => Response::complete(oid, None),
@@ -176,7 +174,7 @@ impl Agent {
 
     fn upload(
         &self,
-        workshop: &Workshop<'_>,
+        packer: &ObjectPacker<'_>,
         oid: &Oid,
         transfer: &Transfer,
         meter: &Meter<'_>,
@@ -189,23 +187,23 @@ impl Agent {
             && store.contains(oid, &self.http)?
         {
             let stages = (meter.stage(0, 1, 2), meter.stage(1, 2, 2));
-            return self.check_stored(workshop, store, oid, transfer.size, stages);
+            return self.check_stored(packer, store, oid, transfer.size, stages);
         }
         let original = Path::new(&transfer.path);
         check_local(original, oid, transfer.size)?;
         let (packing, checking) = (meter.stage(0, 2, 6), meter.stage(2, 3, 6));
-        let (stored, sending) = match workshop.pack(original, Some(oid), &packing, &checking)? {
+        let (stored, sending) = match packer.pack(original, Some(oid), &packing, &checking)? {
             Some(stored) => (stored, meter.stage(3, 4, 6)),
-            None => (workshop.plain(original)?, meter.stage(0, 4, 6)),
+            None => (packer.plain(original)?, meter.stage(0, 4, 6)),
         };
         match (&transfer.action, store) {
             (Some(action), _) => {
-                server::send(action, &stored.file, stored.len_bytes, &self.http, &sending)
+                send_object(action, &stored.file, stored.len_bytes, &self.http, &sending)
             }
             (None, Some(store)) => {
                 store.create(oid, &stored.file, stored.len_bytes, &self.http, &sending)?;
                 let stages = (meter.stage(4, 5, 6), meter.stage(5, 6, 6));
-                self.check_stored(workshop, store, oid, transfer.size, stages)
+                self.check_stored(packer, store, oid, transfer.size, stages)
             }
             (None, None) => Ok(()),
         }
@@ -216,16 +214,16 @@ impl Agent {
     /// upload.
     fn check_stored(
         &self,
-        workshop: &Workshop<'_>,
+        packer: &ObjectPacker<'_>,
         store: &Store,
         oid: &Oid,
         size: u64,
         (fetching, restoring): (Stage<'_>, Stage<'_>),
     ) -> Result<()> {
         let location = store.location(oid);
-        let checked = workshop
+        let checked = packer
             .fetch(&location, &self.http, size, &fetching)
-            .and_then(|fetched| workshop.check(fetched, size, oid, &restoring));
+            .and_then(|fetched| packer.check(fetched, size, oid, &restoring));
         checked.map_err(|fault| {
             let gone = match fault {
                 Fault::Missing => store.check_folder().err(),
@@ -237,19 +235,19 @@ impl Agent {
 
     fn download(
         &self,
-        workshop: &Workshop<'_>,
+        packer: &ObjectPacker<'_>,
         oid: &Oid,
         transfer: &Transfer,
         meter: &Meter<'_>,
     ) -> Result<PathBuf> {
         let (location, http) = match &transfer.action {
-            Some(action) => server::request(action, &self.http)?,
+            Some(action) => request_of(action, &self.http)?,
             None => (self.needed_store()?.location(oid), self.http.clone()),
         };
         let (fetching, restoring) = (meter.stage(0, 1, 2), meter.stage(1, 2, 2));
-        let restored = workshop
+        let restored = packer
             .fetch(&location, &http, transfer.size, &fetching)
-            .and_then(|fetched| workshop.restore(fetched, transfer.size, oid, &restoring));
+            .and_then(|fetched| packer.restore(fetched, transfer.size, oid, &restoring));
         restored.map_err(|fault| {
             let gone = match (&fault, &self.store) {
                 (Fault::Missing, Some(store)) => store.check_folder().err(),
@@ -300,4 +298,68 @@ fn problem(error: &Error, code: u16) -> Problem {
         code,
         message: Escaped(error).to_string(),
     }
+}
+
+/// Headers that concern the framing or the connection of a request. The client sets
+/// them itself and ignores a server's values.
+const FRAMING: [&str; 10] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Minimum rate, in bytes per second, of a server that checks a received object before
+/// it answers.
+const CHECKED_BYTES_PER_SECOND: u64 = 10_000_000;
+
+/// Returns the location of an action, and HTTP options with its headers, which are sent
+/// to that origin only.
+///
+/// # Errors
+/// [`Error::Usage`] for an invalid address or header. The message does not contain
+/// header values, because they are secrets.
+fn request_of(action: &Action, http: &HttpOptions) -> Result<(Location, HttpOptions)> {
+    if !is_server(&action.href) {
+        return Err(Error::Usage(
+            "the server named an address that is not one of http or https".into(),
+        ));
+    }
+    let mut http = http.clone();
+    for (name, value) in action.header.iter().flatten() {
+        if FRAMING.contains(&&*name.to_ascii_lowercase()) {
+            continue;
+        }
+        http = http.header(&action.href, name, value)?;
+    }
+    Ok((Location::url(&action.href), http))
+}
+
+/// Sends an object in one PUT request.
+///
+/// # Errors
+/// The errors of the request.
+fn send_object(
+    action: &Action,
+    stored: &File,
+    len_bytes: u64,
+    http: &HttpOptions,
+    progress: &Stage<'_>,
+) -> Result<()> {
+    let (_, mut http) = request_of(action, http)?;
+    // The server may unpack the object and check its SHA-256 before it answers.
+    let checking = Duration::from_secs(len_bytes / CHECKED_BYTES_PER_SECOND);
+    http.idle_timeout += checking;
+    http.give_up_after += 2 * checking;
+    let sent = |sent_bytes| {
+        progress.at(sent_bytes, len_bytes);
+        Ok(())
+    };
+    put_watched(&action.href, stored, len_bytes, &http, true, &sent)
 }

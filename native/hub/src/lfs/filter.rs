@@ -5,13 +5,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-use super::object::Workshop;
-use super::repository::Repository;
-use super::scratch::Scratch;
-use super::stored_form::{HEAD_BYTES, StoredForm};
+use super::git_repository::{GitRepository, Scratch};
+use super::object::ObjectPacker;
+use super::store::{HEAD_BYTES, StoredFormat};
 use zstn::display::Escaped;
 use zstn::source::{Local, Source};
-use zstn::{Engine, Error, Result, Sink, UnpackOptions, unpack};
+use zstn::{Engine, Error, Job, Result, Sink, UnpackOptions, unpack};
 
 /// The first bytes of every git-lfs pointer.
 const POINTER: &[u8] = b"version https://git-lfs";
@@ -80,7 +79,7 @@ impl Filter {
 
     /// Filters the file called `name`. Equal input gives equal output.
     ///
-    /// Errors are also appended to [`Repository::filter_log`], because git-lfs shows
+    /// Errors are also appended to [`GitRepository::filter_log`], because git-lfs shows
     /// only the exit status of a filter.
     ///
     /// # Errors
@@ -92,7 +91,7 @@ impl Filter {
         from: impl Read,
         to: impl Write + Send,
     ) -> Result<()> {
-        let repository = Repository::find()?;
+        let repository = GitRepository::find()?;
         let done = self.filter(repository.as_ref(), direction, name, from, to);
         if let (Err(error), Some(repository)) = (&done, &repository) {
             // If the log cannot be written, the error is still returned.
@@ -103,7 +102,7 @@ impl Filter {
 
     fn filter(
         &self,
-        repository: Option<&Repository>,
+        repository: Option<&GitRepository>,
         direction: Direction,
         name: &str,
         mut from: impl Read,
@@ -113,14 +112,14 @@ impl Filter {
         let (mut file, path) = scratch.file("input")?;
         let copied = io::copy(&mut from, &mut file).and_then(|_| file.rewind());
         copied.map_err(scratch.failed("copy standard input to"))?;
-        let workshop = Workshop {
+        let packer = ObjectPacker {
             engine: &self.engine,
             memory_bytes: self.memory_bytes,
             extended: self.extended,
             scratch: &scratch,
         };
         match direction {
-            Direction::Clean => clean(&workshop, name, &file, &path, to),
+            Direction::Clean => clean(&packer, name, &file, &path, to),
             Direction::Smudge => self.smudge(name, &file, to),
         }
     }
@@ -129,17 +128,19 @@ impl Filter {
         let input = Local::of_file(name.into(), file)?;
         let head = input.head(HEAD_BYTES as u64)?;
         // The filter never writes envelopes, so an envelope is copied unchanged.
-        if !matches!(StoredForm::of(&head), Ok(StoredForm::Packed)) {
+        if !matches!(StoredFormat::of(&head), Ok(StoredFormat::Packed)) {
             return copy(file, to);
         }
         drop(head);
-        let options = UnpackOptions::default().memory_bytes(self.memory_bytes);
-        unpack(&self.engine, input, Sink::writer(to), &options).map(drop)
+        let job = Job::new()
+            .engine(&self.engine)
+            .memory_bytes(self.memory_bytes);
+        unpack(&job, input, Sink::writer(to), &UnpackOptions::default()).map(drop)
     }
 }
 
 fn clean(
-    workshop: &Workshop<'_>,
+    packer: &ObjectPacker<'_>,
     name: &str,
     file: &File,
     path: &Path,
@@ -153,7 +154,7 @@ fn clean(
              pointer to a pointer. Fetch the file first (git lfs pull), then add it"
         )));
     }
-    match workshop.pack(path, None, &(), &())? {
+    match packer.pack(path, None, &(), &())? {
         Some(packed) => copy(&packed.file, to),
         None => copy(file, to),
     }
@@ -168,7 +169,7 @@ fn copy(mut from: &File, mut to: impl Write) -> Result<()> {
 }
 
 /// Appends an error to the log.
-fn log(repository: &Repository, direction: Direction, name: &str, error: &Error) -> Result<()> {
+fn log(repository: &GitRepository, direction: Direction, name: &str, error: &Error) -> Result<()> {
     let path = repository.filter_log()?;
     let is_long = path
         .metadata()

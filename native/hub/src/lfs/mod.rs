@@ -6,22 +6,14 @@
 //! transfer agent" protocol; the filter is a git-lfs "extension".
 
 mod agent;
-mod channel;
-mod fault;
 mod filter;
-mod message;
-mod meter;
+mod git_repository;
+mod messages;
 mod object;
-mod oid;
-mod repository;
-mod scratch;
-mod server;
 pub mod settings;
 mod store;
-mod stored_form;
 
 pub use agent::Agent;
 pub use filter::{Direction, Filter};
-pub use oid::Oid;
-pub use repository::Repository;
-pub use store::Store;
+pub use git_repository::GitRepository;
+pub use store::{Oid, Store};

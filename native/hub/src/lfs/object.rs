@@ -1,33 +1,31 @@
 //! Packing one object for storage, and restoring it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use zstn_core::ErrorKind as RefusalKind;
 use zstn_core::catalog::{Kind, recognise};
-use zstn_core::container::zstn::{Prefix, parse_sha256};
+use zstn_core::container::zstn::{ContainerPrefix, parse_sha256};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use super::fault::Fault;
-use super::meter::Stage;
-use super::oid::Oid;
-use super::scratch::Scratch;
-use super::stored_form::{ENVELOPE, HEAD_BYTES, StoredForm};
+use super::git_repository::Scratch;
+use super::messages::Stage;
+use super::store::{ENVELOPE, HEAD_BYTES, Oid, StoredFormat};
 use crate::proof::{hex, restored};
 use zstn::internals::regular;
-use zstn::internals::unpack_file;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Location, Output, PackOptions, Progress, Result, Sink, UnpackOptions,
-    VerifyOptions, pack, verify,
+    Engine, Error, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+    VerifyOptions, pack, unpack, verify,
 };
 
 /// Number of leading bytes that identify a safetensors file.
 const KIND_BYTES: u64 = 16;
 
 /// Packs and unpacks objects.
-pub(super) struct Workshop<'a> {
+pub(super) struct ObjectPacker<'a> {
     pub(super) engine: &'a Engine,
     pub(super) memory_bytes: u64,
     /// True if extension frames are written where they are smaller.
@@ -48,7 +46,15 @@ pub(super) struct Fetched {
     path: Option<PathBuf>,
 }
 
-impl Workshop<'_> {
+impl ObjectPacker<'_> {
+    /// Returns a job that `progress` watches.
+    fn job<'p>(&self, progress: &'p dyn Progress) -> Job<'p> {
+        Job::new()
+            .engine(self.engine)
+            .memory_bytes(self.memory_bytes)
+            .progress(progress)
+    }
+
     /// Packs the file at `original` if it is safetensors and gets smaller. The packed
     /// file is decoded and compared with the original, and its SHA-256 with `oid` if
     /// that is given. Returns `None` for other files.
@@ -67,25 +73,19 @@ impl Workshop<'_> {
             return Ok(None);
         }
         let path = self.scratch.path("packed");
-        let mut options = PackOptions::default()
-            .memory_bytes(self.memory_bytes)
-            .extended(self.extended)
-            .progress(packing);
+        let mut options = PackOptions::default().extended(self.extended);
         if let Some(oid) = oid {
             options = options.checked_sha256(parse_sha256(oid.as_str())?);
         }
-        match pack(self.engine, original, Sink::path(&path), &options) {
+        match pack(&self.job(packing), original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),
             // The file only looks like safetensors, or is truncated.
             Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let options = VerifyOptions::default()
-            .original(original)
-            .memory_bytes(self.memory_bytes)
-            .progress(checking);
-        verify(self.engine, &path, &options)?;
+        let options = VerifyOptions::default().original(original);
+        verify(&self.job(checking), &path, &options)?;
         let file = File::open(&path).map_err(Error::file("open", &path))?;
         Stored::new(file, &path).map(Some)
     }
@@ -97,7 +97,7 @@ impl Workshop<'_> {
     pub(super) fn plain(&self, original: &Path) -> Result<Stored> {
         let (head, _) = head(original)?;
         let mut from = regular::open(original).map_err(Error::file("open", original))?;
-        if !StoredForm::needs_envelope(&head) {
+        if !StoredFormat::needs_envelope(&head) {
             return Stored::new(from, original);
         }
         let (mut file, path) = self.scratch.file("enveloped")?;
@@ -179,16 +179,13 @@ impl Workshop<'_> {
         progress: &dyn Progress,
     ) -> Result<(), Fault> {
         let input = fetched.input;
-        let start = match form(&input, len_bytes)? {
-            StoredForm::Packed => {
-                let options = UnpackOptions::default()
-                    .memory_bytes(self.memory_bytes)
-                    .progress(progress);
-                let found = restored(self.engine, input, &options)?;
+        let start = match format_of(&input, len_bytes)? {
+            StoredFormat::Packed => {
+                let found = restored(&self.job(progress), input, &UnpackOptions::default())?;
                 return same(&found.parse()?, oid);
             }
-            StoredForm::Plain => 0,
-            StoredForm::Enveloped => ENVELOPE.len() as u64,
+            StoredFormat::Plain => 0,
+            StoredFormat::Enveloped => ENVELOPE.len() as u64,
         };
         let mut sum = Sha256::new();
         input.feed(start..input.len_bytes(), &mut |piece| {
@@ -210,14 +207,14 @@ impl Workshop<'_> {
     ) -> Result<PathBuf, Fault> {
         let Fetched { input, path } = fetched;
         let target = self.scratch.path(name);
-        let start = match form(&input, len_bytes)? {
-            StoredForm::Packed => {
-                let output = Output::create(&target)?;
-                unpack_file(self.engine, &input, output, self.memory_bytes, progress)?;
+        let start = match format_of(&input, len_bytes)? {
+            StoredFormat::Packed => {
+                let options = UnpackOptions::default();
+                unpack(&self.job(progress), input, Sink::path(&target), &options)?;
                 return Ok(target);
             }
-            StoredForm::Plain => 0,
-            StoredForm::Enveloped => ENVELOPE.len() as u64,
+            StoredFormat::Plain => 0,
+            StoredFormat::Enveloped => ENVELOPE.len() as u64,
         };
         if let (Some(path), 0) = (path, start) {
             return match std::fs::rename(&path, &target) {
@@ -265,23 +262,23 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
     read().map_err(Error::file("read", path))
 }
 
-/// Returns the form of a stored object, after checking that it restores `len_bytes`
+/// Returns the format of a stored object, after checking that it restores `len_bytes`
 /// bytes.
-fn form(input: &Local, len_bytes: u64) -> Result<StoredForm, Fault> {
-    let form = StoredForm::of(&input.head(HEAD_BYTES as u64)?)?;
-    let found = match form {
-        StoredForm::Packed => {
+fn format_of(input: &Local, len_bytes: u64) -> Result<StoredFormat, Fault> {
+    let format = StoredFormat::of(&input.head(HEAD_BYTES as u64)?)?;
+    let found = match format {
+        StoredFormat::Packed => {
             let place = Error::place(input.name());
             let (head, len) = (input.head(HEAD_LEN_BYTES)?, input.len_bytes());
-            let prefix_len = Prefix::len_bytes(&head, len).map_err(&place)?;
-            let prefix = Prefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
+            let prefix_len = ContainerPrefix::len_bytes(&head, len).map_err(&place)?;
+            let prefix = ContainerPrefix::parse(&input.head(prefix_len)?, len).map_err(&place)?;
             prefix.original_len_bytes()
         }
-        StoredForm::Plain => input.len_bytes(),
-        StoredForm::Enveloped => input.len_bytes() - ENVELOPE.len() as u64,
+        StoredFormat::Plain => input.len_bytes(),
+        StoredFormat::Enveloped => input.len_bytes() - ENVELOPE.len() as u64,
     };
     check_len(found, len_bytes)?;
-    Ok(form)
+    Ok(format)
 }
 
 fn same(found: &Oid, expected: &Oid) -> Result<(), Fault> {
@@ -300,12 +297,94 @@ fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     }
 }
 
-/// Refuses an object that is longer than any stored form of the original.
+/// Refuses an object that is longer than the original in any stored format.
 fn check_most(found: u64, most: u64) -> Result<(), Fault> {
     match found <= most {
         true => Ok(()),
         false => Err(Fault::Length(format!(
             "it has {found} bytes, more than the original"
         ))),
+    }
+}
+
+/// The reason why a stored object cannot be restored. Only some of the reasons justify
+/// deleting the object.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// No object exists at the location.
+    Missing,
+    /// The length differs from the one in the pointer.
+    Length(String),
+    /// The restored bytes have another SHA-256, which is given.
+    Digest(Oid),
+    /// Another error, possibly of this machine.
+    Other(Error),
+}
+
+impl Fault {
+    /// Classifies an error of opening or reading an object. Use it only for those: a
+    /// file that is missing during another step does not mean that the object is
+    /// missing.
+    pub(super) fn of_reading(error: Error) -> Self {
+        let is_missing = match &error {
+            Error::Io { source, .. } => source.kind() == ErrorKind::NotFound,
+            Error::Http { status, .. } => matches!(status, Some(404 | 410)),
+            _ => false,
+        };
+        match is_missing {
+            true => Self::Missing,
+            false => Self::Other(error),
+        }
+    }
+
+    /// Returns an error that states what to do. `size` is the length in the pointer, in
+    /// bytes.
+    pub(super) fn describe(self, location: &Location, oid: &Oid, size: u64) -> Error {
+        let push = format!(
+            "delete it, and push the object from a clone that has it (git lfs push --object-id \
+             REMOTE {oid})"
+        );
+        let damaged = |reason: &str| Error::Differs {
+            detail: format!("{location} is damaged: {reason}; {push}"),
+        };
+        let error = match self {
+            Self::Missing => {
+                let detail = "the object is not there; push it from a clone that has it (git lfs \
+                              push --all REMOTE)";
+                return Error::http(&location.to_string(), detail, Some(404));
+            }
+            Self::Length(reason) => {
+                return Error::Differs {
+                    detail: format!(
+                        "{location} does not match its pointer, which names {size} bytes: \
+                         {reason}; compare the size in the pointer with that of the file in a \
+                         clone that \
+                         has it. If the pointer is right, the object is damaged: {push}"
+                    ),
+                };
+            }
+            Self::Digest(found) => return damaged(&format!("its bytes have the SHA-256 {found}")),
+            Self::Other(error) => error,
+        };
+        let reason = error.to_string();
+        let name = format!("{location}: ");
+        let reason = reason.strip_prefix(&name).unwrap_or(&reason);
+        match &error {
+            Error::Io { .. } | Error::Http { .. } => error,
+            Error::Format { source, .. } | Error::Core(source)
+                if source.kind() == RefusalKind::Malformed =>
+            {
+                damaged(reason)
+            }
+            _ => Error::Differs {
+                detail: format!("{location} cannot be restored: {reason}"),
+            },
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::repository::git;
+use super::git_repository::git;
 use super::store::Store;
 use zstn::{Error, Result};
 

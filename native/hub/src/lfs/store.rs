@@ -1,15 +1,20 @@
-//! A store of objects that is accessed without a server.
+//! A store of objects that is accessed without a server: the IDs of its objects, and the
+//! formats in which they are stored (docs/git-lfs.md, "Stored objects").
 
 use std::fmt;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use super::meter::Stage;
-use super::oid::Oid;
-use zstn::internals::{is_store, store};
+use sha2::{Digest as _, Sha256};
+use zstn_core::container::zstn as packed;
+
+use super::messages::Stage;
+use crate::proof::hex;
+use zstn::internals::{Output, is_store, regular, store};
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Output, Result};
+use zstn::{Error, Location, Result};
 
 /// A folder, local or in an object store, with one file per object: `aa/bb/ID`, where
 /// `aabb` are the first digits of the ID.
@@ -177,11 +182,155 @@ struct Watched<'a> {
     progress: &'a Stage<'a>,
 }
 
-impl std::io::Read for Watched<'_> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+impl Read for Watched<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(out)?;
         self.read_bytes += len as u64;
         self.progress.at(self.read_bytes, self.len_bytes);
         Ok(len)
+    }
+}
+
+/// Number of bytes that are hashed at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The ID of an object: the SHA-256 of the original file, as 64 lower-case hexadecimal
+/// digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Oid(String);
+
+impl Oid {
+    /// Returns the ID of all zeros, which no object has.
+    pub(super) fn zero() -> Self {
+        Self("0".repeat(64))
+    }
+
+    /// Returns the hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the path of the object in a store, `aa/bb/ID`, where `aabb` are the
+    /// first four digits of the ID.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}/{}", &self.0[..2], &self.0[2..4], self.0)
+    }
+
+    /// Returns the ID of a file's content.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn of_file(path: &Path) -> Result<Self> {
+        let fail = || Error::file("read", path);
+        let mut file = regular::open(path).map_err(|error| fail()(error))?;
+        let mut hash = Sha256::new();
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => hash.update(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(fail()(error)),
+            }
+        }
+        Ok(Self(hex(&hash.finalize())))
+    }
+}
+
+impl FromStr for Oid {
+    type Err = Error;
+
+    /// Parses 64 lower-case digits, as git-lfs writes them. Other text is rejected,
+    /// because it could form a path that leads out of the store.
+    fn from_str(text: &str) -> Result<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        match text.len() == 64 && text.bytes().all(is_digit) {
+            true => Ok(Self(text.into())),
+            false => Err(Error::Usage(
+                "the name of an object has to be a SHA-256 in 64 hexadecimal digits".into(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Precedes the bytes of an object that would otherwise be mistaken for a packed or
+/// enveloped one.
+pub(super) const ENVELOPE: [u8; 8] = *b"ZLFS\x01\0\0\0";
+
+/// The magic of envelopes of all versions.
+const ENVELOPE_MAGIC: &[u8] = b"ZLFS";
+
+/// Number of leading bytes that identify the format.
+pub(super) const HEAD_BYTES: usize = ENVELOPE.len();
+
+/// The format of a stored object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoredFormat {
+    /// A ZSTN file, which unpacks to the object.
+    Packed,
+    /// The unchanged bytes of the object.
+    Plain,
+    /// [`ENVELOPE`], followed by the bytes of the object.
+    Enveloped,
+}
+
+impl StoredFormat {
+    /// Returns the format of a stored object from its first [`HEAD_BYTES`] bytes, or
+    /// from all bytes if it is shorter.
+    ///
+    /// # Errors
+    /// If the envelope is of a later version.
+    pub(super) fn of(head: &[u8]) -> Result<Self> {
+        if head.starts_with(&packed::MAGIC) {
+            return Ok(Self::Packed);
+        }
+        if head.starts_with(&ENVELOPE) {
+            return Ok(Self::Enveloped);
+        }
+        if head.starts_with(ENVELOPE_MAGIC) {
+            return Err(Error::Usage(
+                "it is in a format that this version of zstn does not know; use a newer one".into(),
+            ));
+        }
+        Ok(Self::Plain)
+    }
+
+    /// Returns whether an unpacked object that begins with these bytes has to be stored
+    /// in an envelope.
+    pub(super) fn needs_envelope(head: &[u8]) -> bool {
+        head.starts_with(&packed::MAGIC) || head.starts_with(ENVELOPE_MAGIC)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bytes_are_mistaken_for_a_format() {
+        for bytes in [
+            &b"ZSTN"[..],
+            b"ZSTN\x01rest",
+            b"ZLFS",
+            b"ZLFS\x01\0\0\0",
+            b"ZLFSx",
+        ] {
+            assert!(StoredFormat::needs_envelope(bytes));
+            let stored = [&ENVELOPE, bytes].concat();
+            assert_eq!(StoredFormat::of(&stored).unwrap(), StoredFormat::Enveloped);
+        }
+        for bytes in [&b""[..], b"ZST", b"ZLF", b"{}", b"version 1"] {
+            assert!(!StoredFormat::needs_envelope(bytes));
+            assert_eq!(StoredFormat::of(bytes).unwrap(), StoredFormat::Plain);
+        }
+        assert!(StoredFormat::of(b"ZLFS\x02\0\0\0").is_err());
     }
 }

@@ -7,22 +7,16 @@
 //! they do not exist: if two machines have packed the same file, the second write
 //! reports that a result exists.
 
-mod entry;
-mod key;
 mod plan;
 mod results;
 mod row;
-mod share;
 
-pub use entry::{Class, Done, Failed};
-#[cfg(any(feature = "gateway", feature = "worker"))]
-pub(crate) use key::hex;
-#[cfg(feature = "worker")]
-pub(crate) use key::hex_digest;
-pub use key::{FORMAT, key, key_against};
-pub use plan::{load_plan, read_plan};
+pub use plan::{Shard, load_plan, read_plan, shard};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
-pub use results::{ListedResult, Results};
-pub use row::Row;
-pub use share::{Shard, shard};
+pub use results::{Class, Done, Failed, ListedResult, Results};
+#[cfg(any(feature = "gateway", feature = "worker"))]
+pub(crate) use row::hex;
+#[cfg(feature = "worker")]
+pub(crate) use row::hex_digest;
+pub use row::{FORMAT, Row, key, key_against};

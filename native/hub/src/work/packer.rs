@@ -1,16 +1,22 @@
 //! Packing a file and verifying that the packed file restores it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
 
 use zstn_core::Rule;
 use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::Effort;
 
-use super::{Failure, Workspace};
+use super::Failure;
+use crate::lock::Lock;
 use crate::manifest::{Done, Row};
 use crate::proof;
+use zstn::internals::Staging;
 use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Input, Location, PackOptions, Progress, Result, Sink, UnpackOptions};
+use zstn::{
+    Engine, Error, Input, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+};
 
 /// Options for packing the files of a worker or plan.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +27,7 @@ pub struct WorkerOptions {
     pub effort: Effort,
     /// Selects whether extension frames are written ([`PackOptions::extended`]).
     pub extended: bool,
-    /// Approximate memory limit in bytes; `None` for the default of [`PackOptions`].
+    /// Approximate memory limit in bytes; `None` for the default of [`Job`].
     pub memory_bytes: Option<u64>,
 }
 
@@ -43,7 +49,7 @@ pub(crate) struct Packed {
 
 impl Drop for Packed {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -75,14 +81,17 @@ impl Packer {
             path,
             done: Done::new(row.clone(), 0, String::new()),
         };
+        let mut job = Job::new()
+            .engine(&self.engine)
+            .http(self.http.clone())
+            .progress(progress);
+        if let Some(bytes) = self.options.memory_bytes {
+            job = job.memory_bytes(bytes);
+        }
         let mut options = PackOptions::default()
-            .http(self.http.clone())
             .effort(self.options.effort)
-            .extended(self.options.extended)
-            .progress(progress);
-        let mut unpacking = UnpackOptions::default()
-            .http(self.http.clone())
-            .progress(progress);
+            .extended(self.options.extended);
+        let mut unpacking = UnpackOptions::default();
         if bases.is_empty() {
             // Unpacking a container checks this digest. A delta cannot store it.
             let sha256 = parse_sha256(&row.sha256).map_err(Error::from)?;
@@ -92,11 +101,7 @@ impl Packer {
             options = options.base(base);
             unpacking = unpacking.base(base);
         }
-        if let Some(bytes) = self.options.memory_bytes {
-            options = options.memory_bytes(bytes);
-            unpacking = unpacking.memory_bytes(bytes);
-        }
-        let report = zstn::pack(&self.engine, input, Sink::path(&packed.path), &options)?;
+        let report = zstn::pack(&job, input, Sink::path(&packed.path), &options)?;
         packed.done.packed_bytes = report.packed_bytes();
         if packed.done.packed_bytes >= report.original_bytes() + allowance_bytes {
             return Err(Failure::File(format!(
@@ -105,7 +110,7 @@ impl Packer {
                 packed.done.packed_bytes
             )));
         }
-        let restored = proof::restored(&self.engine, &packed.path, &unpacking);
+        let restored = proof::restored(&job, &packed.path, &unpacking);
         match restored {
             Ok(restored) if restored == row.sha256 => {}
             Ok(_) => return Err(self.differs(row, location.as_ref())),
@@ -146,4 +151,52 @@ impl Packer {
 fn digest(path: &Path) -> Result<String> {
     let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), |_| Ok(()))?;
     Ok(digest)
+}
+
+/// The temporary folder of one process, removed when this is dropped. The folder of a
+/// killed process is removed by the next process that starts.
+#[derive(Debug)]
+struct Workspace {
+    folder: Staging,
+    _lock: Lock,
+}
+
+impl Workspace {
+    /// Creates a folder in `folder`, and removes the folders of processes that have
+    /// ended.
+    fn new(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
+        // A new folder has no lock until `Lock::take` below, so only one process at a
+        // time may create or remove folders.
+        let guard_path = folder.join("lock");
+        let _guard = loop {
+            match Lock::take(&guard_path)? {
+                Some(guard) => break guard,
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        let entries = fs::read_dir(folder).map_err(Error::file("read the folder", folder))?;
+        for entry in entries.filter_map(std::result::Result::ok) {
+            let path = entry.path();
+            if path.is_dir() && matches!(Lock::take(&path.join("lock")), Ok(Some(_))) {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+        let own = Staging::inside(folder, "worker-");
+        let own = own.map_err(Error::file("make a folder in", folder))?;
+        let lock_path = own.path("lock");
+        let lock = Lock::take(&lock_path)?.ok_or_else(|| {
+            let error = std::io::Error::other("another process has locked it");
+            Error::file("lock", &lock_path)(error)
+        })?;
+        Ok(Self {
+            folder: own,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the path of a file in the folder.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
 }

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read};
 
+use super::packer::Packed;
 use super::{Failure, stream_sha256};
 use crate::manifest::Results;
 use crate::proof::{StoredFile, check_restores};
-use crate::work::packer::Packed;
-use zstn::internals::Unpublished;
+use zstn::internals::{Output, Unpublished};
 use zstn::source::HttpOptions;
-use zstn::{Engine, Error, Location, Output, Progress, Result};
+use zstn::{Engine, Error, Location, Progress, Result};
 
 /// A folder of results with the options for accessing it.
 pub(super) struct Store<'a> {
@@ -73,7 +73,7 @@ impl Store<'_> {
                 packed.done.packed_sha256 = sha256;
                 Ok(())
             }
-            Err(error) if error.may_pass() => Err(error),
+            Err(error) if error.is_external() => Err(error),
             Err(_) => {
                 self.create(packed, location, true)?;
                 self.compare(packed, location)
@@ -107,8 +107,8 @@ impl Store<'_> {
         Err(Error::io(
             format!("store {location}"),
             io::Error::other(format!(
-                "the bytes that can be read there have the SHA-256 {sha256}, and those that were \
-                 written have {}",
+                "the stored bytes have the SHA-256 {sha256}, but the bytes that were written have \
+                 {}",
                 packed.done.packed_sha256
             )),
         ))

@@ -3,15 +3,18 @@
 
 use std::collections::HashSet;
 
-use super::plan::{packed_path, plan};
-use super::run::Runner;
-use super::{JobEvent, Stage};
-use crate::hub;
-use crate::hub::{Addition, ListedFile, Repository};
-use crate::manifest::{Class, Done, Failed, Results};
-use crate::work::{Failure, class};
-use zstn::Error;
+use sha2::{Digest, Sha256};
+use zstn_core::frame::select::EncodeOptions;
+
+use super::runner::Runner;
+use super::selection::select;
+use super::{JobEvent, Stage, WorkerOptions};
+use crate::hub::{self, Addition, ListedFile, Repository};
+use crate::manifest::{Class, Done, Failed, Results, Row, hex};
+use crate::work::{Failure, Packed, Packer, class};
 use zstn::internals::packed_index_of;
+use zstn::{Error, Input, Location};
+use zstn_serve::path::packed_path;
 
 /// Maximum length of an index or `.gitattributes`, in bytes.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
@@ -63,9 +66,9 @@ impl Runner {
     ) -> Result<Additions, Failure> {
         let mut failures = Vec::new();
         let restores = self.restores(revision, files, &mut failures)?;
-        let plan = plan(files, before, &restores);
+        let selected = select(files, before, &restores);
         let mut indices = Vec::new();
-        for path in &plan.indices {
+        for path in &selected.indices {
             match self.packed_index(revision, path) {
                 Ok(index) => indices.extend(index),
                 Err(failure) => failures.push(of_one_file(failure)?),
@@ -74,7 +77,7 @@ impl Runner {
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
-        for file in &plan.files {
+        for file in &selected.files {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
@@ -277,5 +280,68 @@ fn of_one_file(failure: Failure) -> Result<Error, Failure> {
             Some(_) => Err(Failure::Error(error)),
         },
         failure => Err(failure),
+    }
+}
+
+/// Maximum length of a file without a SHA-256 in the hub's list, in bytes. Such a file
+/// is read to compute the SHA-256.
+const MAX_REGULAR_BYTES: u64 = 64 << 20;
+
+/// A packed shard may be larger than its original by this many bytes, or by this
+/// fraction (1/n) of its length, whichever is more.
+const SHARD_GROWTH_BYTES: u64 = 4096;
+const SHARD_GROWTH_SHARE: u64 = 100;
+
+impl WorkerOptions {
+    pub(super) fn encode(&self) -> EncodeOptions {
+        EncodeOptions::new(self.effort).extended(self.extended)
+    }
+}
+
+impl Packer {
+    /// Returns the row of a file, and the file's bytes if they were read to compute the
+    /// SHA-256.
+    pub(super) fn row(
+        &self,
+        repository: &Repository,
+        revision: &str,
+        file: &ListedFile,
+    ) -> Result<(Row, Option<Vec<u8>>), Failure> {
+        let mut bytes = None;
+        let sha256 = match &file.sha256 {
+            Some(sha256) => sha256.clone(),
+            None => {
+                let location = Location::url(repository.file_url(revision, &file.path));
+                let read = location.read_small(&self.http, MAX_REGULAR_BYTES)?.0;
+                let digest = hex(&Sha256::digest(&read));
+                bytes = Some(read);
+                digest
+            }
+        };
+        let repo = repository.to_string();
+        let place = (&*repo, revision, &*file.path);
+        let row = Row::new(place, file.len_bytes, &sha256, self.options.encode());
+        Ok((row, bytes))
+    }
+
+    /// Packs the file of a row from the hub, or from `bytes` if they are given. A shard
+    /// may grow slightly, because without it the packed shards would not form a
+    /// complete checkpoint.
+    pub(super) fn pack(
+        &self,
+        row: &Row,
+        bytes: Option<Vec<u8>>,
+        is_shard: bool,
+    ) -> Result<Packed, Failure> {
+        let repository: Repository = row.repo.parse()?;
+        let input = match bytes {
+            Some(bytes) => Input::bytes(&*row.path, bytes),
+            None => Location::url(repository.file_url(&row.revision, &row.path)).into(),
+        };
+        let allowance = match is_shard {
+            true => SHARD_GROWTH_BYTES.max(row.len_bytes / SHARD_GROWTH_SHARE),
+            false => 0,
+        };
+        self.pack_input(row, input, &[], allowance, &())
     }
 }

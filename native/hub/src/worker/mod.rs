@@ -2,45 +2,36 @@
 //! a plan. Both can be killed and restarted at any time, because jobs and results are
 //! files in a folder.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use crate::hub::Hub;
 use crate::work::Packer;
 use metrics::Metrics;
 use queue::Queue;
-use run::Runner;
-use secret::Secret;
-use site::Site;
+use runner::Runner;
+use webhook::{Site, WebhookSecret};
 use zstn::{Engine, Error, Result};
 use zstn_serve::Handle;
 use zstn_serve::listening::Listening;
 
 mod additions;
-mod event;
-mod hub_file;
 mod job;
 mod metrics;
-mod payload;
-mod plan;
 mod plan_run;
 mod queue;
-mod run;
-mod secret;
-mod site;
-mod stale;
-mod stop;
+mod runner;
+mod selection;
+mod webhook;
 
 pub use crate::work::WorkerOptions;
-pub use event::{Event, JobEvent, Stage};
-pub use job::Job;
+pub use job::{Event, Job, JobEvent, Stage};
 pub use plan_run::{PlanRun, PlanSummary};
-pub use stop::Stop;
 
 /// Default time for the current file when the worker stops. Kubernetes kills a process
 /// after 30 seconds.
@@ -77,7 +68,7 @@ pub struct Worker {
     queue: Arc<Queue>,
     packer: Packer,
     listening: Listening,
-    secret: Option<Secret>,
+    secret: Option<WebhookSecret>,
     grace: Duration,
     stop: Stop,
 }
@@ -109,7 +100,7 @@ impl Worker {
     /// secret, everyone who reaches the port can add jobs.
     #[must_use]
     pub fn with_secret(mut self, secret: &str) -> Self {
-        self.secret = Some(Secret::new(secret));
+        self.secret = Some(WebhookSecret::new(secret));
         self
     }
 
@@ -209,5 +200,22 @@ impl Drop for EndWithThread {
         // server returns.
         drop(self.ended.take());
         self.handle.stop();
+    }
+}
+
+/// A shared flag that requests the end of the work. It takes effect between two files.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Requests the end of the work.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether the end of the work has been requested.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
     }
 }

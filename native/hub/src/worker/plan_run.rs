@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::metrics::Metrics;
-use super::plan::packed_path;
 use super::queue::Queue;
-use super::run::{Outcome, Runner};
+use super::runner::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
 use crate::manifest::{Class, Results, Row, Shard, shard};
@@ -15,6 +14,7 @@ use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, c
 use zstn::internals::Staging;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Result};
+use zstn_serve::path::packed_path;
 
 /// The branch to which packed files are added.
 const BRANCH: &str = "main";

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..hub._download import LeaveOut
 from ..hub._names import is_weights, other_variants
-from ..hub._request import Request
-from ..hub._shadow import shadow
+from ..hub._tree import Request
+from ..hub._view import shadow
 
 MODELS = "diffusers.models.modeling_utils"
 PIPELINES = "diffusers.pipelines.pipeline_utils"

@@ -13,10 +13,9 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from ..hub._local import local_view_name
 from ..hub._names import check_name, packed_name
-from ..hub._request import Tree, view_name
-from ..hub._shadow import shadow_of
+from ..hub._tree import Tree, local_view_name, view_name
+from ..hub._view import shadow_of
 
 MODULE = "transformers.modeling_utils"
 _FUNCTION = "_get_resolved_checkpoint_files"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ._arguments import parse
 from ._errors import sentence
-from ._progress import quieten
+from ._output import quieten
 
 __all__ = ["main"]
 

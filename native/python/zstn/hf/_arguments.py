@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._sizes import size
+from .._options import size_argument
 from . import _cat, _ls, _pack, _pull, _push
-from ._rows import Rows
+from ._cat import Rows
 
 #: Runs a command, which prints its result. Returns the exit status, or `None` for 0.
 Run = Callable[[argparse.Namespace], int | None]
@@ -83,7 +83,7 @@ def _packing(parser: argparse.ArgumentParser) -> None:
                         help="how hard to look for a smaller form [default: balanced]")  # fmt: skip
     parser.add_argument("--extended", action="store_true",
                         help="write extension frames where they are smaller; z4ai cannot read a file with one")  # fmt: skip
-    parser.add_argument("--memory", type=size, metavar="SIZE",
+    parser.add_argument("--memory", type=size_argument, metavar="SIZE",
                         help="memory to stay within, like 512M")  # fmt: skip
     _threads(parser)
 

@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from .. import _native
 from .._errors import ZstnError
 from .._reader import Reader, open
-from ._progress import say
+from ._output import ratio, say, size, table
 from ._repository import Hub, Place
-from ._table import ratio, size, table
 
 #: Number of indexes that are read at the same time.
 _READS = 8

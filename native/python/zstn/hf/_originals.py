@@ -91,7 +91,7 @@ class Snapshot:
         url = f"{self.hub.endpoint}/{self.place}/resolve/{self.commit}/{quote(name)}"
         content: bytes = self.hub.request("GET", url, follow_redirects=True).content
         if not _is(self[name], content):
-            raise ZstnError(f"{name} has other bytes than the hub lists", "differs")
+            raise ZstnError(f"{name} does not match the digest that the hub lists", "differs")
         return content
 
     def sha256(self, name: str) -> str:

@@ -11,11 +11,10 @@ from .._checkpoint import pack
 from .._errors import ZstnError
 from ..hub._download import hub as library
 from ..hub._names import check_name, packed_name
-from ._folder import new_folder
+from ._files import new_folder
+from ._output import bar, ratio, say, size
 from ._plan import Step, packed_index, plan
-from ._progress import bar, say
 from ._repository import Hub, Place
-from ._table import ratio, size
 
 
 def run(options: Namespace) -> None:

@@ -67,7 +67,7 @@ def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
     packed = text.replace(b'.safetensors"', b'.zstn"')
     expected = {tensor: packed_name(shard) for tensor, shard in weights.items()}
     if restored_index(packed) != text or _weight_map(name, packed) != expected:
-        raise ZstnError(f"{name} could not be restored from its packed form", "malformed")
+        raise ZstnError(f"{name} could not be restored from its packed version", "malformed")
     return packed
 
 

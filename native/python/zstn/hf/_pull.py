@@ -9,7 +9,7 @@ from typing import Any
 from .. import hub as packed
 from .._errors import ZstnError
 from ..hub._download import hub as library
-from ._folder import check_pulled, copy_folder
+from ._files import check_pulled, copy_folder
 from ._repository import Hub, Place
 
 

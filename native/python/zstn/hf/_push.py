@@ -13,10 +13,9 @@ from .._errors import ZstnError
 from ._commit import ATTRIBUTES, Commit, Moved, attributes
 from ._files import local_files
 from ._originals import Kept, Proofs, Snapshot, find
+from ._output import bar, escaped, ratio, say, size, table
 from ._plan import Entry, Step, packed_index, plan
-from ._progress import bar, say
 from ._repository import Hub, Place
-from ._table import escaped, ratio, size, table
 from ._upload import SAMPLE_BYTES, Mode, Produce, Uploader
 
 #: First bytes of a packed file, from which a hub recognises that it is not text.

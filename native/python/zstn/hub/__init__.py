@@ -13,12 +13,10 @@ from typing import Any
 
 from ._cache import cache_folder
 from ._download import download
-from ._local import list_local
 from ._names import refuse_deltas
-from ._request import Request
 from ._restore import restored
-from ._shadow import shadow
-from ._show import show
+from ._tree import Request, list_local
+from ._view import shadow, show
 
 __all__ = ["cache_folder", "shadow_folder", "snapshot_download"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._errors import ZstnError
 from ._names import other_formats, refuse_deltas, restored_names, with_packed
-from ._request import Request, Tree, view_name
+from ._tree import Request, Tree, view_name
 
 #: Receives the names of all files and returns the names of files to skip.
 LeaveOut = Callable[[list[str]], Iterable[str]]

@@ -1,4 +1,5 @@
-"""Folders that show files under other names."""
+"""Folders that show files under other names: packed files under the names of the files that
+they restore."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from ._cache import unfinished
-from ._names import check_name
+from ._cache import cache_folder, unfinished
+from ._download import LeaveOut, download_if_packed
+from ._names import check_name, is_index, restored_index, restored_name, restored_names
+from ._tree import Request, Tree, list_local
 
 
 class View:
@@ -95,3 +98,47 @@ def _copy(target: str, part: Path) -> None:
         os.link(target, part)
     except OSError:
         shutil.copy2(target, part)
+
+
+def show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
+    """Shows files in a folder of this kind and returns its path. Packed files appear
+    under the names of their restored files; `resolve` returns the file to show for
+    each."""
+    view = View(cache_folder() / kind / tree.view_name)
+    hidden = restored_names(tree.names)
+    for name in tree.names:
+        check_name(name)
+        path = tree.folder / name
+        shown = restored_name(name)
+        if shown is None:
+            # Files that were not downloaded do not exist.
+            if name not in hidden and path.exists():
+                view.link(name, path)
+        elif is_index(name):
+            view.write(shown, restored_index(path.read_bytes()))
+        else:
+            view.link(shown, resolve(path))
+    if not tree.is_commit:
+        view.remove_others()
+    return str(view.path)
+
+
+#: Name of the cache's subfolder for shadow folders.
+KIND = "shadow"
+
+
+def shadow(request: Request, leave_out: LeaveOut | None = None) -> str | None:
+    """Returns the shadow folder of a repository or a local folder; `None` if it
+    contains no packed files. See `download_if_packed` for `leave_out`."""
+    if os.path.isdir(request.repo_id):
+        tree: Tree | None = list_local(request)
+    else:
+        tree = download_if_packed(request, leave_out)
+    if tree is None or not tree.has_packed:
+        return None
+    return shadow_of(tree)
+
+
+def shadow_of(tree: Tree) -> str:
+    """Returns the shadow folder of the given files."""
+    return show(tree, KIND, lambda path: path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import _native
 from .._checkpoint import pack, unpack
-from .._dtypes import _NUMPY
+from .._frameworks import _NUMPY
 from .._sources import http_options
 from . import _calls
 

@@ -10,8 +10,8 @@ use futures_util::stream;
 use zstn_core::bytes::index;
 use zstn_core::model::Piece;
 
+use super::Packed;
 use super::cache::{DecodedTensors, Reading};
-use super::packed::Packed;
 use zstn::display::size;
 
 /// Length of a body chunk, which is all that a connection buffers for a client that has

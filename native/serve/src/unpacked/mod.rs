@@ -2,57 +2,59 @@
 //! packed files.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
 
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use headers::ContentType;
+use quick_cache::sync::Cache;
 use zstn_core::ErrorKind;
+use zstn_core::bytes::part;
+use zstn_core::model::{Piece, Unpacked};
 
-use super::answer::{About, begin, plain};
-use super::file::Version;
+use super::answer::plain;
+use super::file::{About, Version, begin};
 use body::Rest;
-pub use cache::{DecodedTensors, Patience};
-pub use packed::Packed;
-use zstn::Engine;
 use zstn::internals::unpacked_index;
-use zstn::source::FileSource;
+use zstn::source::{FileSource, Input, Source};
+use zstn::{Engine, Error, Reader, Result, RowsPlan};
+
+pub use cache::{DecodedTensors, Patience};
 
 mod body;
 mod cache;
-mod packed;
 
 /// Number of packed files that are kept open.
 const MOST_OPEN: usize = 64;
 
 /// The packed files that are open, and their decoded tensors.
-pub(super) struct Unpacked {
+pub(super) struct UnpackedFiles {
     engine: Engine,
     decoded: Arc<DecodedTensors>,
-    open: Mutex<HashMap<PathBuf, Open>>,
-    uses: AtomicU64,
+    open: Cache<PathBuf, Open>,
+    next_id: AtomicU64,
 }
 
 /// An open packed file, and the version of the file on disk when it was opened.
+#[derive(Clone)]
 struct Open {
-    last_use: u64,
     version: Version,
     packed: Arc<Packed>,
 }
 
-impl Unpacked {
+impl UnpackedFiles {
     pub(super) fn new(engine: Engine, decoded: DecodedTensors) -> Self {
         Self {
             engine,
             decoded: Arc::new(decoded),
-            open: Mutex::default(),
-            uses: AtomicU64::new(0),
+            open: Cache::new(MOST_OPEN),
+            next_id: AtomicU64::new(0),
         }
     }
 
@@ -78,34 +80,25 @@ impl Unpacked {
 
     /// Opens the current version of the packed file at `path`, or returns it if it is
     /// open.
-    fn open(&self, path: &Path) -> zstn::Result<(Arc<Packed>, Version)> {
-        let now = fs::metadata(path).map_err(zstn::Error::file("look at", path))?;
+    fn open(&self, path: &Path) -> Result<(Arc<Packed>, Version)> {
+        let now = fs::metadata(path).map_err(Error::file("look at", path))?;
         let now = Version::of(&now);
-        let use_number = self.uses.fetch_add(1, Ordering::Relaxed);
-        let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = lock().get_mut(path)
+        if let Some(open) = self.open.get(path)
             && open.version == now
         {
-            open.last_use = use_number;
-            return Ok((Arc::clone(&open.packed), now));
+            return Ok((open.packed, now));
         }
         // Error messages show clients the name of the file, not its path.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let source = FileSource::open(path)?.with_name(name);
         let version = Version::of_source(&source);
-        let packed = Arc::new(Packed::open(&self.engine, source, use_number)?);
-        let mut open = lock();
-        if open.len() >= MOST_OPEN {
-            let oldest = open.iter().min_by_key(|(_, open)| open.last_use);
-            let oldest = oldest.map(|(path, _)| path.clone());
-            oldest.and_then(|oldest| open.remove(&oldest));
-        }
-        let opened = Open {
-            last_use: use_number,
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let packed = Arc::new(Packed::open(&self.engine, source, id)?);
+        let open = Open {
             version,
             packed: Arc::clone(&packed),
         };
-        open.insert(path.into(), opened);
+        self.open.insert(path.into(), open);
         Ok((packed, version))
     }
 }
@@ -137,7 +130,7 @@ pub async fn send(
 pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64) {
     let made = tokio::task::spawn_blocking(move || {
         let text = unpacked_index(&path)?;
-        let metadata = fs::metadata(&path).map_err(zstn::Error::file("look at", &path))?;
+        let metadata = fs::metadata(&path).map_err(Error::file("look at", &path))?;
         Ok((text, Version::of(&metadata)))
     });
     let (text, version) = match made.await {
@@ -156,16 +149,199 @@ pub(super) async fn send_index(path: PathBuf, request: &Parts) -> (Response, u64
         return (response, 0);
     };
     let len = range.end - range.start;
-    *response.body_mut() = Body::from(zstn_core::bytes::part(&text, range).to_vec());
+    *response.body_mut() = Body::from(part(&text, range).to_vec());
     (response, len)
 }
 
 /// Returns the refusal for a file that cannot be opened: 404 if it is not unpackable,
 /// 500 if it is damaged or unreadable.
-fn refused(error: &zstn::Error) -> (Response, u64) {
+fn refused(error: &Error) -> (Response, u64) {
     let status = match error.refusal().map(zstn_core::Error::kind) {
         Some(ErrorKind::Unsupported) => StatusCode::NOT_FOUND,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     plain(status, &error.to_string())
+}
+
+/// Tensors longer than this, or longer than the limit for decoding as a whole, are
+/// decoded in blocks of rows where the format permits it.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// Maximum length of these blocks in bytes, rounded down to whole rows but at least one
+/// row.
+const BLOCK_BYTES: u64 = 16 << 20;
+
+/// A packed file and the layout of the file that it restores.
+pub struct Packed {
+    id: u64,
+    reader: Reader,
+    layout: Arc<Unpacked>,
+    /// True if each large tensor can be decoded in blocks, as far as that has been
+    /// determined.
+    cuts: Arc<Mutex<HashMap<usize, bool>>>,
+    on_failure: Option<OnFailure>,
+}
+
+/// Called when a tensor cannot be read.
+pub type OnFailure = Arc<dyn Fn() + Send + Sync>;
+
+impl Packed {
+    /// Opens a packed file. `id` must be unique among the files of one
+    /// [`DecodedTensors`].
+    ///
+    /// # Errors
+    /// The errors of [`Reader::open`], and an
+    /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) error for a file that does
+    /// not restore a safetensors file on its own.
+    pub fn open(engine: &Engine, input: impl Into<Input>, id: u64) -> Result<Self> {
+        let reader = Reader::options().engine(engine).open(input)?;
+        let refuse = Error::place(reader.name().to_owned());
+        if reader.model().needs_base() {
+            let detail = "it is a delta from a checkpoint that is not known here";
+            return Err(refuse(zstn_core::Error::unsupported(detail)));
+        }
+        let layout = reader.model().unpacked().map_err(&refuse)?;
+        Ok(Self {
+            id,
+            reader,
+            layout: Arc::new(layout),
+            cuts: Arc::default(),
+            on_failure: None,
+        })
+    }
+
+    /// Returns the same file reading its bytes from `source`. `on_failure` is called
+    /// when a tensor cannot be decoded from them.
+    pub fn with_source(&self, source: Box<dyn Source>, on_failure: OnFailure) -> Self {
+        Self {
+            id: self.id,
+            reader: self.reader.with_sources(vec![source]),
+            layout: Arc::clone(&self.layout),
+            cuts: Arc::clone(&self.cuts),
+            on_failure: Some(on_failure),
+        }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the layout of the file that it restores.
+    pub fn layout(&self) -> &Unpacked {
+        &self.layout
+    }
+
+    /// Returns the SHA-256 of the original file in hexadecimal, as claimed by the
+    /// packed file, if the restored file is the original.
+    pub fn sha256(&self) -> Option<String> {
+        let integrity = self.reader.model().files()[0].integrity();
+        let sha256 = integrity
+            .filter(|integrity| integrity.is_complete() && self.layout.is_original())
+            .and_then(|integrity| integrity.original_sha256())?;
+        Some(sha256.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    pub(super) fn tensor_len_bytes(&self, number: usize) -> u64 {
+        self.reader.model().tensors()[number].len_bytes()
+    }
+
+    /// Returns the span of a tensor that is decoded together with its byte `at`: the
+    /// whole tensor, or a block of rows of a large one. Returns `None` until
+    /// [`find_cut`](Self::find_cut) has determined whether a large tensor can be
+    /// decoded in blocks.
+    pub(super) fn span(&self, number: usize, at: u64, max_bytes: u64) -> Option<Range<u64>> {
+        let whole = 0..self.tensor_len_bytes(number);
+        let Some(block_bytes) = self.block_bytes(number, max_bytes) else {
+            return Some(whole);
+        };
+        let cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        match *cuts.get(&number)? {
+            true => {
+                let start = at / block_bytes * block_bytes;
+                Some(start..whole.end.min(start.saturating_add(block_bytes)))
+            }
+            false => Some(whole),
+        }
+    }
+
+    /// Returns the block length for a large tensor, or `None` for a tensor that is
+    /// decoded as a whole.
+    fn block_bytes(&self, number: usize, max_bytes: u64) -> Option<u64> {
+        let tensor = &self.reader.model().tensors()[number];
+        let (len_bytes, count) = (tensor.len_bytes(), *tensor.shape.first()?);
+        if len_bytes <= LARGE_BYTES.min(max_bytes) || count < 2 || !len_bytes.is_multiple_of(count)
+        {
+            return None;
+        }
+        let row_bytes = len_bytes / count;
+        Some(row_bytes * (BLOCK_BYTES.min(max_bytes) / row_bytes).max(1))
+    }
+
+    /// Determines whether a large tensor can be decoded in blocks. Reads its block
+    /// table.
+    pub(super) fn find_cut(&self, number: usize, max_bytes: u64) -> Result<()> {
+        let Some(block_bytes) = self.block_bytes(number, max_bytes) else {
+            return Ok(());
+        };
+        let plan = self.plan(number, &(0..block_bytes));
+        let plan = plan.inspect_err(|_| {
+            self.failed();
+        })?;
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        cuts.insert(number, !plan.is_whole());
+        Ok(())
+    }
+
+    fn plan(&self, number: usize, span: &Range<u64>) -> Result<RowsPlan> {
+        let tensor = &self.reader.tensors()[number];
+        let count = tensor.shape.first().copied().unwrap_or(1).max(1);
+        let row_bytes = (tensor.len_bytes() / count).max(1);
+        let rows = span.start / row_bytes..span.end / row_bytes;
+        self.reader.plan_rows(&tensor.name, rows)
+    }
+
+    /// Reads and decodes a [span](Self::span) of tensor `number`.
+    pub(super) fn read(&self, number: usize, span: &Range<u64>) -> Result<Vec<u8>> {
+        let read = || match *span == (0..self.tensor_len_bytes(number)) {
+            true => self.reader.read(&self.reader.tensors()[number].name),
+            false => self.reader.read_planned(&self.plan(number, span)?),
+        };
+        let bytes = match read() {
+            // The cached bytes, which may have been fetched for another client, may be
+            // damaged. `failed` has dropped them, so they are fetched once more.
+            Err(error) if self.failed() && error.refusal().is_some() => read().inspect_err(|_| {
+                self.failed();
+            }),
+            read => read,
+        };
+        Ok(bytes?.bytes)
+    }
+
+    /// Reports that bytes are damaged. Returns whether reading them again may return
+    /// other bytes.
+    fn failed(&self) -> bool {
+        if let Some(on_failure) = &self.on_failure {
+            on_failure();
+        }
+        self.on_failure.is_some()
+    }
+
+    /// Decodes the restored file and passes its bytes to `take` in order.
+    pub fn each_part(&self, take: &mut dyn FnMut(&[u8])) -> Result<()> {
+        for piece in self.layout.pieces(0..self.layout.len_bytes()) {
+            match piece {
+                Piece::Head(range) => take(&self.layout.head()[range]),
+                Piece::Tensor { number, bytes } => {
+                    let whole = 0..self.tensor_len_bytes(number);
+                    take(part(&self.read(number, &whole)?, bytes));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a tensor, for messages.
+    pub(super) fn tensor_name(&self, number: usize) -> &str {
+        &self.reader.tensors()[number].name
+    }
 }

@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) in_flight: Option<Box<InFlight>>,
 }
 
-/// The marker of the end of a body.
+/// How a client recognises the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// The length of the body in bytes.
@@ -188,7 +188,7 @@ pub(super) async fn receive(
         }
         if piece.is_empty() {
             return match exact {
-                Some(len) if got < len => Err(client.cut(got, exact, "")),
+                Some(len) if got < len => Err(client.cut(got, exact)),
                 _ => Ok(true),
             };
         }

@@ -3,13 +3,14 @@
 use http::{StatusCode, header};
 use tokio::time::timeout;
 use zstn_net::client::{Cause, Unanswered, is_invalid_body, reason};
-use zstn_net::retry::{may_pass, requested_wait};
+use zstn_net::retry::requested_wait;
 use zstn_net::shown;
 
 use super::answer::{Answer, Framing};
 use super::client::Client;
 use super::retry::Failure;
 use crate::Error;
+use crate::error::is_retryable_status;
 
 /// The maximum length of a body that is searched for a reason, in bytes.
 const MAX_BODY_BYTES: usize = 16 << 10;
@@ -47,7 +48,7 @@ impl Client {
     /// Returns the failure for a refused request with this advice for the user.
     pub(super) fn refused_with(&self, answer: &Answer, advice: &str) -> Failure {
         let error = self.status_problem(answer.status, advice);
-        if !may_pass(answer.status.as_u16()) {
+        if !is_retryable_status(answer.status.as_u16()) {
             return error.into();
         }
         Failure::Passing {
@@ -58,19 +59,17 @@ impl Client {
     }
 
     pub(super) fn problem(&self, detail: impl Into<String>) -> Error {
-        Error::Http {
-            url: self.shown().into(),
-            detail: detail.into(),
-            status: None,
-        }
+        Error::http(self.shown(), detail, None)
+    }
+
+    /// Returns the error for a request without a complete response.
+    fn unfinished(&self, detail: impl Into<String>) -> Error {
+        Error::unanswered(self.shown(), detail)
     }
 
     pub(super) fn status_problem(&self, status: StatusCode, advice: &str) -> Error {
-        Error::Http {
-            url: self.shown().into(),
-            detail: format!("the server answered {status}{advice}"),
-            status: Some(status.as_u16()),
-        }
+        let detail = format!("the server answered {status}{advice}");
+        Error::http(self.shown(), detail, Some(status.as_u16()))
     }
 
     pub(super) fn changed(&self, detail: impl Into<String>) -> Error {
@@ -83,31 +82,33 @@ impl Client {
     /// Returns the failure for a server that has stopped sending.
     pub(super) fn stalled(&self) -> Failure {
         let seconds = self.options().idle_timeout.as_secs_f32();
-        Failure::passing(self.problem(format!(
+        Failure::passing(self.unfinished(format!(
             "next to nothing came from the server for {seconds} s; try again later"
         )))
     }
 
     /// Returns the failure for a request without a response.
     pub(super) fn unanswered(&self, unanswered: Unanswered) -> Failure {
-        let Unanswered { cause, detail } = unanswered;
+        let Unanswered {
+            cause,
+            detail,
+            source,
+        } = unanswered;
         match cause {
             Cause::Silent => self.stalled(),
-            Cause::Unreachable => self.unless_never_answered(detail),
+            Cause::Unreachable => {
+                let error = self.unfinished(detail).with_source(source);
+                match self.has_answered() {
+                    true => Failure::passing(error),
+                    false => error.into(),
+                }
+            }
             Cause::Broken => Failure::Passing {
-                error: self.problem(detail),
+                error: self.unfinished(detail).with_source(source),
                 retry_after: None,
                 stale: self.options().connections.has_answered(),
             },
-            _ => self.problem(detail).into(),
-        }
-    }
-
-    fn unless_never_answered(&self, detail: String) -> Failure {
-        let error = self.problem(detail);
-        match self.has_answered() {
-            true => Failure::passing(error),
-            false => error.into(),
+            _ => self.problem(detail).with_source(source).into(),
         }
     }
 
@@ -123,17 +124,24 @@ impl Client {
             true => self
                 .problem(format!("the body of the answer is not valid HTTP: {why}"))
                 .into(),
-            false => self.cut(got, expected, &format!(" ({why})")),
+            false => {
+                let cut = self.cut_error(got, expected, &format!(" ({why})"));
+                Failure::passing(cut.caused_by(error))
+            }
         }
     }
 
     /// Returns the failure for a body that ends early.
-    pub(super) fn cut(&self, got: u64, expected: Option<u64>, why: &str) -> Failure {
+    pub(super) fn cut(&self, got: u64, expected: Option<u64>) -> Failure {
+        Failure::passing(self.cut_error(got, expected, ""))
+    }
+
+    fn cut_error(&self, got: u64, expected: Option<u64>, why: &str) -> Error {
         let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
-        Failure::passing(self.problem(format!(
+        self.unfinished(format!(
             "the connection ended after {got}{of} bytes{why}; try again, and if it happens again, \
              the server is at fault"
-        )))
+        ))
     }
 }
 

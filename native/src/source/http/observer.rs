@@ -115,7 +115,7 @@ impl HttpOptions {
     /// Reports every request to `observer`, including requests to object stores,
     /// redirects and retries.
     #[must_use]
-    pub fn with_observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
+    pub fn observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
         self.observer = Some(Observer::new(observer));
         self
     }

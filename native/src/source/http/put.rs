@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use zstn_net::retry::may_pass;
 use zstn_net::shown;
 use zstn_net::target::Target;
 use zstn_net::upload::upload;
@@ -16,9 +15,10 @@ use super::failure::stated_reason;
 use super::origin::Origin;
 use super::retry::{Attempts, Failure, Turn};
 use super::{HttpOptions, wait};
+use crate::error::is_retryable_status;
 use crate::source::file::read_exact_at;
 use crate::source::scheme::Scheme;
-use crate::{Error, Result};
+use crate::{Error, Location, Result};
 
 /// The minimum length, in bytes, of a body that the server has a moment to refuse before
 /// it is sent (`Expect: 100-continue`).
@@ -107,9 +107,11 @@ async fn ask(client: &Client) -> Result<()> {
     loop {
         let failure = match client.request(&Method::HEAD, &[], &mut attempts).await {
             Ok(answer) if answer.status.is_success() => {
-                return Err(Error::exists(client.shown()));
+                return Err(Error::exists(Location::url(client.shown())));
             }
-            Ok(mut answer) if may_pass(answer.status.as_u16()) => client.refused(&mut answer).await,
+            Ok(mut answer) if is_retryable_status(answer.status.as_u16()) => {
+                client.refused(&mut answer).await
+            }
             Ok(_) => return Ok(()),
             Err(failure) => failure,
         };
@@ -228,7 +230,7 @@ impl Upload<'_> {
     fn found(&self) -> Error {
         let lost = ": perhaps written by a request before, whose answer was lost; compare it";
         Error::Exists {
-            path: self.client.shown().into(),
+            location: Location::url(self.client.shown()),
             detail: String::from(if self.may_be_written { lost } else { "" }),
         }
     }

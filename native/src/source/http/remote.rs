@@ -7,7 +7,6 @@ use std::sync::{Mutex, OnceLock};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{Method, StatusCode, header};
-use zstn_net::retry::may_pass;
 
 use super::answer::{Answer, Expected, Framing, receive};
 use super::client::Client;
@@ -15,6 +14,7 @@ use super::range::{self, ContentRange};
 use super::retry::{Attempts, Failure};
 use super::validator::Validators;
 use super::{HttpOptions, wait};
+use crate::error::is_retryable_status;
 use crate::source::async_source::within;
 use crate::source::merged::{MergedRange, in_order};
 use crate::source::parallel::READS_AT_ONCE;
@@ -406,7 +406,7 @@ async fn ask_len_once(
     attempts: &mut Attempts<'_>,
 ) -> Result<u64, Failure> {
     let mut answer = client.request(&Method::HEAD, &[], attempts).await?;
-    if may_pass(answer.status.as_u16()) {
+    if is_retryable_status(answer.status.as_u16()) {
         return Err(client.refused(&mut answer).await);
     }
     // With other statuses the length stays unknown: signed addresses are often valid

@@ -46,17 +46,16 @@ impl Secrets {
     /// contain none of the arguments, because a caller may have passed them in the
     /// wrong order.
     pub(super) fn add(&mut self, address: &str, name: &str, value: &str) -> Result<()> {
-        let name = HeaderName::try_from(name).map_err(|_| {
-            Error::Usage("the name of a header has characters that it must not have".into())
-        })?;
+        let name = HeaderName::try_from(name)
+            .map_err(|_| Error::Usage("the name of a header contains invalid characters".into()))?;
         if RESERVED.contains(&name) {
             let detail = format!("the header {name} is set by the reader; leave it out");
             return Err(Error::Usage(detail));
         }
         let mut value = HeaderValue::try_from(value).map_err(|_| {
             Error::Usage(format!(
-                "the value of the header {name} has characters that it must not have, such as the \
-                 end of a line"
+                "the value of the header {name} contains invalid characters, such as the end of a \
+                 line"
             ))
         })?;
         value.set_sensitive(true);
@@ -112,21 +111,21 @@ impl fmt::Debug for Secrets {
 
 impl HttpOptions {
     /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port) of
-    /// `address`, in the same way as [`HttpOptions::with_header`].
+    /// `address`, in the same way as [`HttpOptions::header`].
     ///
     /// # Errors
-    /// The errors of [`HttpOptions::with_header`].
+    /// The errors of [`HttpOptions::header`].
     ///
     /// ```
     /// # fn main() -> zstn::Result<()> {
     /// let options = zstn::source::HttpOptions::default();
-    /// let options = options.with_token("https://example.org", "the token")?;
+    /// let options = options.token("https://example.org", "the token")?;
     /// assert!(!format!("{options:?}").contains("the token"));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_token(self, address: &str, token: &str) -> Result<Self> {
-        self.with_header(address, "Authorization", &format!("Bearer {token}"))
+    pub fn token(self, address: &str, token: &str) -> Result<Self> {
+        self.header(address, "Authorization", &format!("Bearer {token}"))
     }
 
     /// Sends a header with requests to the origin (scheme, host and port) of `address`.
@@ -138,7 +137,7 @@ impl HttpOptions {
     /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s) address, if
     /// the name or the value contains invalid characters, or if the reader sets the
     /// header itself, as it does with `Range`.
-    pub fn with_header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
+    pub fn header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
         self.secrets.add(address, name, value)?;
         Ok(self)
     }
@@ -153,7 +152,7 @@ impl HttpOptions {
     ///
     /// # Errors
     /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s) address.
-    pub fn with_hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
+    pub fn hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
         check_endpoint(endpoint)?;
         let endpoint = hub::without_slash(endpoint).into();
         self.hub = Some((endpoint, Login::of(token)));

@@ -4,32 +4,18 @@ use std::fmt;
 
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
+use super::repository::{Repository, is_name, is_plain, split_kind};
 use crate::source::address::PLAIN;
 use crate::{Error, Result, display};
 
 /// The revision of an address that does not state one.
 const MAIN: &str = "main";
 
-/// The first components that state the type of a repository, with the prefix of its
-/// owner in the hub's own addresses. A model needs no prefix.
-const KINDS: [(&str, &str); 4] = [
-    ("models", ""),
-    ("datasets", "datasets/"),
-    ("spaces", "spaces/"),
-    ("kernels", "kernels/"),
-];
-
-/// The maximum length of an owner or repository name, in bytes.
-const MAX_NAME_BYTES: usize = 96;
-
 /// A parsed address. File names have no escapes; revisions may be percent-encoded,
 /// which is required for a slash in a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct HubAddress {
-    /// Empty, or the type of the repository and a slash.
-    kind: &'static str,
-    /// The owner and the name, separated by a slash.
-    repository: String,
+    repository: Repository,
     revision: Option<String>,
     path: String,
 }
@@ -70,11 +56,12 @@ impl HubAddress {
 
     /// Returns the address of the repository's web page.
     pub(super) fn page(&self, endpoint: &str) -> String {
-        format!("{endpoint}/{}{}", self.kind, self.repository)
+        format!("{endpoint}/{}", self.repository)
     }
 
+    /// Returns the owner and the name of the repository.
     pub(super) fn repository(&self) -> &str {
-        &self.repository
+        self.repository.name()
     }
 
     pub(super) fn revision(&self) -> &str {
@@ -84,7 +71,7 @@ impl HubAddress {
 
 impl fmt::Display for HubAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "hf://{}{}", self.kind, self.repository)?;
+        write!(f, "hf://{}", self.repository)?;
         if let Some(revision) = &self.revision {
             write!(f, "@{}", utf8_percent_encode(revision, PLAIN))?;
         }
@@ -94,14 +81,18 @@ impl fmt::Display for HubAddress {
 
 fn parse(address: &str) -> Result<HubAddress, String> {
     let rest = address.split_once("://").map_or("", |(_, rest)| rest);
-    let (kind, rest) = kind(rest)?;
+    if rest.split('/').next() == Some("buckets") {
+        return Err("buckets cannot be read".into());
+    }
+    let (kind, rest) = split_kind(rest);
     let no_file = || "this names no file in a repository".to_owned();
     let (owner, rest) = rest.split_once('/').ok_or_else(no_file)?;
     // An `@` after the end of the repository name belongs to the file name.
     let (name, rest) = rest.split_at(rest.find(['@', '/']).ok_or_else(no_file)?);
-    for name in [owner, name] {
-        check_name(name)?;
+    if let Some(odd) = [owner, name].into_iter().find(|name| !is_name(name)) {
+        return Err(format!("`{odd}` is not a name of an owner or a repository"));
     }
+    let repository = Repository::of_parts(kind, &[owner, name]).ok_or_else(no_file)?;
     let (revision, path) = match rest.strip_prefix('@') {
         Some(rest) => {
             let (revision, path) = revision(rest).ok_or_else(no_file)?;
@@ -124,22 +115,10 @@ fn parse(address: &str) -> Result<HubAddress, String> {
         return Err("the path of the file has an empty component, . or ..".into());
     }
     Ok(HubAddress {
-        kind,
-        repository: format!("{owner}/{name}"),
+        repository,
         revision,
         path: path.into(),
     })
-}
-
-/// Splits off the type of the repository.
-fn kind(rest: &str) -> Result<(&'static str, &str), String> {
-    let (first, after) = rest.split_once('/').unwrap_or((rest, ""));
-    if first == "buckets" {
-        return Err("buckets cannot be read".into());
-    }
-    let mut kinds = KINDS.iter();
-    let found = kinds.find(|(name, _)| *name == first);
-    Ok(found.map_or(("", rest), |(_, kind)| (*kind, after)))
 }
 
 /// Splits the text after `@` into the revision and the path. The references of pull
@@ -161,34 +140,16 @@ fn revision(rest: &str) -> Option<(&str, &str)> {
     rest.split_once('/')
 }
 
-fn check_name(name: &str) -> Result<(), String> {
-    let is_name = is_plain(name)
-        && (1..=MAX_NAME_BYTES).contains(&name.len())
-        && !name.starts_with(['-', '.'])
-        && !name.ends_with(['-', '.'])
-        && !name.contains("..");
-    match is_name {
-        true => Ok(()),
-        false => Err(format!(
-            "`{name}` is not a name of an owner or a repository"
-        )),
-    }
-}
-
 /// Returns whether a component is empty, `.` or `..`. URLs normalise all of these away.
 fn has_odd_component(path: &str) -> bool {
     path.split('/').any(|name| ["", ".", ".."].contains(&name))
-}
-
-fn is_plain(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
 
+    use super::super::repository::RepoKind;
     use super::*;
 
     /// The table of addresses that the tests of the npm package also use.
@@ -221,8 +182,12 @@ mod tests {
         for row in table().files {
             let address = &row.address;
             let parsed = HubAddress::parse(address).unwrap();
-            assert_eq!(parsed.kind.trim_end_matches('/'), row.kind, "{address}");
-            assert_eq!(parsed.repository, row.repository, "{address}");
+            let kind = match parsed.repository.kind() {
+                RepoKind::Model => "",
+                kind => kind.plural(),
+            };
+            assert_eq!(kind, row.kind, "{address}");
+            assert_eq!(parsed.repository.name(), row.repository, "{address}");
             assert_eq!(parsed.revision, row.revision, "{address}");
             assert_eq!(parsed.path, row.file, "{address}");
             // The displayed address parses to the same file.

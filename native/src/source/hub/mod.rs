@@ -7,6 +7,8 @@ mod file;
 #[cfg(feature = "http")]
 mod login;
 pub mod offline;
+#[cfg(feature = "http")]
+mod repository;
 
 use std::env;
 
@@ -16,6 +18,8 @@ pub(super) use address::HubAddress;
 pub(super) use file::HubFile;
 #[cfg(feature = "http")]
 pub(super) use login::Login;
+#[cfg(feature = "http")]
+pub use repository::{RepoKind, Repository};
 
 /// The hub that is used by default.
 const ENDPOINT: &str = "https://huggingface.co";

@@ -1,18 +1,19 @@
-//! Reads a file through callbacks.
+//! Reads a file in memory through callbacks, which may return fewer bytes than
+//! requested, or fail.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use zstn_capi::{
-    ZSTN_VIEW_DENSE, zstn_engine, zstn_input, zstn_model, zstn_open_io, zstn_open_options,
+    ZSTN_VIEW_DENSE, zstn_engine, zstn_input, zstn_io, zstn_model, zstn_open_io, zstn_open_options,
     zstn_read, zstn_read_many, zstn_read_rows, zstn_reader, zstn_reader_free, zstn_reader_model,
     zstn_report, zstn_target, zstn_unpacked, zstn_unpacked_describe, zstn_unpacked_read_at,
     zstn_verify, zstn_work_options,
 };
 
-use super::io::File;
-use super::room::{Room, fill};
-use super::{Handle, Outcome, call, index};
+use super::{GuardedBuffer, Handle, Outcome, call, fill, index};
+use crate::part;
 
 /// A reader, which is freed before its file.
 pub struct Reader<'a> {
@@ -71,12 +72,14 @@ impl<'a> Reader<'a> {
 
     /// Reads several tensors in one call, each given by its index and length.
     pub fn many(&self, tensors: &[(usize, u64)]) -> Outcome<Vec<Vec<u8>>> {
-        let rooms = tensors.iter().map(|(_, len)| Room::new(index(*len), 1));
-        let mut rooms: Vec<Room> = rooms.collect();
-        let targets = tensors.iter().zip(&mut rooms);
-        let targets = targets.map(|((tensor, len), room)| zstn_target {
+        let buffers = tensors
+            .iter()
+            .map(|(_, len)| GuardedBuffer::new(index(*len), 1));
+        let mut buffers: Vec<GuardedBuffer> = buffers.collect();
+        let targets = tensors.iter().zip(&mut buffers);
+        let targets = targets.map(|((tensor, len), buffer)| zstn_target {
             tensor: *tensor,
-            out: room.pointer(),
+            out: buffer.pointer(),
             capacity: index(*len),
         });
         let targets: Vec<zstn_target> = targets.collect();
@@ -87,7 +90,7 @@ impl<'a> Reader<'a> {
             // `error` comes from `call`.
             unsafe { zstn_read_many(self.reader.pointer, list, count, None, ctx, error) }
         });
-        let bytes = rooms.into_iter().map(Room::into_bytes).collect();
+        let bytes = buffers.into_iter().map(GuardedBuffer::into_bytes).collect();
         outcome.map(|()| bytes)
     }
 
@@ -111,14 +114,14 @@ impl<'a> Reader<'a> {
 
     /// Reads a range of the unpacked file.
     pub fn unpacked(&self, offset: u64, len: usize) -> Outcome<Vec<u8>> {
-        let mut room = Room::new(len, offset as usize);
+        let mut buffer = GuardedBuffer::new(len, offset as usize);
         let outcome = call(|error| {
-            let out = room.pointer();
+            let out = buffer.pointer();
             // SAFETY: `self.reader` owns a valid handle, `out` points to `len` writable
             // bytes, and `error` comes from `call`.
             unsafe { zstn_unpacked_read_at(self.reader.pointer, offset, out, len, error) }
         });
-        let bytes = room.into_bytes();
+        let bytes = buffer.into_bytes();
         outcome.map(|()| bytes)
     }
 }
@@ -173,4 +176,87 @@ pub fn verify(file: &File, engine: &Handle<zstn_engine>) -> Outcome<()> {
         assert_eq!((report.files, report.was_compared), (1, 0));
         assert_eq!(report.packed_len, file.len_bytes());
     })
+}
+
+/// A file, and how its callbacks behave.
+pub struct File<'a> {
+    bytes: &'a [u8],
+    /// Maximum number of bytes that a call returns.
+    most: usize,
+    /// Number of calls that succeed, and the result of all later calls.
+    failure: Option<(u64, i64)>,
+    calls: AtomicU64,
+    released: AtomicUsize,
+}
+
+impl<'a> File<'a> {
+    pub fn new(bytes: &'a [u8], most: usize, failure: Option<(u64, i64)>) -> Self {
+        Self {
+            bytes,
+            most,
+            failure,
+            calls: AtomicU64::new(0),
+            released: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Returns the callbacks, which are valid while this file is borrowed.
+    pub fn callbacks(&self) -> zstn_io {
+        zstn_io {
+            struct_size: size_of::<zstn_io>(),
+            ctx: ptr::from_ref(self).cast_mut().cast(),
+            read_at: Some(read_at),
+            release: Some(release),
+            name: c"a file in memory".as_ptr(),
+        }
+    }
+
+    /// Checks that the library released the file exactly `times` times.
+    pub fn is_released(&self, times: usize) {
+        assert_eq!(self.released.load(Ordering::Relaxed), times);
+    }
+}
+
+/// Implements `read_at` of `zstn_io`. A panic ends the process.
+///
+/// # Safety
+/// `ctx` points to a live [`File`], and `buffer` to `len` writable bytes.
+unsafe extern "C" fn read_at(
+    ctx: *mut c_void,
+    offset: u64,
+    buffer: *mut c_void,
+    len: usize,
+) -> i64 {
+    // SAFETY: the caller guarantees that `ctx` points to a live `File`, which is only
+    // accessed through shared references.
+    let file = unsafe { &*ctx.cast::<File>() };
+    assert_eq!(file.released.load(Ordering::Relaxed), 0, "it was released");
+    assert!(len > 0, "nothing was asked for");
+    let all = part(file.bytes, offset..offset + len as u64);
+    let call = file.calls.fetch_add(1, Ordering::Relaxed);
+    match file.failure {
+        Some((good, result)) if call >= good => return result,
+        _ => {}
+    }
+    let some = &all[..len.min(file.most)];
+    // SAFETY: the caller guarantees `len` writable bytes at `buffer`, and `some` is at
+    // most that long. The buffer belongs to the library, so it does not overlap the
+    // file.
+    unsafe { ptr::copy_nonoverlapping(some.as_ptr(), buffer.cast(), some.len()) };
+    i64::try_from(some.len()).expect("a small file")
+}
+
+/// Records that the library has released the file.
+///
+/// # Safety
+/// `ctx` points to a live [`File`].
+unsafe extern "C" fn release(ctx: *mut c_void) {
+    // SAFETY: the caller guarantees that `ctx` points to a live `File`, which is only
+    // accessed through shared references.
+    let file = unsafe { &*ctx.cast::<File>() };
+    file.released.fetch_add(1, Ordering::Relaxed);
 }

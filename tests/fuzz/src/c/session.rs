@@ -3,11 +3,9 @@
 
 use zstn_capi::{ZSTN_ALL_ROWS, ZSTN_ERROR_NEEDS_BASE, zstn_engine, zstn_model};
 
-use super::io::File;
-use super::list::{self, Listed};
-use super::plan::Plan;
-use super::reader::{self, Reader};
-use super::{Handle, Outcome, engine, index, opening};
+use super::reader::{self, File, Reader};
+use super::requests::Plan;
+use super::{Handle, Listed, Outcome, engine, index, requests};
 use crate::LIMIT_BYTES;
 
 /// Number of tensors that are read per file.
@@ -75,7 +73,7 @@ struct Read {
 pub fn run(file: &[u8], choice: &Choice, checksums_count: bool) {
     let engine = engine();
     let verified = verify(file, choice, &engine);
-    let model = opening::open(file, &engine);
+    let model = requests::open(file, &engine);
     let good = File::new(file, choice.most, None);
     let reader = Reader::open(&good, &engine);
     match (&model, &reader) {
@@ -135,8 +133,8 @@ impl Session<'_> {
         // SAFETY: both handles are valid and outlive this call.
         let (tensors, again) = unsafe {
             (
-                list::tensors(self.model.pointer),
-                list::tensors(self.reader.model()),
+                super::tensors(self.model.pointer),
+                super::tensors(self.reader.model()),
             )
         };
         assert_eq!(tensors, again);

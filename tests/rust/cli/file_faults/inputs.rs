@@ -1,15 +1,19 @@
-//! Runs every operation on inputs that change after they were opened.
+//! Inputs that change after they were opened, with every operation: the result never
+//! mixes two versions.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zstn::{PackOptions, Progress, Reader, Result, UnpackOptions, VerifyOptions};
+use zstn::{Job, PackOptions, Progress, Reader, Result, UnpackOptions, VerifyOptions};
+use zstn_core::Rule;
+use zstn_tests::command::{text, zstn};
+use zstn_tests::faults;
+use zstn_tests::faults::Run;
 use zstn_tests::faults::files::{FileFaults, InputFault};
-use zstn_tests::faults::report::{self, Run};
 use zstn_tests::tier::chosen;
 
-use super::scratch::Scratch;
+use super::{Scratch, TENSOR_BYTES, plain};
 
 /// Calls a function when work on a file has begun.
 pub(super) struct WhenBegun<'a>(pub(super) Change<'a>);
@@ -54,8 +58,8 @@ const SURFACES: [Surface; 9] = [
     surface("unpack --base, the base", "m.safetensors", unpack_delta),
     surface("verify", "m.zstn", |scratch, change| {
         let progress = WhenBegun(change);
-        let options = VerifyOptions::default().progress(&progress);
-        zstn::verify(&scratch.engine, scratch.at("m.zstn"), &options)?;
+        let job = Job::new().engine(&scratch.engine).progress(&progress);
+        zstn::verify(&job, scratch.at("m.zstn"), &VerifyOptions::default())?;
         Ok(Vec::new())
     }),
     surface("read, plain", "m.safetensors", |scratch, change| {
@@ -69,13 +73,13 @@ const SURFACES: [Surface; 9] = [
 fn pack(
     scratch: &Scratch,
     input: &str,
-    options: PackOptions<'_>,
+    options: PackOptions,
     change: Change<'_>,
 ) -> Result<Vec<u8>> {
     let progress = WhenBegun(change);
-    let options = options.progress(&progress);
+    let job = Job::new().engine(&scratch.engine).progress(&progress);
     let output = scratch.at("out");
-    zstn::pack(&scratch.engine, scratch.at(input), &output, &options)?;
+    zstn::pack(&job, scratch.at(input), &output, &options)?;
     Ok(fs::read(output).unwrap())
 }
 
@@ -87,13 +91,13 @@ fn pack_delta(scratch: &Scratch, change: Change<'_>) -> Result<Vec<u8>> {
 fn unpack(
     scratch: &Scratch,
     input: &str,
-    options: UnpackOptions<'_>,
+    options: UnpackOptions,
     change: Change<'_>,
 ) -> Result<Vec<u8>> {
     let progress = WhenBegun(change);
-    let options = options.progress(&progress);
+    let job = Job::new().engine(&scratch.engine).progress(&progress);
     let output = scratch.at("out");
-    zstn::unpack(&scratch.engine, scratch.at(input), &output, &options)?;
+    zstn::unpack(&job, scratch.at(input), &output, &options)?;
     Ok(fs::read(output).unwrap())
 }
 
@@ -136,7 +140,7 @@ fn a_file_that_changes_while_it_is_read_gives_no_result() {
             problem: problem.map(|problem| format!("{}, {}: {problem}", surface.name, fault.name)),
         });
     }
-    report::write("native-inputs", &runs);
+    faults::write_report("native-inputs", &runs);
     let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -165,6 +169,56 @@ fn judge(surface: &Surface, fault: &InputFault, truth: &[u8]) -> std::result::Re
                 return Ok(());
             }
             Err(format!("{}: {error}", error.code()))
+        }
+    }
+}
+
+#[test]
+fn reading_past_the_end_of_a_file_that_was_cut_is_an_error() {
+    use zstn::source::{Local, Source};
+    use zstn_tests::faults::files::Act;
+
+    let scratch = Scratch::new();
+    let file = Local::open(&scratch.at("m.safetensors")).unwrap();
+    let last = file.len_bytes() - 1..file.len_bytes();
+    assert!(file.read(last.clone()).is_ok());
+    Act::Truncate.apply(&scratch.at("m.safetensors")).unwrap();
+    let error = file.read(last).unwrap_err().to_string();
+    assert!(error.contains("has changed since it was opened"), "{error}");
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_packed_only_when_asked_for() {
+    let scratch = Scratch::new();
+    let original = plain();
+    for len in [
+        original.len() - 1,
+        original.len() / 2,
+        original.len() - 2 * TENSOR_BYTES,
+    ] {
+        fs::write(scratch.at("cut.safetensors"), &original[..len]).unwrap();
+        let folder = scratch.folder.path();
+        let out = zstn(folder, &["pack", "cut.safetensors", "--json"]);
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+        let error: serde_json::Value = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!(error["error"]["rule"], Rule::SafetensorsTruncated.code());
+        assert!(text(&out.stderr).contains("cut off"));
+        assert!(!scratch.at("cut.zstn").exists());
+        // The same for a shard in a folder.
+        let model = scratch.at("model");
+        fs::create_dir_all(&model).unwrap();
+        fs::write(model.join("model.safetensors"), &original[..len]).unwrap();
+        let out = zstn(folder, &["pack", "model"]);
+        assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
+        assert!(!scratch.at("model-zstn").exists());
+
+        let out = zstn(folder, &["pack", "cut.safetensors", "--allow-truncated"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let out = zstn(folder, &["unpack", "cut.zstn", "-o", "back"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        assert!(fs::read(scratch.at("back")).unwrap() == original[..len]);
+        for name in ["cut.zstn", "back"] {
+            fs::remove_file(scratch.at(name)).unwrap();
         }
     }
 }

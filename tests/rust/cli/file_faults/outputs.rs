@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use zstn_tests::command::{program, text};
+use zstn_tests::faults;
+use zstn_tests::faults::Run;
 use zstn_tests::faults::files::{FileFaults, OutputFault};
-use zstn_tests::faults::report::{self, Run};
 
 use crate::overwriting::{WRITING, contents, scratch};
 
@@ -28,7 +29,7 @@ fn an_output_that_cannot_be_written_is_an_error_and_leaves_nothing() {
             });
         }
     }
-    report::write("native-outputs", &runs);
+    faults::write_report("native-outputs", &runs);
     let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

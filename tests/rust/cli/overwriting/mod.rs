@@ -1,7 +1,7 @@
 //! Existing files are never replaced without `--force`.
 
 #[cfg(unix)]
-mod special_files;
+mod unix;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use zstn::convert::Target;
-use zstn::{ConvertOptions, Engine, PackOptions, UnpackOptions};
+use zstn::{ConvertOptions, Engine, Job, PackOptions, UnpackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text, zstn};
 use zstn_tests::rng::Rng;
@@ -127,16 +127,16 @@ fn an_input_is_never_replaced_not_even_with_force() {
 fn the_library_refuses_to_replace_an_input_as_well() {
     let folder = scratch();
     let at = |name: &str| folder.path().join(name);
-    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&Engine::new(2).unwrap());
     let before = contents(folder.path());
     let pack = |input: &str, output: &str, options: &PackOptions| {
-        zstn::pack(&engine, at(input), at(output), options).map(drop)
+        zstn::pack(&job, at(input), at(output), options).map(drop)
     };
     let unpack = |input: &str, output: &str, options: &UnpackOptions| {
-        zstn::unpack(&engine, at(input), at(output), options).map(drop)
+        zstn::unpack(&job, at(input), at(output), options).map(drop)
     };
     let convert = |input: &str, output: &str, target: &Target, options: &ConvertOptions| {
-        zstn::convert(&engine, at(input), at(output), target, options).map(drop)
+        zstn::convert(&job, at(input), at(output), target, options).map(drop)
     };
     let plain = || at("m.safetensors");
     let effort = zstn::Effort::Fast;

@@ -4,7 +4,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::frame::difference::{Difference, Directory};
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
-use zstn_tests::difference_frame::{seal, seal_block};
+use zstn_tests::frames::{seal, seal_block};
 use zstn_tests::rng::Rng;
 use zstn_tests::tier::{self, stepped};
 

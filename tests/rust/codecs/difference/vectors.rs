@@ -7,7 +7,7 @@ use std::fs;
 use zstn_core::frame::difference::Difference;
 use zstn_core::pure::Pure;
 use zstn_tests::cases;
-use zstn_tests::difference_frame::{DifferenceFrame, LowRankFields};
+use zstn_tests::frames::{DifferenceFrame, LowRankFields};
 use zstn_tests::rng::Rng;
 
 use super::{DTYPES, decode, native, trained};

@@ -1,11 +1,10 @@
 //! Damaged frames, and frames whose fields contradict their content.
 
-use zstn_core::ErrorKind;
-use zstn_core::Rule;
 use zstn_core::frame::{Frame, decompress};
 use zstn_core::pure::Pure;
+use zstn_core::{ErrorKind, Rule};
 use zstn_tests::cases;
-use zstn_tests::lattice::{LatticeFields, stored};
+use zstn_tests::frames::{LatticeFields, stored};
 
 use super::native;
 

@@ -3,10 +3,9 @@
 use zstn_core::ErrorKind;
 use zstn_core::container::model_delta::ModelDelta;
 use zstn_core::pure::Pure;
-use zstn_tests::cases;
-use zstn_tests::checkpoint;
-use zstn_tests::refusal::Refusal;
+use zstn_tests::cases::Refusal;
 use zstn_tests::rng::Rng;
+use zstn_tests::{cases, checkpoint};
 
 use super::{opened, pair, with_trailer, without_trailer};
 

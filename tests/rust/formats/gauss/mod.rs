@@ -1,31 +1,26 @@
-//! Gauss files made by the real package are read exactly, and malformed ones are
-//! refused.
+//! Gauss files made by the real package are read exactly, malformed ones are refused,
+//! and the entropy coder equals the original implementation word by word.
 
-mod coder;
 mod write;
 
 use serde_json::Value;
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::gauss::{Coding, decode_shard};
+use zstn_core::container::foreign::gauss::{TensorCoding, decode_shard};
 use zstn_core::engine::Engine;
+use zstn_core::entropy::ans::{Categorical, Decoder, Encoder, Gaussian};
 use zstn_core::pure::Pure;
+use zstn_core::transform::gmm::Mixture;
 use zstn_tests::cases::{self, text};
 use zstn_tests::checkpoints::Checkpoint;
-use zstn_tests::gauss::{FOLDER, open, read_all};
-
-fn manifest(folder: &str, list: &str) -> Vec<Value> {
-    let manifest: Value =
-        serde_json::from_slice(&cases::read(folder, "manifest.json")).expect("JSON");
-    manifest[list].as_array().expect("a list").clone()
-}
+use zstn_tests::foreign::{GAUSS_FOLDER, open_gauss, read_gauss};
 
 fn vectors() -> Vec<(String, Vec<u8>, Value)> {
-    manifest(FOLDER, "vectors")
+    cases::entries(GAUSS_FOLDER, "vectors")
         .into_iter()
         .map(|vector| {
             let name = text(&vector["name"]);
-            let file = cases::read(FOLDER, &format!("{name}.gauss"));
+            let file = cases::read(GAUSS_FOLDER, &format!("{name}.gauss"));
             (name, file, vector)
         })
         .collect()
@@ -34,9 +29,9 @@ fn vectors() -> Vec<(String, Vec<u8>, Value)> {
 fn vectors_restore(engine: &impl Engine) {
     let mut tensors = 0;
     for (name, file, vector) in vectors() {
-        let restored = cases::read(FOLDER, &format!("{name}.restored.safetensors"));
+        let restored = cases::read(GAUSS_FOLDER, &format!("{name}.restored.safetensors"));
         let truth = Checkpoint::parse(&restored);
-        let read = read_all(engine, &file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let read = read_gauss(engine, &file).unwrap_or_else(|error| panic!("{name}: {error}"));
         let names: Vec<&str> = read.iter().map(|(t, _)| t.name.as_str()).collect();
         let order = vector["order_in_file"].as_array().expect("a list");
         assert_eq!(
@@ -71,7 +66,7 @@ fn vectors_restore_with_rust_alone() {
 #[test]
 fn the_index_is_what_the_manifest_says() {
     for (name, file, vector) in vectors() {
-        let (index, _) = open(&file, file.len()).expect(&name);
+        let (index, _) = open_gauss(&file, file.len()).expect(&name);
         assert_eq!(
             Value::from(index.version),
             vector["format_version"],
@@ -87,7 +82,7 @@ fn the_index_is_what_the_manifest_says() {
             let tensor = found.expect(&name);
             assert_eq!(
                 truth["route"] == "raw",
-                tensor.coding == Coding::Raw,
+                tensor.coding == TensorCoding::Raw,
                 "{name}"
             );
             let shards = tensor.shards();
@@ -115,7 +110,7 @@ fn the_index_is_what_the_manifest_says() {
 fn one_shard_reads_alone() {
     let mut shards = 0;
     for (name, file, _) in vectors() {
-        for (tensor, bytes) in read_all(&Pure, &file).expect(&name) {
+        for (tensor, bytes) in read_gauss(&Pure, &file).expect(&name) {
             let width = tensor.dtype.len_bytes().expect("whole bytes") as u64;
             for (number, shard) in tensor.shards().iter().enumerate() {
                 let stored = part(&file, shard.stored.clone());
@@ -134,9 +129,9 @@ fn one_shard_reads_alone() {
 #[test]
 fn an_index_is_found_from_any_head() {
     for (name, file, _) in vectors() {
-        let whole = open(&file, file.len()).expect(&name).0;
+        let whole = open_gauss(&file, file.len()).expect(&name).0;
         for head in [0, 8, 16, 20, 100, 1000] {
-            let (index, reads) = open(&file, head.min(file.len())).expect(&name);
+            let (index, reads) = open_gauss(&file, head.min(file.len())).expect(&name);
             assert_eq!(index, whole, "{name}");
             assert!(reads <= 4, "{name}: {reads} reads from {head} bytes");
         }
@@ -146,14 +141,103 @@ fn an_index_is_found_from_any_head() {
 #[test]
 fn every_truncation_is_refused() {
     for name in ["mixed_dtypes", "sharded_bf16", "legacy_v1", "legacy_v3"] {
-        let file = cases::read(FOLDER, &format!("{name}.gauss"));
+        let file = cases::read(GAUSS_FOLDER, &format!("{name}.gauss"));
         for len in 0..file.len() {
-            let error = read_all(&Pure, &file[..len]).expect_err("cut");
+            let error = read_gauss(&Pure, &file[..len]).expect_err("cut");
             assert_eq!(
                 error.kind(),
                 ErrorKind::Malformed,
                 "{name} cut at {len}: {error}"
             );
         }
+    }
+}
+
+/// Parses a C99 hexadecimal float.
+fn hex_float(value: &Value) -> f64 {
+    let text = text(value);
+    let (mantissa, exponent) = text.split_once('p').expect("an exponent");
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, mantissa),
+    };
+    let digits = mantissa
+        .strip_prefix("0x")
+        .expect("hexadecimal")
+        .replace('.', "");
+    let places = mantissa.split_once('.').map_or(0, |(_, part)| part.len());
+    let places = i32::try_from(places).expect("few");
+    let whole = u64::from_str_radix(&digits, 16).expect("digits") as f64;
+    let exponent: i32 = exponent.parse().expect("a number");
+    sign * whole * 2f64.powi(exponent - 4 * places)
+}
+
+fn numbers<T: TryFrom<i64>>(value: &Value) -> Vec<T> {
+    let list = value.as_array().expect("a list");
+    let numbers = list.iter().filter_map(|n| T::try_from(n.as_i64()?).ok());
+    let numbers: Vec<T> = numbers.collect();
+    assert_eq!(numbers.len(), list.len());
+    numbers
+}
+
+#[test]
+fn words_are_those_of_the_real_coder() {
+    let ans: Value = serde_json::from_slice(&cases::read(GAUSS_FOLDER, "ans.json")).expect("JSON");
+    let list = |name: &str| ans[name].as_array().expect("a list").clone();
+    let floats = |value: &Value| -> Vec<f64> {
+        value
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(hex_float)
+            .collect()
+    };
+    for case in list("categorical") {
+        let weights = floats(&case["pi"]);
+        let mixture = Mixture {
+            means: vec![0.0; weights.len()],
+            deviations: vec![1.0; weights.len()],
+            weights,
+        };
+        let model = Categorical::new(&mixture.probabilities());
+        let lefts: Vec<u32> = numbers(&case["left"]);
+        for (symbol, left) in (0..=254).zip(lefts) {
+            assert_eq!(model.interval(symbol).left, left, "K {}", mixture.len());
+        }
+        let symbols: Vec<u8> = numbers(&case["symbols"]);
+        let mut encoder = Encoder::new();
+        for &symbol in symbols.iter().rev() {
+            encoder.push(model.interval(symbol));
+        }
+        let words = encoder.finish();
+        assert_eq!(words, numbers::<u32>(&case["words"]), "K {}", mixture.len());
+        let stream: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut decoder = Decoder::open(&stream).expect("words");
+        for symbol in symbols {
+            let (found, interval) = model.find(decoder.quantile());
+            assert_eq!(found, symbol);
+            decoder.pop(interval);
+        }
+        decoder.finish().expect("empty");
+    }
+    for case in list("gaussian_left") {
+        let mut model = Gaussian::new(hex_float(&case["std_before_floor"]));
+        let (residuals, lefts) = (numbers::<i32>(&case["r"]), numbers::<u32>(&case["left"]));
+        for (residual, left) in residuals.into_iter().zip(lefts) {
+            assert_eq!(model.interval(residual).left, left, "{residual} of {case}");
+        }
+    }
+    for case in list("gaussian") {
+        let scale = case["scale"].as_f64().expect("a number");
+        let residuals: Vec<i32> = numbers(&case["resid"]);
+        let mut models: Vec<Gaussian> = floats(&case["sigma"])
+            .into_iter()
+            .map(|sigma| Gaussian::new(sigma * scale))
+            .collect();
+        let mut encoder = Encoder::new();
+        for (&residual, model) in residuals.iter().zip(&mut models).rev() {
+            encoder.push(model.interval(residual));
+        }
+        assert_eq!(encoder.finish(), numbers::<u32>(&case["words"]));
     }
 }

@@ -4,10 +4,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use zstn::{PackOptions, UnpackOptions, VerifyOptions};
+use zstn::{Job, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::integrity::checksum;
-use zstn_core::container::zstn::{ContainerOptions, Content, Prefix, Tail, pack, unpack};
+use zstn_core::container::zstn::{
+    ContainerOptions, ContainerPrefix, ContainerTail, RecordContent, pack, unpack,
+};
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_tests::checkpoint;
@@ -77,7 +79,13 @@ fn subjects(disk: &Disk) -> Vec<Subject> {
         std::fs::write(&base_path, &base).expect("written");
         std::fs::write(&target_path, &target).expect("written");
         let options = PackOptions::default().base(&*base_path).extended(extended);
-        zstn::pack(&disk.engine, &*target_path, &*packed, &options).expect("packs");
+        zstn::pack(
+            &Job::new().engine(&disk.engine),
+            &*target_path,
+            &*packed,
+            &options,
+        )
+        .expect("packs");
         subjects.push(Subject {
             name,
             packed: std::fs::read(&packed).expect("packed"),
@@ -133,8 +141,8 @@ impl Checksums {
         {
             return None;
         }
-        let prefix = Prefix::parse(packed, packed.len() as u64).expect("in order");
-        let tail = Tail::of_file(&prefix, packed).expect("in order");
+        let prefix = ContainerPrefix::parse(packed, packed.len() as u64).expect("in order");
+        let tail = ContainerTail::of_file(&prefix, packed).expect("in order");
         let (place, records) = section(packed);
         let (mut at, mut values) = (place.start + 2, Vec::new());
         for (tag, value) in &records {
@@ -153,7 +161,7 @@ impl Checksums {
             .records()
             .iter()
             .filter_map(|r| match &r.content {
-                Content::Frame(frame) => Some(index(frame.start)..index(frame.end)),
+                RecordContent::Frame(frame) => Some(index(frame.start)..index(frame.end)),
                 _ => None,
             });
         places.extend(frames.zip((value("FRMS")..).step_by(8)));
@@ -194,8 +202,13 @@ fn unpacking_and_verifying_accept_the_same_files() {
                 unpacking = unpacking.base(&**base);
                 verifying = verifying.base(&**base);
             }
-            let unpacked = zstn::unpack(&disk.engine, &*input, &*output, &unpacking);
-            let verified = zstn::verify(&disk.engine, &*input, &verifying);
+            let unpacked = zstn::unpack(
+                &Job::new().engine(&disk.engine),
+                &*input,
+                &*output,
+                &unpacking,
+            );
+            let verified = zstn::verify(&Job::new().engine(&disk.engine), &*input, &verifying);
             assert_eq!(
                 unpacked.as_ref().err().map(ToString::to_string),
                 verified.as_ref().err().map(ToString::to_string),

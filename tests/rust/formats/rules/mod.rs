@@ -1,18 +1,9 @@
 //! Every rule has an input that breaks it and is refused for it: a malformed file in
 //! `tests/vectors`, whose manifest names the rule, or a case built here.
 
-mod compressed_tensors;
-mod delta;
-mod difference;
-mod entropy;
+mod containers;
+mod foreign;
 mod frames;
-mod gauss;
-mod low_rank;
-mod safetensors;
-mod shards;
-mod sketch;
-mod zstn;
-mod ztensor;
 
 use std::collections::BTreeSet;
 
@@ -21,8 +12,7 @@ use zstn_core::catalog::FileOpener;
 use zstn_core::engine::Engine;
 use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, Rule};
-use zstn_tests::cases::malformed;
-use zstn_tests::refusal::Refusal;
+use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
@@ -40,18 +30,18 @@ type Case = (Rule, Result<()>);
 
 fn cases(engine: &impl Engine) -> Vec<Case> {
     [
-        safetensors::cases(engine),
-        shards::cases(),
-        sketch::cases(engine),
-        zstn::cases(engine),
-        delta::cases(engine),
-        difference::cases(engine),
-        frames::cases(engine),
-        entropy::cases(),
-        ztensor::cases(engine),
-        gauss::cases(engine),
-        low_rank::cases(),
-        compressed_tensors::cases(),
+        containers::safetensors_files(engine),
+        containers::sharded_checkpoints(),
+        frames::sketches(engine),
+        containers::zstn_files(engine),
+        containers::deltas(engine),
+        frames::difference_frames(engine),
+        frames::standalone_frames(engine),
+        frames::planes_and_streams(),
+        foreign::ztensor_files(engine),
+        foreign::gauss_files(engine),
+        frames::low_rank_predictions(),
+        foreign::compressed_tensors_models(),
     ]
     .concat()
 }

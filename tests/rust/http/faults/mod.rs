@@ -4,26 +4,24 @@
 //! The cases are in `tests/faults/server.json`; the npm package runs the same table.
 
 mod scripted;
-mod surfaces;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use zstn::source::HttpOptions;
-use zstn::{Error, Result};
-use zstn_tests::faults::report::{self, Run};
-use zstn_tests::faults::server::{Logged, PATH};
+use zstn::source::{HttpOptions, Location};
+use zstn::{Effort, Engine, Error, Job, PackOptions, Reader, Result, Sink};
+use zstn_core::container::zstn::pack;
+use zstn_core::pure::Pure;
+use zstn_tests::faults;
+use zstn_tests::faults::server::{Logged, PATH, ROW_BYTES, ROWS, tensor};
 use zstn_tests::faults::table::{Case, Tries};
 use zstn_tests::faults::{
-    CaseServer, Cell, Expected, Kind, Operation, Phase, Side, Table, Times, model,
+    CaseServer, Cell, Expected, Kind, Operation, Phase, Run, Side, Table, Times, server,
 };
 use zstn_tests::tier::{self, chosen};
-
-use surfaces::{SURFACES, Surface};
 
 /// Number of concurrent runs; most of them wait for a server.
 const RUNS_AT_ONCE: usize = 48;
@@ -111,7 +109,7 @@ fn every_fault_has_its_outcome() {
         }
     });
     let runs = runs.into_inner().unwrap();
-    report::write("native", &runs);
+    faults::write_report("native", &runs);
     let problems: Vec<_> = runs.iter().filter_map(|run| run.problem.clone()).collect();
     let (failed, all) = (problems.len(), runs.len());
     assert!(failed == 0, "{failed} of {all}:\n{}", problems.join("\n"));
@@ -167,7 +165,7 @@ impl Attempt<'_> {
 
     /// Reads from the server. A read that does not end is an error.
     fn read(&self, url: &str, limit: Duration) -> Result<Vec<u8>> {
-        let options = options(limit).with_token(url, TOKEN)?;
+        let options = options(limit).token(url, TOKEN)?;
         let (send, receive) = mpsc::channel();
         let (url, read) = (url.to_owned(), self.surface.read);
         thread::spawn(move || send.send(read(&url, &options)));
@@ -216,10 +214,10 @@ impl Attempt<'_> {
         version: &str,
     ) -> std::result::Result<(), String> {
         let bytes = found.map_err(|error| format!("{}: {error}", error.code()))?;
-        let files = model::served(self.kind);
+        let files = server::served(self.kind);
         let truth = match version {
-            "other" => (self.surface.truth)(&model::plain(2), &files.other),
-            _ => (self.surface.truth)(&model::plain(1), &files.bytes),
+            "other" => (self.surface.truth)(&server::plain(2), &files.other),
+            _ => (self.surface.truth)(&server::plain(1), &files.bytes),
         };
         match bytes == truth {
             true => Ok(()),
@@ -275,4 +273,75 @@ impl std::fmt::Display for Attempt<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, {:?}, {}", self.cell, self.kind, self.surface.name)
     }
+}
+
+/// A way to read from a server.
+struct Surface {
+    name: &'static str,
+    /// The operations that this surface performs.
+    operations: &'static [Operation],
+    /// The formats of the files that it reads.
+    kinds: &'static [Kind],
+    /// Reads from a URL.
+    read: fn(&str, &HttpOptions) -> Result<Vec<u8>>,
+    /// True if the surface falls back to downloading the whole file when a server does
+    /// not answer ranges correctly. Cells that expect an error may then have another
+    /// error or the correct bytes.
+    has_another_way: bool,
+    /// Computes the correct result from the plain file and the served file.
+    truth: fn(plain: &[u8], served: &[u8]) -> Vec<u8>,
+}
+
+const ALL: &[Kind] = &[Kind::Safetensors, Kind::Zstn];
+const DOWNLOAD: &[Operation] = &[Operation::Resumable, Operation::Plain];
+
+const SURFACES: &[Surface] = &[
+    Surface {
+        name: "read",
+        operations: &[Operation::Read],
+        kinds: ALL,
+        read: |url, options| Ok(open(url, options)?.read("y")?.bytes),
+        has_another_way: false,
+        truth: |plain, _| tensor(plain, "y").to_vec(),
+    },
+    Surface {
+        name: "read rows",
+        operations: &[Operation::Read],
+        kinds: ALL,
+        read: |url, options| Ok(open(url, options)?.read_rows("y", ROWS)?.bytes),
+        has_another_way: false,
+        truth: |plain, _| tensor(plain, "y")[ROW_BYTES].to_vec(),
+    },
+    Surface {
+        name: "pack as it arrives",
+        operations: &[Operation::Read],
+        kinds: &[Kind::Safetensors],
+        read: |url, options| {
+            let job = Job::new().engine(&Engine::new(1)?).http(options.clone());
+            let options = PackOptions::default().effort(Effort::Fast);
+            let mut packed = Vec::new();
+            let sink = Sink::writer(&mut packed);
+            zstn::pack(&job, Location::url(url), sink, &options)?;
+            Ok(packed)
+        },
+        has_another_way: true,
+        truth: |plain, _| pack(&Pure, plain, Effort::Fast).expect("packed"),
+    },
+    Surface {
+        name: "download",
+        operations: DOWNLOAD,
+        kinds: ALL,
+        read: |url, options| {
+            let copy = Location::url(url).fetch(options, &|_, _| ())?;
+            Ok(copy.read_all()?.into_owned())
+        },
+        has_another_way: false,
+        truth: |_, served| served.to_vec(),
+    },
+];
+
+fn open(url: &str, options: &HttpOptions) -> Result<Reader> {
+    Reader::options()
+        .http(options.clone())
+        .open(Location::url(url))
 }

@@ -10,7 +10,7 @@ use zstn_tests::fault_server::{
     ETAG, FaultServer, Served, Then, begin, head, hold, right, right_parts, send, whole_head,
 };
 use zstn_tests::faults::Kind;
-use zstn_tests::faults::model::{plain, served, tensor};
+use zstn_tests::faults::server::{plain, served, tensor};
 
 use super::{STALL_LIMITS, options};
 

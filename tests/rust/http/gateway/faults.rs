@@ -144,14 +144,14 @@ fn changed_bytes_are_not_served_and_not_kept() {
     });
     // A list shows the damaged file under its packed name, and the others as the files
     // that they restore.
-    let names = lists::names(&site.json("/api/models/me/model/tree/main"));
+    let names = files::names(&site.json("/api/models/me/model/tree/main"));
     assert!(
         names.contains(&SECOND.replace(".safetensors", ".zstn")),
         "{names:?}"
     );
     assert!(names.contains(&FIRST.to_owned()), "{names:?}");
     site.hub.heal();
-    let names = lists::names(&site.json("/api/models/me/model/tree/main"));
+    let names = files::names(&site.json("/api/models/me/model/tree/main"));
     assert!(names.contains(&SECOND.to_owned()), "{names:?}");
     site.hub.inject(Fault {
         changed: true,

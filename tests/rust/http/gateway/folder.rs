@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::lists::names;
+use super::files::names;
 use super::*;
 
 fn write(root: &Path, name: &str, bytes: &[u8]) {

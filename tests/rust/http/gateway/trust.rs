@@ -5,7 +5,7 @@ use zstn_core::container::zstn::{ContainerOptions, OriginalSha256};
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::stub_hub::{Fault, Role};
 
-use super::lists::names;
+use super::files::names;
 use super::*;
 
 const TOKEN: &str = "Authorization: Bearer hf_reader";
@@ -134,7 +134,7 @@ fn paths_that_could_mean_another_place_reach_no_upstream() {
          Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let answer = crate::serve::client::exchange(site.gateway, request.as_bytes());
+    let answer = crate::serve::exchange(site.gateway, request.as_bytes());
     assert_eq!(answer.status, 400);
     assert!(site.hub.log().is_empty());
 }

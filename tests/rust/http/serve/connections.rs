@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use zstn_serve::{Handle, Limits};
 
-use super::client::{address, bind, get, run};
+use super::{address, bind, get, run};
 
 const REQUEST: &[u8] = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Number of bytes that exceeds all socket buffers.

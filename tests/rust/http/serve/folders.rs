@@ -6,7 +6,7 @@ use zstn_core::frame::select::Effort;
 use zstn_serve::Page;
 use zstn_tests::checkpoint;
 
-use super::client::{bind, get, run, serve};
+use super::{bind, get, run, serve};
 
 #[test]
 fn hidden_files_are_not_there() {

@@ -1,4 +1,5 @@
 //! Symbolic links that lead out of the served folder.
+
 #![cfg(unix)]
 
 use std::fs;
@@ -10,7 +11,7 @@ use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_tests::checkpoint;
 
-use super::client::{address, bind, get, run, serve};
+use super::{address, bind, get, run, serve};
 
 struct Cache {
     folder: tempfile::TempDir,

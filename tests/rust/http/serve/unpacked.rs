@@ -4,11 +4,11 @@ use zstn::Engine;
 use zstn_core::bytes::index;
 use zstn_core::container::zstn::{ContainerOptions, OriginalSha256, pack};
 use zstn_core::frame::select::Effort;
-use zstn_tests::extended::quantised;
+use zstn_tests::checkpoints::quantised;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint, sha256};
 
-use super::client::{ask, bind, get, run, serve};
+use super::{ask, bind, get, run, serve};
 
 /// Returns a checkpoint of tensors of at least 1 MB, and its packed file.
 pub fn model(seed: u64) -> (Vec<u8>, Vec<u8>) {

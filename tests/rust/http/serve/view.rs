@@ -3,16 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use zstn_tests::command::{text, zstn, zstn_with_signals};
+use zstn_tests::command::{KillOnDrop, text, zstn, zstn_with_signals};
 
-use super::client::{Answer, ask, get};
+use super::{Answer, ask, get};
 
 /// A running `zstn view` process that serves the viewer in `page`.
 struct Running {
-    child: Child,
+    child: KillOnDrop,
     address: SocketAddr,
     /// The path that contains the secret, with a trailing slash.
     root: String,
@@ -35,7 +35,7 @@ impl Running {
         let url = line.trim().strip_prefix("http://").expect("a link");
         let (address, root) = url.split_once('/').unwrap();
         Self {
-            child,
+            child: KillOnDrop(child),
             address: address.parse().unwrap(),
             root: format!("/{root}"),
         }
@@ -50,13 +50,6 @@ impl Running {
 
     fn get(&self, path: &str, headers: &[&str]) -> Answer {
         get(self.address, &format!("{}{path}", self.root), headers)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -174,9 +167,9 @@ fn it_ends_with_success_when_it_is_interrupted() {
     let mut view = Running::start(folder.path(), &["models/my model.zstn"]);
     // Once the process answers requests, its signal handlers are installed.
     assert_eq!(view.get("?src=x", &[]).status, 200);
-    let process = Pid::from_child(&view.child);
+    let process = Pid::from_child(&view.child.0);
     kill_process(process, Signal::INT).unwrap();
-    assert!(view.child.wait().unwrap().success());
+    assert!(view.child.0.wait().unwrap().success());
 }
 
 #[test]

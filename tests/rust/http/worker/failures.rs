@@ -1,14 +1,16 @@
-//! Jobs that fail, and their effect on other jobs.
+//! Jobs that fail and their effect on other jobs, and errors for requests that a hub
+//! refuses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use zstn::Error;
+use zstn_hub::hub::{Hub, NewCommit, Permission, Refusal, Repository};
 use zstn_hub::worker::{Event, Stage, Worker, WorkerOptions};
-use zstn_tests::stub_hub::Fault;
+use zstn_tests::stub_hub::{Fault, RepoId};
 
-use super::Desk;
-use super::desk::{REPO, Running, SECRET, names, payload, post, weights};
+use super::{Desk, REPO, Running, SECRET, names, payload, post, small, weights};
 
 fn worker(desk: &Desk) -> Worker {
     let address = ([127, 0, 0, 1], 0).into();
@@ -19,7 +21,7 @@ fn worker(desk: &Desk) -> Worker {
 #[test]
 fn entries_that_are_no_jobs_hold_up_nothing() {
     let desk = Desk::new();
-    let queued = desk.state().join("jobs/queued");
+    let queued = desk.jobs("queued");
     std::fs::create_dir_all(&queued).unwrap();
     std::fs::write(queued.join("cut.json"), b"{\"repo\":").unwrap();
     let of = |repo: &str| json!({ "repo": repo, "branch": "main", "revision": "1".repeat(40) });
@@ -38,7 +40,7 @@ fn entries_that_are_no_jobs_hold_up_nothing() {
     let before = desk.head();
     let new = desk.push(&[("a.safetensors", &weights("a", 1))]);
     let worker = desk.unnotified_worker();
-    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    worker.notify(&before, &new);
     worker.wait(Stage::Committed, 1);
     worker.wait(Stage::Failed, 5);
     // The job leaves the queue shortly after its commit.
@@ -52,7 +54,7 @@ fn entries_that_are_no_jobs_hold_up_nothing() {
 #[test]
 fn a_job_that_ends_its_workers_is_given_up() {
     let desk = Desk::new();
-    let queued = desk.state().join("jobs/queued");
+    let queued = desk.jobs("queued");
     std::fs::create_dir_all(&queued).unwrap();
     let revision = "1".repeat(40);
     let job = json!({ "repo": REPO, "branch": "main", "revision": revision, "attempts": 12 });
@@ -61,7 +63,7 @@ fn a_job_that_ends_its_workers_is_given_up() {
     let worker = desk.unnotified_worker();
     let failed = worker.wait(Stage::Failed, 1);
     assert!(failed.detail.unwrap().contains("12 times"));
-    assert_eq!(names(&desk.state().join("jobs/failed")), [name]);
+    assert_eq!(names(&desk.jobs("failed")), [name]);
     assert!(names(&queued).is_empty());
 }
 
@@ -77,7 +79,7 @@ fn a_job_that_panics_is_tried_again() {
             panic!("a log that fails once");
         }
     });
-    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    worker.notify(&before, &new);
     let retry = worker.wait(Stage::Retry, 1);
     assert!(retry.detail.unwrap().contains("a log that fails once"));
     worker.wait(Stage::Committed, 1);
@@ -103,7 +105,7 @@ fn without_its_thread_the_worker_ends() {
     );
     let error = thread.join().unwrap().unwrap_err();
     assert!(error.to_string().contains("stay in the queue"), "{error}");
-    assert_eq!(names(&desk.state().join("jobs/queued")).len(), 1);
+    assert_eq!(names(&desk.jobs("queued")).len(), 1);
 }
 
 #[test]
@@ -118,16 +120,142 @@ fn a_file_that_fails_keeps_no_other_from_being_committed() {
         ..Fault::default()
     });
     let worker = desk.unnotified_worker();
-    let body = payload(&before, &new);
-    post(&worker.url, Some(SECRET), &body);
+    worker.notify(&before, &new);
     // A refused permission is not retried, but the other file is committed.
     worker.wait(Stage::Failed, 2);
     assert_eq!(worker.count(Stage::Committed), 1);
     assert!(desk.unpacked("b.zstn") == files[1] && !desk.has("a.zstn"));
     desk.stub.heal();
     // The same notification completes the remaining work.
-    post(&worker.url, Some(SECRET), &body);
+    worker.notify(&before, &new);
     worker.wait(Stage::Committed, 2);
     assert!(desk.unpacked("a.zstn") == files[0]);
     assert_eq!(worker.count(Stage::Packed), 2);
+}
+
+/// Commits a file, as a client of `hub` does, on a commit that is not the latest one.
+fn commit(hub: &Hub, repository: &Repository) -> zstn::Result<String> {
+    let commit = NewCommit {
+        branch: "main",
+        parent: &"0".repeat(40),
+        summary: "x",
+        description: "",
+        additions: &[small("x", b"x")],
+    };
+    hub.commit(repository, &commit)
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
+    let error = result.unwrap_err();
+    let refusal = Refusal::in_error(&error).cloned();
+    refusal.unwrap_or_else(|| panic!("{error}"))
+}
+
+#[test]
+fn refusals_have_their_kind() {
+    let desk = Desk::new();
+    let url = desk.stub.url();
+    let nobody = Hub::new(url, None).unwrap();
+    let stranger = Hub::new(url, Some("hf_unknown")).unwrap();
+    let repository = &desk.repository;
+    assert!(matches!(
+        refusal(commit(&nobody, repository)),
+        Refusal::NoToken { .. }
+    ));
+    assert!(matches!(
+        refusal(commit(&stranger, repository)),
+        Refusal::Unauthorized { .. }
+    ));
+    let moved = refusal(commit(&desk.hub, repository));
+    assert!(matches!(moved, Refusal::ParentMoved { .. }));
+    let missing: Repository = "me/none".parse().unwrap();
+    assert!(matches!(
+        refusal(desk.hub.files(&missing, "main")),
+        Refusal::NotFound { .. }
+    ));
+    assert!(matches!(
+        refusal(desk.hub.files(repository, "none")),
+        Refusal::NotFound { .. }
+    ));
+    desk.stub.restrict(&RepoId::model(REPO), false, true);
+    let batch = nobody.has_object(repository, &"0".repeat(64), 1);
+    assert!(matches!(
+        refusal(batch),
+        Refusal::NoToken { .. } | Refusal::Gated { .. }
+    ));
+}
+
+#[test]
+fn a_refusal_names_the_permission_that_is_missing() {
+    let desk = Desk::new();
+    let nobody = Hub::new(desk.stub.url(), None).unwrap();
+    desk.stub.restrict(&RepoId::model(REPO), true, false);
+    let sentence = |result: zstn::Result<()>| refusal(result).to_string();
+    for status in [401, 403] {
+        desk.stub.inject(Fault {
+            path: "/api/models/".into(),
+            status: Some(status),
+            ..Fault::default()
+        });
+        let hub = if status == 401 { &nobody } else { &desk.hub };
+        let read = sentence(hub.files(&desk.repository, "main").map(drop));
+        assert!(read.contains("read the repository"), "{read}");
+        let written = sentence(commit(hub, &desk.repository).map(drop));
+        assert!(written.contains("write to the repository"), "{written}");
+        desk.stub.heal();
+    }
+    assert_eq!(Permission::Read.to_string(), "read");
+}
+
+/// The answer to a commit can be lost after the hub made the commit.
+#[test]
+fn a_commit_whose_answer_is_lost_is_found() {
+    let desk = Desk::new();
+    let large = desk.large("a.safetensors", &weights("a", 1));
+    let additions = [large, small("notes.txt", b"x")];
+    let commit = |parent: &str| {
+        desk.hub.commit(
+            &desk.repository,
+            &NewCommit {
+                branch: "main",
+                parent,
+                summary: "Add a file",
+                description: "More about it.",
+                additions: &additions,
+            },
+        )
+    };
+    let lose = |times, no_history| {
+        desk.stub.inject(Fault {
+            path: "/commit/".into(),
+            times: Some(times),
+            lost: Some(503),
+            ..Fault::default()
+        });
+        if no_history {
+            desk.stub.inject(Fault {
+                path: "/commits/".into(),
+                status: Some(404),
+                ..Fault::default()
+            });
+        }
+    };
+    for no_history in [false, true] {
+        let parent = desk.head();
+        lose(1, no_history);
+        let made = commit(&parent).unwrap();
+        desk.stub.heal();
+        assert_eq!(made, desk.head());
+        assert_ne!(made, parent);
+    }
+    // A commit by another client is not mistaken for the worker's own.
+    let parent = desk.head();
+    let other = desk.commit(&[small("notes.txt", b"other")]);
+    lose(1, false);
+    assert!(matches!(
+        refusal(commit(&parent)),
+        Refusal::ParentMoved { .. }
+    ));
+    desk.stub.heal();
+    assert_eq!(desk.head(), other);
 }

@@ -1,20 +1,19 @@
 //! Workers that stop or crash, and the workers that continue after them.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use zstn_tests::command::program;
+use zstn_tests::command::{KillOnDrop, program};
 use zstn_tests::schema;
 use zstn_tests::stub_hub::Fault;
 
-use super::Desk;
-use super::desk::{SECRET, TOKEN, names, payload, post, wait, weights};
+use super::{Desk, SECRET, TOKEN, names, payload, post, wait, weights};
 
 /// A worker in a separate process.
 struct Process {
-    child: Child,
+    child: KillOnDrop,
     lines: BufReader<ChildStdout>,
     url: String,
 }
@@ -45,7 +44,7 @@ impl Process {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut process = Self {
-            child,
+            child: KillOnDrop(child),
             lines,
             url: String::new(),
         };
@@ -72,15 +71,8 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).unwrap();
+        let id = i32::try_from(self.child.0.id()).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -119,13 +111,13 @@ fn done(desk: &Desk) -> usize {
 
 /// Returns the recorded number of attempts of the only job.
 fn attempts(desk: &Desk) -> Value {
-    let folder = desk.state().join("jobs/queued");
+    let folder = desk.jobs("queued");
     let job = std::fs::read(folder.join(&names(&folder)[0])).unwrap();
     serde_json::from_slice::<Value>(&job).unwrap()["attempts"].clone()
 }
 
 fn queued(desk: &Desk) -> usize {
-    names(&desk.state().join("jobs/queued")).len()
+    names(&desk.jobs("queued")).len()
 }
 
 /// Starts the next worker and checks that it does exactly the remaining work.
@@ -161,7 +153,7 @@ fn a_killed_worker_is_continued() {
     worker.until_stage("packed");
     wait_for_second(&desk);
     worker.signal(Signal::KILL);
-    worker.child.wait().unwrap();
+    worker.child.0.wait().unwrap();
     assert_eq!((queued(&desk), done(&desk)), (1, 1));
     assert_eq!(attempts(&desk), 1);
     finish(&desk, &files, 1);
@@ -176,7 +168,7 @@ fn a_worker_that_was_asked_to_end_finishes_its_file() {
     worker.until_stage("started");
     worker.signal(Signal::TERM);
     worker.until_stage("given_back");
-    assert!(worker.child.wait().unwrap().success());
+    assert!(worker.child.0.wait().unwrap().success());
     assert_eq!(queued(&desk), 1);
     assert!(done(&desk) <= 1);
     finish(&desk, &files, done(&desk));
@@ -192,7 +184,7 @@ fn a_file_that_takes_too_long_is_given_back() {
     wait_for_second(&desk);
     worker.signal(Signal::TERM);
     worker.until_stage("given_back");
-    assert!(worker.child.wait().unwrap().success());
+    assert!(worker.child.0.wait().unwrap().success());
     assert_eq!(attempts(&desk), 0);
     finish(&desk, &files, 1);
 }
@@ -208,7 +200,7 @@ fn a_second_signal_ends_at_once() {
     worker.signal(Signal::TERM);
     worker.until(|line| line["event"] == "ending");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.child.wait().unwrap().code(), Some(130));
+    assert_eq!(worker.child.0.wait().unwrap().code(), Some(130));
     finish(&desk, &files, 1);
 }
 

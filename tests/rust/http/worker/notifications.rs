@@ -1,13 +1,12 @@
 //! Notifications: which senders are accepted, and which jobs result.
 
+use zstn::PackOptions;
 use zstn_hub::hub::NewCommit;
 use zstn_hub::worker::{Stage, Worker, WorkerOptions};
-
 use zstn_tests::stub_hub::RepoId;
 use zstn_tests::web::request;
 
-use super::Desk;
-use super::desk::{REPO, Running, SECRET, names, payload, post, post_with, weights};
+use super::{Desk, REPO, Running, SECRET, names, packed, payload, post, post_with, wait, weights};
 
 #[test]
 fn only_the_secret_gives_work() {
@@ -37,7 +36,7 @@ fn only_the_secret_gives_work() {
         post(&format!("{}else", worker.url), Some(SECRET), &body).0,
         404
     );
-    assert!(names(&desk.state().join("jobs/queued")).is_empty());
+    assert!(names(&desk.jobs("queued")).is_empty());
     assert!(worker.events().is_empty());
 }
 
@@ -71,31 +70,21 @@ fn a_replay_is_one_job() {
     let worker = desk.unnotified_worker();
     let old = desk.head();
     let new = desk.push(&[("model.safetensors", &weights("a", 1))]);
-    let body = payload(&old, &new);
-    let (status, answer) = post(&worker.url, Some(SECRET), &body);
-    assert_eq!(
-        (status, answer["jobs"][0]["state"].as_str()),
-        (202, Some("queued"))
-    );
-    let (status, answer) = post(&worker.url, Some(SECRET), &body);
-    assert_eq!(
-        (status, answer["jobs"][0]["state"].as_str()),
-        (202, Some("known"))
-    );
+    let check = |worker: &Running, state: &str| {
+        let (status, answer) = worker.notify(&old, &new);
+        assert_eq!(
+            (status, answer["jobs"][0]["state"].as_str()),
+            (202, Some(state))
+        );
+    };
+    check(&worker, "queued");
+    check(&worker, "known");
     worker.wait(Stage::Committed, 1);
     let requests = desk.stub.log().len();
-    let (status, answer) = post(&worker.url, Some(SECRET), &body);
-    assert_eq!(
-        (status, answer["jobs"][0]["state"].as_str()),
-        (202, Some("known"))
-    );
+    check(&worker, "known");
     drop(worker);
     // Another worker that shares the queue also knows the job.
-    let worker = desk.unnotified_worker();
-    assert_eq!(
-        post(&worker.url, Some(SECRET), &body).1["jobs"][0]["state"],
-        "known"
-    );
+    check(&desk.unnotified_worker(), "known");
     assert_eq!(desk.stub.log().len(), requests);
 }
 
@@ -104,24 +93,15 @@ fn commits_of_other_workers_are_left_alone() {
     let desk = Desk::new();
     let (old, file) = (desk.head(), weights("a", 1));
     let first = desk.push(&[("a.safetensors", &file)]);
-    let local = desk.folder.path().join("a");
-    std::fs::write(&local, &file).unwrap();
-    let packed = desk.folder.path().join("a.zstn");
-    zstn::pack(
-        &zstn::Engine::default(),
-        &local,
-        &packed,
-        &zstn::PackOptions::default(),
-    )
-    .unwrap();
+    let packed = packed(&file, &PackOptions::default());
     // The commit adds only a packed file, so the worker does not pack other files.
-    let second = desk.push(&[("other.zstn", &std::fs::read(&packed).unwrap())]);
+    let second = desk.push(&[("other.zstn", &packed)]);
     let worker = desk.unnotified_worker();
-    post(&worker.url, Some(SECRET), &payload(&first, &second));
+    worker.notify(&first, &second);
     let nothing = worker.wait(Stage::Nothing, 1);
     assert_eq!(nothing.detail.as_deref(), Some("the commit of a worker"));
     assert!(!desk.has("a.zstn"));
-    post(&worker.url, Some(SECRET), &payload(&old, &first));
+    worker.notify(&old, &first);
     worker.wait(Stage::Committed, 1);
     assert!(desk.has("a.zstn"));
 }
@@ -140,7 +120,7 @@ fn a_message_alone_makes_no_commit_of_a_worker() {
     };
     let new = desk.hub.commit(&desk.repository, &commit).unwrap();
     let worker = desk.unnotified_worker();
-    post(&worker.url, Some(SECRET), &payload(&before, &new));
+    worker.notify(&before, &new);
     worker.wait(Stage::Committed, 1);
     assert!(desk.unpacked("a.zstn") == bytes);
 }
@@ -151,15 +131,13 @@ fn a_branch_that_was_set_back_is_packed_again() {
     let (before, bytes) = (desk.head(), weights("a", 1));
     let new = desk.push(&[("a.safetensors", &bytes)]);
     let worker = desk.unnotified_worker();
-    let body = payload(&before, &new);
-    post(&worker.url, Some(SECRET), &body);
+    worker.notify(&before, &new);
     worker.wait(Stage::Committed, 1);
-    let finished = || names(&desk.state().join("jobs/queued")).is_empty();
-    super::desk::wait(finished, || "the end of the job".into());
+    let finished = || names(&desk.jobs("queued")).is_empty();
+    wait(finished, || "the end of the job".into());
     let packed = desk.head();
     desk.stub.set_main(&RepoId::model(REPO), &new);
-    let body = payload(&packed, &new);
-    let answer = post(&worker.url, Some(SECRET), &body).1;
+    let answer = worker.notify(&packed, &new).1;
     assert_eq!(answer["jobs"][0]["state"], "queued");
     worker.wait(Stage::Committed, 2);
     assert!(desk.unpacked("a.zstn") == bytes);
@@ -181,7 +159,7 @@ fn a_job_that_is_being_given_up_is_not_lost() {
     for folder in ["failed", "queued"] {
         std::fs::write(jobs.join(folder).join(&name), job.to_string()).unwrap();
     }
-    let answer = post(&worker.url, Some(SECRET), &payload(&old, &new)).1;
+    let answer = worker.notify(&old, &new).1;
     assert_eq!(answer["jobs"][0]["state"], "known");
     assert_eq!(names(&jobs.join("failed")), [name]);
 }
@@ -197,13 +175,13 @@ fn two_workers_share_a_queue() {
         let bytes = weights("a", number + 1);
         let commit = desk.push(&[(&path, &bytes)]);
         for worker in &workers {
-            post(&worker.url, Some(SECRET), &payload(&before, &commit));
+            worker.notify(&before, &commit);
         }
         before = desk.head();
         files.push((format!("{number}.zstn"), bytes));
     }
-    super::desk::wait(
-        || names(&desk.state().join("jobs/finished")).len() == 4,
+    wait(
+        || names(&desk.jobs("finished")).len() == 4,
         || format!("{:?} {:?}", workers[0].events(), workers[1].events()),
     );
     for (path, bytes) in &files {

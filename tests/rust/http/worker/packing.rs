@@ -1,12 +1,11 @@
 //! Packing files and committing the results.
 
-use zstn::{Engine, Input, PackOptions, Sink};
+use zstn::PackOptions;
 use zstn_hub::worker::{Stage, WorkerOptions};
-use zstn_tests::extended::{quantised, usual};
+use zstn_tests::checkpoints::{quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
 
-use super::Desk;
-use super::desk::{REPO, TOKEN, names, small, wait, weights};
+use super::{Desk, REPO, TOKEN, names, packed, small, wait, weights};
 
 const INDEX: &[u8] = br#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}}"#;
 
@@ -40,10 +39,7 @@ fn a_push_becomes_a_commit_that_restores_it() {
     };
     // The SHA-256 from the hub's listing was verified, so the packed file does not mark
     // it as claimed.
-    let mut packed = Vec::new();
-    let (input, sink) = (Input::bytes("a", a), Sink::writer(&mut packed));
-    zstn::pack(&Engine::default(), input, sink, &PackOptions::default()).unwrap();
-    assert!(read("m-1.zstn") == packed);
+    assert!(read("m-1.zstn") == packed(&a, &PackOptions::default()));
     let index = String::from_utf8(read("m.zstn.index.json")).unwrap();
     assert_eq!(
         index,
@@ -58,8 +54,8 @@ fn a_push_becomes_a_commit_that_restores_it() {
     worker.wait(Stage::Nothing, 1);
     assert_eq!(worker.count(Stage::Committed), 1);
     drop(worker);
-    assert_eq!(names(&desk.state().join("jobs/finished")).len(), 2);
-    assert!(names(&desk.state().join("jobs/queued")).is_empty());
+    assert_eq!(names(&desk.jobs("finished")).len(), 2);
+    assert!(names(&desk.jobs("queued")).is_empty());
     // The storage server gets no token.
     let log = desk.stub.log();
     let mut stored = log
@@ -110,11 +106,7 @@ fn long_files_are_uploaded_in_parts() {
     std::fs::write(&local, &bytes).unwrap();
     let before = desk.head();
     let new = desk.push(&[("model.safetensors", &bytes)]);
-    super::desk::post(
-        &worker.url,
-        Some(super::desk::SECRET),
-        &super::desk::payload(&before, &new),
-    );
+    worker.notify(&before, &new);
     desk.stub.inject(Fault {
         path: "/cdn/".into(),
         method: "PUT".into(),
@@ -212,12 +204,7 @@ fn a_changed_file_is_packed_again() {
 fn a_packed_file_of_another_file_is_replaced() {
     let desk = Desk::new();
     let (first, second) = (weights("a", 1), weights("a", 2));
-    let local = desk.folder.path().join("first");
-    std::fs::write(&local, &first).unwrap();
-    let packed = desk.folder.path().join("first.zstn");
-    let options = PackOptions::default();
-    zstn::pack(&Engine::default(), &local, &packed, &options).unwrap();
-    let packed = std::fs::read(&packed).unwrap();
+    let packed = packed(&first, &PackOptions::default());
     let worker = desk.worker();
     // The previous commit has none of these files, so it proves nothing about them.
     desk.push(&[
@@ -238,15 +225,9 @@ fn a_packed_file_of_another_file_is_replaced() {
 fn a_claimed_digest_replaces_no_proof() {
     let desk = Desk::new();
     let (first, second) = (weights("a", 1), weights("a", 2));
-    let pack = |bytes: &[u8], options: &PackOptions<'_>| {
-        let mut packed = Vec::new();
-        let sink = Sink::writer(&mut packed);
-        zstn::pack(&Engine::default(), bytes.to_vec(), sink, options).unwrap();
-        packed
-    };
     let claim = zstn_core::container::zstn::parse_sha256(&zstn_tests::sha256(&second)).unwrap();
-    let forged = pack(&first, &PackOptions::default().sha256(claim));
-    let mut damaged = pack(&second, &PackOptions::default());
+    let forged = packed(&first, &PackOptions::default().sha256(claim));
+    let mut damaged = packed(&second, &PackOptions::default());
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     let worker = desk.worker();
@@ -256,7 +237,7 @@ fn a_claimed_digest_replaces_no_proof() {
         ("damaged.safetensors", &second),
         ("damaged.zstn", &damaged),
         ("good.safetensors", &first),
-        ("good.zstn", &pack(&first, &PackOptions::default())),
+        ("good.zstn", &packed(&first, &PackOptions::default())),
     ]);
     worker.wait(Stage::Committed, 1);
     for path in ["forged.zstn", "damaged.zstn"] {
@@ -300,11 +281,7 @@ fn a_push_meanwhile_is_planned_again() {
         wait_ms: 1500,
         ..Fault::default()
     });
-    super::desk::post(
-        &worker.url,
-        Some(super::desk::SECRET),
-        &super::desk::payload(&before, &first),
-    );
+    worker.notify(&before, &first);
     worker.wait(Stage::Started, 1);
     let has_begun = || {
         desk.stub
@@ -324,10 +301,6 @@ fn a_push_meanwhile_is_planned_again() {
     assert_eq!(worker.count(Stage::Reused), 1);
     assert!(desk.unpacked("a.zstn") == a && desk.unpacked("b.zstn") == b);
     // The job of the second push has no work left.
-    super::desk::post(
-        &worker.url,
-        Some(super::desk::SECRET),
-        &super::desk::payload(&first, &second),
-    );
+    worker.notify(&first, &second);
     worker.wait(Stage::Nothing, 1);
 }

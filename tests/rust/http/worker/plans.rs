@@ -1,18 +1,16 @@
 //! Plans: the division of work among workers, and the destination of the results.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use zstn::{Engine, UnpackOptions};
+use zstn::{Effort, PackOptions, UnpackOptions};
 use zstn_hub::worker::Stage;
 use zstn_tests::command::{program, text};
-use zstn_tests::plans::plan_of;
-use zstn_tests::schema;
-use zstn_tests::stub_hub::Fault;
+use zstn_tests::stub_hub::{Fault, plan_of};
+use zstn_tests::{schema, sha256};
 
-use super::Desk;
-use super::desk::{TOKEN, names, weights};
+use super::{Desk, REPO, TOKEN, names, restored, weights};
 
 /// Runs a share of a plan. Returns the exit status and the last line of the output.
 fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
@@ -42,6 +40,35 @@ fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
     (out.status.code().unwrap(), last.clone())
 }
 
+/// A plan of one file, and the folder for its result.
+struct OneFile {
+    desk: Desk,
+    file: Vec<u8>,
+    plan: PathBuf,
+    out: PathBuf,
+}
+
+impl OneFile {
+    fn new() -> Self {
+        let desk = Desk::new();
+        let file = weights("a", 1);
+        let files = [("a.safetensors", file.as_slice())];
+        Self {
+            plan: plan_of(&desk.stub, "me/one", &files, desk.folder.path()),
+            out: desk.folder.path().join("out"),
+            desk,
+            file,
+        }
+    }
+
+    /// Runs the plan. Returns the exit status and the counts of the summary.
+    fn run(&self) -> (i32, [u64; 4]) {
+        let to = ["--to", self.out.to_str().unwrap()];
+        let (status, summary) = run(&self.desk, &self.plan, "0/1", &to);
+        (status, counts(&summary))
+    }
+}
+
 fn counts(summary: &Value) -> [u64; 4] {
     ["packed", "known", "refused", "retry"].map(|name| summary[name].as_u64().unwrap())
 }
@@ -69,24 +96,22 @@ fn shares_of_a_plan_fill_one_folder() {
     assert_eq!(counts(&one.1)[0] + counts(&two.1)[0], 3);
     assert_eq!(counts(&one.1)[2] + counts(&two.1)[2], 1);
     assert_eq!(one.0 + two.0, 1);
-    let mut restored = Vec::new();
+    let mut originals = Vec::new();
     for name in names(&out.join("done")) {
         let entry: Value =
             serde_json::from_slice(&std::fs::read(out.join("done").join(&name)).unwrap()).unwrap();
         let packed = out.join("packed").join(name.replace(".json", ".zstn"));
         let bytes = std::fs::read(&packed).unwrap();
-        assert_eq!(entry["packed_sha256"], zstn_tests::sha256(&bytes));
+        assert_eq!(entry["packed_sha256"], sha256(&bytes));
         assert_eq!(entry["packed_size"], bytes.len());
-        let mut original = Vec::new();
-        let sink = zstn::Sink::writer(&mut original);
-        zstn::unpack(&Engine::default(), &packed, sink, &UnpackOptions::default()).unwrap();
-        assert_eq!(entry["sha256"], zstn_tests::sha256(&original));
-        restored.push(original);
+        let original = restored(&packed, &UnpackOptions::default());
+        assert_eq!(entry["sha256"], sha256(&original));
+        originals.push(original);
     }
-    restored.sort();
+    originals.sort();
     let mut expected = vec![a, b, c];
     expected.sort();
-    assert!(restored == expected);
+    assert!(originals == expected);
     let failed = names(&out.join("failed"));
     let failed = std::fs::read(out.join("failed").join(&failed[0])).unwrap();
     let failed: Value = serde_json::from_slice(&failed).unwrap();
@@ -107,42 +132,23 @@ fn shares_of_a_plan_fill_one_folder() {
 
 #[test]
 fn what_may_pass_is_tried_by_the_next_run() {
-    let desk = Desk::new();
-    let a = weights("a", 1);
-    let plan = plan_of(
-        &desk.stub,
-        "me/one",
-        &[("a.safetensors", &a)],
-        desk.folder.path(),
-    );
-    let out = desk.folder.path().join("out");
-    let to = ["--to", out.to_str().unwrap()];
-    desk.stub.inject(Fault {
+    let one = OneFile::new();
+    one.desk.stub.inject(Fault {
         path: "a.safetensors".into(),
         status: Some(500),
         ..Fault::default()
     });
-    let (status, summary) = run(&desk, &plan, "0/1", &to);
-    assert_eq!((status, counts(&summary)), (3, [0, 0, 0, 1]));
-    desk.stub.heal();
-    let (status, summary) = run(&desk, &plan, "0/1", &to);
-    assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
+    assert_eq!(one.run(), (3, [0, 0, 0, 1]));
+    one.desk.stub.heal();
+    assert_eq!(one.run(), (0, [1, 0, 0, 0]));
 }
 
 /// An entry in `done` counts only if its packed file exists, too.
 #[test]
 fn a_result_that_was_lost_is_made_again() {
-    let desk = Desk::new();
-    let a = weights("a", 1);
-    let plan = plan_of(
-        &desk.stub,
-        "me/one",
-        &[("a.safetensors", &a)],
-        desk.folder.path(),
-    );
-    let out = desk.folder.path().join("out");
-    let to = ["--to", out.to_str().unwrap()];
-    run(&desk, &plan, "0/1", &to);
+    let one = OneFile::new();
+    let OneFile { file, out, .. } = &one;
+    one.run();
     let name = names(&out.join("packed")).remove(0);
     let (packed, done) = (
         out.join("packed").join(&name),
@@ -168,45 +174,33 @@ fn a_result_that_was_lost_is_made_again() {
         if !has_entry {
             std::fs::remove_file(&done).unwrap();
         }
-        let (status, summary) = run(&desk, &plan, "0/1", &to);
-        assert_eq!((status, counts(&summary)), (0, [1, 0, 0, 0]));
+        assert_eq!(one.run(), (0, [1, 0, 0, 0]));
         assert!(std::fs::read(&packed).unwrap() == good);
         assert_eq!(std::fs::read(&done).unwrap(), entry);
     }
     // Different packed bytes that restore the original are retained, and the new entry
     // describes them.
-    let mut fast = Vec::new();
-    let sink = zstn::Sink::writer(&mut fast);
-    let options = zstn::PackOptions::default().effort(zstn::Effort::Fast);
-    zstn::pack(&Engine::default(), a, sink, &options.integrity(false)).unwrap();
+    let options = PackOptions::default().effort(Effort::Fast);
+    let fast = super::packed(file, &options.integrity(false));
     assert!(fast != good);
     std::fs::write(&packed, &fast).unwrap();
     std::fs::remove_file(&done).unwrap();
-    let (_, summary) = run(&desk, &plan, "0/1", &to);
-    assert_eq!(counts(&summary), [1, 0, 0, 0]);
+    assert_eq!(one.run().1, [1, 0, 0, 0]);
     assert!(std::fs::read(&packed).unwrap() == fast);
     let entry: Value = serde_json::from_slice(&std::fs::read(&done).unwrap()).unwrap();
-    assert_eq!(entry["packed_sha256"], zstn_tests::sha256(&fast));
+    assert_eq!(entry["packed_sha256"], sha256(&fast));
     assert_eq!(entry["packed_size"], fast.len());
 }
 
 #[test]
 fn bytes_that_are_not_those_of_the_plan_are_not_stored() {
-    let desk = Desk::new();
-    let (a, b) = (weights("a", 1), weights("b", 2));
-    let plan = plan_of(
-        &desk.stub,
-        "me/one",
-        &[("a.safetensors", &a)],
-        desk.folder.path(),
-    );
-    let text = std::fs::read_to_string(&plan).unwrap();
-    let (ours, other) = (zstn_tests::sha256(&a), zstn_tests::sha256(&b));
-    std::fs::write(&plan, text.replace(&ours, &other)).unwrap();
-    let out = desk.folder.path().join("out");
-    let (status, summary) = run(&desk, &plan, "0/1", &["--to", out.to_str().unwrap()]);
-    assert_eq!((status, counts(&summary)), (1, [0, 0, 1, 0]));
-    assert!(names(&out.join("packed")).is_empty() && names(&out.join("done")).is_empty());
+    let one = OneFile::new();
+    let text = std::fs::read_to_string(&one.plan).unwrap();
+    let (ours, other) = (sha256(&one.file), sha256(&weights("b", 2)));
+    std::fs::write(&one.plan, text.replace(&ours, &other)).unwrap();
+    assert_eq!(one.run(), (1, [0, 0, 1, 0]));
+    let is_empty = |folder: &str| names(&one.out.join(folder)).is_empty();
+    assert!(is_empty("packed") && is_empty("done"));
 }
 
 #[test]
@@ -220,8 +214,8 @@ fn a_plan_becomes_a_commit_for_each_repository() {
     let plan = desk.folder.path().join("plan.jsonl");
     let row = |path: &str, bytes: &[u8]| {
         serde_json::json!({
-            "repo": super::desk::REPO, "revision": desk.head(), "path": path,
-            "size": bytes.len(), "sha256": zstn_tests::sha256(bytes),
+            "repo": REPO, "revision": desk.head(), "path": path,
+            "size": bytes.len(), "sha256": sha256(bytes),
         })
     };
     std::fs::write(&plan, format!("{}\n", row("a.safetensors", &a))).unwrap();
@@ -243,8 +237,7 @@ fn a_plan_becomes_a_commit_for_each_repository() {
     assert_eq!(desk.head(), head);
     // A worker with the same state folder recognises the commit.
     let worker = desk.unnotified_worker();
-    let body = super::desk::payload(&before, &head);
-    super::desk::post(&worker.url, Some(super::desk::SECRET), &body);
+    worker.notify(&before, &head);
     let nothing = worker.wait(Stage::Nothing, 1);
     assert_eq!(nothing.detail.as_deref(), Some("a commit of this worker"));
 }

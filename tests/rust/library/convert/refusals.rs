@@ -6,12 +6,12 @@ use std::path::Path;
 use zstn::convert::Target;
 use zstn::{Error, Tensor};
 use zstn_core::ErrorKind;
-use zstn_core::container::foreign::gauss::{Components, Options};
-use zstn_core::container::foreign::ztensor::{Entry, write};
+use zstn_core::container::foreign::gauss::{Components, GaussOptions};
+use zstn_core::container::foreign::ztensor::{SourceTensor, write};
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
 
-use super::model::{COMMON, file, folder, gauss_options, listing, model, run, target, tensor};
+use super::{COMMON, file, folder, gauss_options, listing, model, run, target, tensor};
 
 const OUTPUTS: [&str; 7] = [
     "no.safetensors",
@@ -74,7 +74,7 @@ fn names_and_sizes_that_a_target_cannot_hold() {
     }
     run(folder.path(), "in.safetensors", "ok.zt", &target("ok.zt")).expect("converted");
 
-    let entry = Entry::dense("__metadata__", Dtype::U8, &[1]);
+    let entry = SourceTensor::dense("__metadata__", Dtype::U8, &[1]);
     let odd = write(&Pure, &[(entry, &[7])]).expect("a file");
     std::fs::write(folder.path().join("odd.zt"), odd).expect("written");
     for output in [
@@ -181,7 +181,7 @@ fn folders_that_hold_something_are_not_touched() {
 fn gauss_options_are_checked_before_anything_is_read() {
     let folder = folder(&model(&COMMON), &[]);
     for count in [0, 1, 256] {
-        let options = Options {
+        let options = GaussOptions {
             components: Components::Exactly(count),
             ..gauss_options()
         };
@@ -189,7 +189,7 @@ fn gauss_options_are_checked_before_anything_is_read() {
         let error = refused(folder.path(), "missing.safetensors", "no.gauss", &target);
         assert!(error.to_string().contains("2 to 255"), "{error}");
     }
-    let target = Target::Gauss(Options {
+    let target = Target::Gauss(GaussOptions {
         layers: Some(vec!["F32.vector".into(), "nothing".into()]),
         ..gauss_options()
     });

@@ -27,7 +27,7 @@ fn far_generations(folder: &Folder, count: usize, size: f64) -> Weights {
             });
         let name = format!("models/{number}.z4dm");
         zstn::pack(
-            &engine(),
+            &job(),
             folder.at("w.safetensors"),
             folder.at(&name),
             &options,
@@ -60,13 +60,7 @@ fn a_difference_is_a_base_with_its_own_base() {
         .chain
         .iter()
         .fold(UnpackOptions::default(), |o, base| o.base(base));
-    zstn::unpack(
-        &engine(),
-        folder.at("new.z4dm"),
-        folder.at("back"),
-        &options,
-    )
-    .unwrap();
+    zstn::unpack(&job(), folder.at("new.z4dm"), folder.at("back"), &options).unwrap();
     assert!(std::fs::read(folder.at("back")).unwrap() == next.file("BF16"));
     // The sketch of the full base provides its digest. Without it, the base of the
     // first delta has to be digested.
@@ -119,7 +113,7 @@ fn chains_end_at_the_limit() {
         .iter()
         .fold(PackOptions::default(), |o, base| o.base(base));
     let packed = zstn::pack(
-        &engine(),
+        &job(),
         folder.at("new.safetensors"),
         folder.at("x"),
         &options,
@@ -127,7 +121,7 @@ fn chains_end_at_the_limit() {
     let options = chain
         .iter()
         .fold(UnpackOptions::default(), |o, base| o.base(base));
-    let unpacked = zstn::unpack(&engine(), &chain[0], folder.at("x"), &options);
+    let unpacked = zstn::unpack(&job(), &chain[0], folder.at("x"), &options);
     let options = chain.iter().fold(Reader::options(), |o, base| o.base(base));
     let opened = options.open(&chain[0]);
     for refusal in [

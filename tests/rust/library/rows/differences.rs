@@ -11,7 +11,7 @@ use zstn_core::container::zstn::{self as container, ContainerOptions};
 use zstn_core::frame::select::EncodeOptions;
 use zstn_tests::rng::Rng;
 
-use super::watched::{Watched, checkpoint_of, native, total};
+use super::{Watched, checkpoint_of, native, total};
 
 const COLUMNS: usize = 512;
 const ROWS: usize = 4000;

@@ -50,8 +50,8 @@ fn an_index_that_is_not_true_is_refused_and_leaves_nothing() {
 }
 
 fn verify_against(packed: &Path, original: &Path) {
-    let options = zstn::VerifyOptions::default().original(original);
-    let report = zstn::verify(&engine(), packed, &options).expect("the same");
+    let options = VerifyOptions::default().original(original);
+    let report = zstn::verify(&job(), packed, &options).expect("the same");
     assert!(report.identical && report.unchecked_files.is_empty());
 }
 
@@ -68,7 +68,7 @@ fn a_tensor_that_only_the_index_knows_stops_nothing() {
     let others = rest(pack(&folder, &packed).unwrap());
     assert_eq!(others.missing_tensors, ["down"]);
     verify_against(&packed, &folder);
-    let report = zstn::verify(&engine(), packed.as_path(), &Default::default()).unwrap();
+    let report = zstn::verify(&job(), packed.as_path(), &Default::default()).unwrap();
     assert_eq!(report.missing_tensors, ["down"]);
     unpack(&packed, &back).unwrap();
     assert!(read(&back) == files);

@@ -29,8 +29,9 @@ fn shards_come_from_a_server_one_by_one() {
     let at_server = |path: &str| Location::url(format!("{url}{path}?download=true"));
     let input = at_server(&format!("model/{INDEX}"));
     let told = Told::default();
-    let options = PackOptions::default().progress(&told);
-    zstn::pack(&engine(), &input, at("packed"), &options).unwrap();
+    let watched = job().progress(&told);
+    let options = PackOptions::default();
+    zstn::pack(&watched, &input, at("packed"), &options).unwrap();
     {
         let (begun, done) = &*told.0.lock().unwrap();
         assert_eq!(
@@ -46,16 +47,16 @@ fn shards_come_from_a_server_one_by_one() {
     };
     assert_eq!([FIRST, SECOND, THIRD].map(fetched), [1, 1, 1]);
     let packed = at_server("packed/model.zstn.index.json");
-    zstn::unpack(&engine(), &packed, at("back"), &UnpackOptions::default()).unwrap();
+    zstn::unpack(&job(), &packed, at("back"), &UnpackOptions::default()).unwrap();
     files.remove("tokenizer.model");
     assert!(read(&at("back")) == files);
     let options_of_verify = VerifyOptions::default().original(&input);
-    let verified = zstn::verify(&engine(), &packed, &options_of_verify).unwrap();
+    let verified = zstn::verify(&job(), &packed, &options_of_verify).unwrap();
     assert_eq!(verified.indexed_tensors, 4);
 
     // A missing file is reported before any other is fetched.
     std::fs::remove_file(folder.join(THIRD)).unwrap();
-    let error = zstn::pack(&engine(), &input, at("x"), &options).unwrap_err();
+    let error = zstn::pack(&watched, &input, at("x"), &options).unwrap_err();
     assert!(error.to_string().contains("no such file"), "{error}");
     assert_eq!(fetched(FIRST), 2, "once to pack, once to verify");
     assert_eq!(names(scratch.path()), ["back", "model", "packed"]);
@@ -95,8 +96,8 @@ fn a_server_without_ranges_will_do() {
     let at = |name: &str| scratch.path().join(name);
     let input = Location::url(format!("{url}{INDEX}"));
     let told = Told::default();
-    let options = PackOptions::default().progress(&told);
-    let report = zstn::pack(&engine(), &input, at("packed"), &options).unwrap();
+    let watched = job().progress(&told);
+    let report = zstn::pack(&watched, &input, at("packed"), &PackOptions::default()).unwrap();
     assert!(report.folder.as_ref().unwrap().copied.is_empty());
     let (begun, done) = told.0.into_inner().unwrap();
     assert_eq!(
@@ -115,6 +116,6 @@ fn a_server_without_ranges_will_do() {
         index.replace("\"head\"", "\"tail\"").into_bytes(),
     );
     let input = Location::url(format!("{}{INDEX}", serve_whole(files)));
-    let report = zstn::pack(&engine(), &input, at("x"), &PackOptions::default());
+    let report = zstn::pack(&job(), &input, at("x"), &PackOptions::default());
     assert_eq!(rest(report.unwrap()).missing_tensors, ["tail"]);
 }

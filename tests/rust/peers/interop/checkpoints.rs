@@ -10,10 +10,11 @@ use zstn_core::dtype::Dtype;
 use zstn_core::frame::delta;
 use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
+use zstn_tests::with_header;
 
 use crate::content::{self, Buffer};
-use crate::encoding::{Call, Case, Encoding, engine};
 use crate::planes::element;
+use crate::{Call, Case, Encoding, engine};
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
 
@@ -243,10 +244,7 @@ impl Checkpoint {
             before = bytes;
         }
         let header = format!("{{{}}}{}", entries.join(","), " ".repeat(self.padding));
-        let mut file = (header.len() as u64).to_le_bytes().to_vec();
-        file.extend_from_slice(header.as_bytes());
-        file.extend_from_slice(&data);
-        file
+        with_header(header, data)
     }
 }
 

@@ -8,7 +8,7 @@ use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
-use crate::encoding::{Call, Case, Encoding, engine};
+use crate::{Call, Case, Encoding, engine};
 
 const CODINGS: [&[ZstdCoding]; 4] = [
     &[],
@@ -16,7 +16,10 @@ const CODINGS: [&[ZstdCoding]; 4] = [
     &[ZstdCoding::Search(1)],
     &[ZstdCoding::Huffman, ZstdCoding::Search(12)],
 ];
-const TURBO: [turbo::Transform; 2] = [turbo::Transform::Opaque, turbo::Transform::BytePlane];
+const TURBO: [turbo::TurboTransform; 2] = [
+    turbo::TurboTransform::Opaque,
+    turbo::TurboTransform::BytePlane,
+];
 
 pub fn encodings() -> Vec<Encoding> {
     let mut encodings = Vec::new();
@@ -52,7 +55,7 @@ fn forced(codings: &[ZstdCoding], frame: &[u8], without: impl FnOnce() -> Vec<u8
     codings.is_empty() || frame != without()
 }
 
-fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Encoding {
+fn sparse(width: u8, transform: turbo::TurboTransform, codings: &'static [ZstdCoding]) -> Encoding {
     let item_bytes = usize::from(width);
     let few = [0, 50, 99].map(|percent| Buffer {
         element: Element::Int(item_bytes),
@@ -77,7 +80,7 @@ fn sparse(width: u8, transform: turbo::Transform, codings: &'static [ZstdCoding]
     )
 }
 
-fn turbo(transform: turbo::Transform, codings: &'static [ZstdCoding]) -> Encoding {
+fn turbo(transform: turbo::TurboTransform, codings: &'static [ZstdCoding]) -> Encoding {
     let anchors = [1, 2, 3, 8, 255]
         .into_iter()
         .flat_map(|width| {
@@ -196,13 +199,13 @@ fn palette_of(width: u8, index_bytes: u8) -> Encoding {
     )
 }
 
-fn auto_transforms() -> Vec<zara::Transform> {
+fn auto_transforms() -> Vec<zara::ZaraTransform> {
     let formats = ["bfloat16", "float16", "float32"]
         .map(|name| FloatFormat::by_name(name.as_bytes()).expect("a float format"));
-    let mut transforms = vec![zara::Transform::Raw(1), zara::Transform::Raw(4)];
-    transforms.extend([1, 2, 3, 4, 8, 16].map(zara::Transform::BytePlane));
-    transforms.extend(formats.map(zara::Transform::BitField));
-    transforms.extend(formats.map(zara::Transform::BitPack));
+    let mut transforms = vec![zara::ZaraTransform::Raw(1), zara::ZaraTransform::Raw(4)];
+    transforms.extend([1, 2, 3, 4, 8, 16].map(zara::ZaraTransform::BytePlane));
+    transforms.extend(formats.map(zara::ZaraTransform::BitField));
+    transforms.extend(formats.map(zara::ZaraTransform::BitPack));
     transforms
 }
 
@@ -225,14 +228,14 @@ fn codecs() -> [Vec<StreamCodec>; 7] {
     ]
 }
 
-fn auto(transform: zara::Transform, codecs: Vec<StreamCodec>) -> Encoding {
+fn auto(transform: zara::ZaraTransform, codecs: Vec<StreamCodec>) -> Encoding {
     let (name, item_bytes) = match transform {
-        zara::Transform::Raw(width) => (format!("raw {width}"), 1),
-        zara::Transform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
-        zara::Transform::BitField(format) => {
+        zara::ZaraTransform::Raw(width) => (format!("raw {width}"), 1),
+        zara::ZaraTransform::BytePlane(width) => (format!("byte planes {width}"), width.into()),
+        zara::ZaraTransform::BitField(format) => {
             (format!("bit fields {}", format.name), format.item_bytes)
         }
-        zara::Transform::BitPack(format) => {
+        zara::ZaraTransform::BitPack(format) => {
             (format!("packed bits {}", format.name), format.item_bytes)
         }
     };

@@ -13,7 +13,7 @@ use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneCoder, PlaneRecipe, Recipe,
 use zstn_core::transform::FloatFormat;
 
 use crate::content::{self, Buffer, Element, Pattern};
-use crate::encoding::{Case, Encoding, engine};
+use crate::{Case, Encoding, engine};
 
 /// The plane methods of the packer.
 const RECIPES: [(&str, PlaneRecipe); 8] = [

@@ -1,15 +1,23 @@
-//! A server with two origins that behaves as a case of the table describes.
+//! A server with two origins that behaves as a case of the table describes, the files
+//! that it serves, and the protocol by which suites in other languages use it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use zstn::Engine;
+use zstn_core::container::zstn::pack;
+use zstn_core::frame::select::Effort;
 
-use super::answer::Answer;
-use super::cells::{Operation, Phase, Times};
-use super::model;
-use super::perform::perform;
-use super::table::{Case, Kind};
+use super::cells::{Operation, Phase, Side, Times};
+use super::send::perform;
+use super::table::{Answer, Case, Kind, Table};
 use crate::fault_server::{Asked, FaultServer, Served};
+use crate::rng::Rng;
+use crate::{checkpoint, lock, sha256};
 
 /// The path of the file. Faults only affect requests for this path; the server serves
 /// the same file at every other path.
@@ -75,7 +83,7 @@ impl CaseServer {
         if operation == Operation::Plain {
             case.server.ignores.push("Range".into());
         }
-        let served = model::served(kind);
+        let served = served(kind);
         let log: Arc<Mutex<Vec<Logged>>> = Arc::default();
         let note = |log: &Mutex<Vec<Logged>>, asked: &Asked, is_other_origin| {
             lock(log).push(Logged {
@@ -156,6 +164,129 @@ impl Script {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Length of each tensor in bytes, much larger than the file's header.
+pub const TENSOR_BYTES: usize = 120_000;
+
+/// Names of the tensors in file order. Tests read the second tensor, which is neither
+/// at the start nor at the end of the file.
+pub const TENSORS: [&str; 3] = ["x", "y", "z"];
+
+/// Returns a plain checkpoint. Files made with different seeds have the same length.
+#[must_use]
+pub fn plain(seed: u64) -> Vec<u8> {
+    let mut rng = Rng(seed);
+    let bytes = TENSORS.map(|_| rng.bf16_weights(TENSOR_BYTES / 2));
+    let tensors = [0, 1, 2].map(|i| (TENSORS[i], "BF16", &*bytes[i]));
+    checkpoint(&tensors)
+}
+
+/// Returns the bytes of a tensor in a file made by [`plain`].
+///
+/// # Panics
+/// If there is no such tensor.
+#[must_use]
+pub fn tensor<'a>(plain: &'a [u8], name: &str) -> &'a [u8] {
+    let number = TENSORS.iter().position(|known| *known == name);
+    let start = plain.len() - (TENSORS.len() - number.expect("a tensor")) * TENSOR_BYTES;
+    &plain[start..start + TENSOR_BYTES]
+}
+
+/// The rows of a tensor that tests read.
+pub const ROWS: Range<u64> = 1000..51_000;
+
+/// The byte range of [`ROWS`] within their tensor.
+pub const ROW_BYTES: Range<usize> = 2000..102_000;
+
+/// Returns the file to serve in format `kind`, and another file of the same length.
+///
+/// # Panics
+/// If the checkpoint cannot be packed.
+#[must_use]
+pub fn served(kind: Kind) -> Arc<Served> {
+    static PLAIN: OnceLock<Arc<Served>> = OnceLock::new();
+    static PACKED: OnceLock<Arc<Served>> = OnceLock::new();
+    let plain_files = || Served {
+        bytes: plain(1),
+        other: plain(2),
+    };
+    let packed_files = || {
+        let engine = Engine::new(1).expect("an engine");
+        let packed = |seed| pack(&engine, &plain(seed), Effort::Fast).expect("packed");
+        let (bytes, mut other) = (packed(1), packed(2));
+        other.resize(bytes.len(), 0);
+        Served { bytes, other }
+    };
+    Arc::clone(match kind {
+        Kind::Safetensors => PLAIN.get_or_init(|| Arc::new(plain_files())),
+        Kind::Zstn => PACKED.get_or_init(|| Arc::new(packed_files())),
+    })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Command {
+    /// Returns the cells of a suite and the digests of the served tensors.
+    Cells(Side),
+    /// Starts a server for a case, and returns its id and URL.
+    Start {
+        case: String,
+        operation: Operation,
+        phase: Phase,
+        times: Times,
+        kind: Kind,
+    },
+    /// Returns the requests that the server with this id received.
+    Log(usize),
+    /// Stops the server with this id.
+    Stop(usize),
+}
+
+/// Executes commands until the input ends.
+///
+/// # Errors
+/// If a line is not a valid command, or the answers cannot be written.
+pub fn run(commands: impl BufRead, mut answers: impl Write) -> io::Result<()> {
+    let table = Table::load();
+    let mut servers = BTreeMap::new();
+    let mut started = 0;
+    for line in commands.lines() {
+        let command = serde_json::from_str(&line?)?;
+        let answer = match command {
+            Command::Cells(side) => json!({
+                "cells": table.cells(side),
+                "tensors": { "model": digests(1), "other": digests(2) },
+            }),
+            Command::Start {
+                case,
+                operation,
+                phase,
+                times,
+                kind,
+            } => match table.case(&case) {
+                None => return Err(io::Error::other(format!("no case is {case:?}"))),
+                Some(case) => {
+                    let server = CaseServer::start(case, operation, phase, times, kind);
+                    started += 1;
+                    let answer = json!({ "id": started, "url": server.url });
+                    servers.insert(started, server);
+                    answer
+                }
+            },
+            Command::Log(id) => json!({ "log": servers.get(&id).map(CaseServer::log) }),
+            Command::Stop(id) => {
+                servers.remove(&id);
+                json!({})
+            }
+        };
+        writeln!(answers, "{answer}")?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+/// Returns the SHA-256 of every tensor in the file made with `seed`.
+fn digests(seed: u64) -> BTreeMap<&'static str, Value> {
+    let plain = plain(seed);
+    let digest = |name| (name, Value::from(sha256(tensor(&plain, name))));
+    TENSORS.into_iter().map(digest).collect()
 }

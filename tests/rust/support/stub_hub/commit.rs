@@ -7,12 +7,10 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::access::Visitor;
-use super::answer::{Answer, Refusal, json_response};
-use super::blobs::is_sha256;
-use super::info::find;
-use super::repository::{CommitInfo, Content, Files, RepoId, Repository, StoredFile};
-use super::requests::{HubRequest, read, read_json};
+use super::http::{Answer, HubRequest, Refusal, json_response, read, read_json};
+use super::repository::{CommitInfo, Content, Files, RepoId, Repository, StoredFile, Visitor};
+use super::repository_requests::find;
+use super::storage::is_sha256;
 use super::{Hub, text};
 
 /// Length in bytes above which a file must be uploaded as a large one.

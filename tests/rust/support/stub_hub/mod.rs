@@ -5,45 +5,32 @@
 //! memory, until the hub is dropped. The program `stub-hub` offers the same hub to
 //! tests in other languages.
 
-mod access;
-mod answer;
-mod blobs;
 mod commit;
-mod control;
 mod fault;
-mod info;
-mod lfs;
-mod log;
+mod files;
+mod http;
 mod repository;
-mod requests;
-mod resolve;
+mod repository_requests;
 mod route;
-mod server;
 mod storage;
-mod tree;
-mod webhook;
 mod xet;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use serde_json::Value;
-
-pub use access::Role;
-pub use fault::Fault;
-pub use log::LoggedRequest;
-pub use repository::{RepoId, RepoKind};
-pub use webhook::Webhook;
-
-use access::Access;
-use blobs::Blobs;
-use fault::Faults;
-use log::Log;
-use repository::{Repositories, Repository};
-use server::Server;
+pub use fault::{Fault, LoggedRequest};
+use fault::{Faults, Log};
+use http::Server;
+use repository::{Access, Repositories, Repository};
+pub use repository::{RepoId, RepoKind, Role};
+pub use repository_requests::Webhook;
+use serde_json::{Value, json};
+use storage::Blobs;
 use xet::Xet;
+
+use crate::{lock, sha256};
 
 /// Settings of a hub.
 #[derive(Debug, Clone)]
@@ -194,11 +181,36 @@ impl Hub {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns the string at `key` of a JSON object, or an empty one.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
+}
+
+/// Adds files to a repository of a hub, and writes a plan that lists the safetensors
+/// files among them.
+///
+/// # Panics
+/// If a file cannot be written.
+#[must_use]
+pub fn plan_of(hub: &StubHub, repository: &str, files: &[(&str, &[u8])], folder: &Path) -> PathBuf {
+    let commit = hub
+        .add(&RepoId::model(repository), files)
+        .expect("the hub takes files");
+    let path = folder.join("plan.jsonl");
+    let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+    for (name, bytes) in files
+        .iter()
+        .filter(|(name, _)| name.ends_with(".safetensors"))
+    {
+        let row = json!({
+            "repo": repository,
+            "revision": commit,
+            "path": name,
+            "size": bytes.len(),
+            "sha256": sha256(bytes),
+        });
+        text.push_str(&format!("{row}\n"));
+    }
+    std::fs::write(&path, text).expect("the plan is written");
+    path
 }

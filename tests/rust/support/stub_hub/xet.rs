@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 use lz4_flex::frame::FrameDecoder;
 use serde_json::json;
 
-use super::access::Visitor;
-use super::answer::{Answer, Refusal, json_response, set};
-use super::blobs::hex;
-use super::info::find;
-use super::repository::RepoId;
-use super::{Hub, lock};
+use super::Hub;
+use super::http::{Answer, Refusal, json_response, set};
+use super::repository::{RepoId, Visitor};
+use super::repository_requests::find;
+use super::storage::hex;
+use crate::lock;
 
 /// Length in bytes of a shard's header and of every record in it.
 const RECORD_BYTES: usize = 48;

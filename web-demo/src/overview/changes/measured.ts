@@ -80,7 +80,7 @@ export class MeasuredChanges {
     return this.of(tensor)?.exact === true || this.verdict(tensor) === "same";
   }
 
-  /** Returns whether a tensor is settled, or whether a sample shows how much it changed. */
+  /** Returns whether a tensor needs no further reads, or a sample of it shows how much it changed. */
   has(tensor: TensorInfo): boolean {
     if (this.isSettled(tensor)) return true;
     const change = this.of(tensor);

@@ -113,7 +113,7 @@ export class Treemap {
   #mark(): void {
     const canvas = fitCanvas(this.#canvas);
     if (!canvas) return;
-    // A change of size has cleared the canvas.
+    // Resizing the canvas has cleared it, so everything is painted again.
     if (this.#picture.width !== this.#canvas.width || this.#picture.height !== this.#canvas.height) return this.#paint();
     const { ctx, width, height } = canvas;
     ctx.clearRect(0, 0, width, height);

@@ -9,18 +9,17 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::module::{Table, masked, quantised, sparse};
-use super::part::WeightPart;
-use super::stored::Stored;
+use super::stored::{TensorSpec, WeightPart};
 use super::weight::Weight;
-use crate::container::part_name::{QUANTISED, SPARSE};
+use crate::container::foreign::{QUANTISED, SPARSE};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
 /// A tensor of the dense model.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum CheckpointEntry {
     /// The tensor is stored uncompressed.
-    Stored(Stored),
+    Stored(TensorSpec),
     /// The tensor is a weight to decode from its parts.
     Weight(Weight),
     /// The weight cannot be read. Its existing parts are listed as stored
@@ -32,7 +31,7 @@ pub enum Entry {
 /// others.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, CheckpointEntry>,
 }
 
 /// The parts of sparse tensors, by the name of the dense tensor.
@@ -43,7 +42,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A name that occurs twice, or an unknown sparse format.
-    pub fn new(config: &Config, stored: impl IntoIterator<Item = Stored>) -> Result<Self> {
+    pub fn new(config: &Config, stored: impl IntoIterator<Item = TensorSpec>) -> Result<Self> {
         let mut table = Table::new();
         for tensor in stored {
             if let Some(twice) = table.insert(tensor.name.clone(), tensor) {
@@ -57,17 +56,18 @@ impl Checkpoint {
         let mut masks = masks(config, &table)?;
         let mut entries = BTreeMap::new();
         let mut used = BTreeSet::new();
-        let mut take =
-            |entries: &mut BTreeMap<String, Entry>, name: String, weight: Result<Weight>| {
-                let entry = match weight {
-                    Ok(weight) => {
-                        used.extend(weight.parts.iter().map(|part| part.stored.name.clone()));
-                        Entry::Weight(weight)
-                    }
-                    Err(error) => Entry::Refused(error.tensor(&name)),
-                };
-                entries.insert(name, entry);
+        let mut take = |entries: &mut BTreeMap<String, CheckpointEntry>,
+                        name: String,
+                        weight: Result<Weight>| {
+            let entry = match weight {
+                Ok(weight) => {
+                    used.extend(weight.parts.iter().map(|part| part.stored.name.clone()));
+                    CheckpointEntry::Weight(weight)
+                }
+                Err(error) => CheckpointEntry::Refused(error.tensor(&name)),
             };
+            entries.insert(name, entry);
+        };
         for module in modules(config, &table) {
             let name = format!("{module}.weight");
             match config.scheme(&module) {
@@ -110,7 +110,9 @@ impl Checkpoint {
         }
         for (name, tensor) in table {
             if !used.contains(&name) {
-                entries.entry(name).or_insert(Entry::Stored(tensor));
+                entries
+                    .entry(name)
+                    .or_insert(CheckpointEntry::Stored(tensor));
             }
         }
         Ok(Self { entries })
@@ -119,7 +121,7 @@ impl Checkpoint {
     /// Returns all tensors of the dense model, by name. They include tensors
     /// that belong to a module without being a part of its weight, such as
     /// `input_scale`.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &CheckpointEntry)> {
         self.entries
             .iter()
             .map(|(name, entry)| (name.as_str(), entry))
@@ -127,10 +129,10 @@ impl Checkpoint {
 
     /// Returns the tensor called `name`; an error if there is none or it cannot
     /// be read.
-    pub fn find(&self, name: &str) -> Result<&Entry> {
+    pub fn find(&self, name: &str) -> Result<&CheckpointEntry> {
         match self.entries.get(name) {
             None => Err(Error::not_found(name)),
-            Some(Entry::Refused(error)) => Err(error.clone()),
+            Some(CheckpointEntry::Refused(error)) => Err(error.clone()),
             Some(entry) => Ok(entry),
         }
     }
@@ -143,7 +145,7 @@ fn occupied() -> Error {
     )
 }
 
-fn is_wide_float(stored: &Stored) -> bool {
+fn is_wide_float(stored: &TensorSpec) -> bool {
     matches!(
         stored.dtype,
         Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64

@@ -3,13 +3,13 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::fields::{Entry, Top};
 use super::format::Format;
-use super::group::{Group, read_group};
-use super::scheme::Scheme;
+use super::scheme::{Group, Scheme, read_group};
 use super::target::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -54,7 +54,7 @@ impl Config {
                 json.len()
             )));
         }
-        let top: Top = serde_json::from_slice(json)
+        let top: ConfigFile = serde_json::from_slice(json)
             .map_err(|error| refuse(format!("the configuration cannot be read: {error}")))?;
         let mut config = Self::default();
         let mut nested = None;
@@ -70,7 +70,7 @@ impl Config {
         Ok(config)
     }
 
-    fn take(&mut self, entry: Entry) -> Result<()> {
+    fn take(&mut self, entry: QuantisationConfig) -> Result<()> {
         if let Some(method) = entry.quant_method
             && method != "compressed-tensors"
         {
@@ -196,6 +196,52 @@ fn sparsity(entry: &Map<String, Value>, full_names: bool) -> Result<Option<Spars
             full_names,
         })),
         Some(_) => Err(refuse("the sparse format is not a string".to_string())),
+    }
+}
+
+/// The keys that are read from `config.json`. The groups keep their order.
+#[derive(serde::Deserialize)]
+pub struct ConfigFile {
+    pub quantization_config: Option<QuantisationConfig>,
+    pub compression_config: Option<QuantisationConfig>,
+    pub sparsity_config: Option<Map<String, Value>>,
+}
+
+#[derive(serde::Deserialize)]
+pub struct QuantisationConfig {
+    pub quant_method: Option<String>,
+    pub version: Option<String>,
+    pub format: Option<String>,
+    pub quantization_status: Option<String>,
+    pub config_groups: Option<ConfigGroups>,
+    pub ignore: Option<Vec<String>>,
+    pub sparsity_config: Option<Map<String, Value>>,
+    pub transform_config: Option<Map<String, Value>>,
+}
+
+pub struct ConfigGroups(pub Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for ConfigGroups {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = ConfigGroups;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object of groups")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ConfigGroups, A::Error> {
+                let mut groups = Vec::new();
+                while let Some(group) = map.next_entry()? {
+                    groups.push(group);
+                }
+                Ok(ConfigGroups(groups))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
     }
 }
 

@@ -1,16 +1,14 @@
 //! marlin-24: 2:4 sparse integers in the order of one GPU kernel
 //! (docs/formats/compressed-tensors.md 9).
 
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
-use super::bitstring::Layout;
+use super::bit_packing::CodeLayout;
 use super::dequantise::round_f16;
-use super::geometry::Geometry;
-use super::part::{Role, Views};
-use super::scheme::{Number, Scheme, Strategy};
-use super::stored::Stored;
+use super::geometry::WeightShape;
+use super::scheme::{CodeType, Scheme, Strategy};
+use super::stored::{Role, TensorSpec, Views};
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 
@@ -22,9 +20,9 @@ const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 /// Checks the shapes of the parts, and returns the dense shape.
 pub fn dense_shape(
     scheme: &Scheme,
-    packed: &Stored,
-    scale: &Stored,
-    meta: &Stored,
+    packed: &TensorSpec,
+    scale: &TensorSpec,
+    meta: &TensorSpec,
 ) -> Result<Vec<u64>> {
     let refuse = || {
         Error::malformed(
@@ -65,7 +63,7 @@ pub fn dense_shape(
 
 fn check_scheme(scheme: &Scheme) -> Result<()> {
     let known = matches!(scheme.num_bits, 4 | 8)
-        && scheme.number == Number::Int
+        && scheme.number == CodeType::Int
         && scheme.symmetric
         && matches!(scheme.strategy, Strategy::Channel | Strategy::Group { .. });
     if known {
@@ -85,7 +83,7 @@ fn group_size(scheme: &Scheme) -> Option<u64> {
 }
 
 /// Decodes the dense weight in F16.
-pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
+pub fn decode(scheme: &Scheme, geometry: &WeightShape, views: Views<'_>) -> Result<Vec<u8>> {
     let mut dense = buffer(super::dequantise::dense_len_bytes(
         crate::dtype::Dtype::F16,
         geometry,
@@ -136,7 +134,7 @@ pub fn decode(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<
 /// Returns the stored values as a [R, K] matrix, from their permuted transpose.
 fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     let permutation = permutation(bits);
-    let layout = Layout::dense(bits);
+    let layout = CodeLayout::dense(bits);
     let half = 1i16 << (bits - 1);
     let mut values = vec![0; rows * kept];
     let row_codes = rows * 16;

@@ -9,33 +9,23 @@
 
 mod bit_packing;
 mod bitmask;
-mod bitstring;
 mod checkpoint;
-mod codes;
 mod config;
 mod dequantise;
-mod fields;
 mod format;
 mod geometry;
-mod grid;
-mod group;
 mod marlin;
 mod module;
-mod part;
 mod scheme;
-mod small_float;
 mod sparse_writer;
-mod sparsity_mask;
 mod stored;
 mod target;
 mod weight;
-mod zero_point;
 
-pub use checkpoint::{Checkpoint, Entry};
+pub use checkpoint::{Checkpoint, CheckpointEntry};
 pub use config::Config;
 pub use format::Format;
-pub use part::{Role, WeightPart};
-pub use scheme::{Number, Scheme, Strategy};
+pub use scheme::{CodeType, Scheme, Strategy};
 pub use sparse_writer::{SparseWriter, StoredBytes};
-pub use stored::Stored;
-pub use weight::{Dense, Weight};
+pub use stored::{Role, TensorSpec, WeightPart};
+pub use weight::{DenseTensor, Weight};

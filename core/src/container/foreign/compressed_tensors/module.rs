@@ -8,9 +8,8 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::format::Format;
 use super::marlin;
-use super::part::{Role, WeightPart};
-use super::scheme::{Number, Scheme, Strategy};
-use super::stored::Stored;
+use super::scheme::{CodeType, Scheme, Strategy};
+use super::stored::{Role, TensorSpec, WeightPart};
 use super::weight::Weight;
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
@@ -19,7 +18,7 @@ const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const INTEGERS: [Dtype; 2] = [Dtype::I64, Dtype::I32];
 
 /// The stored tensors, by name.
-pub type Table = BTreeMap<String, Stored>;
+pub type Table = BTreeMap<String, TensorSpec>;
 
 /// The parts found so far.
 struct Parts<'a> {
@@ -31,7 +30,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// Adds the part with this suffix if it exists. Its dtype must be one of
     /// `dtypes`.
-    fn find(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<Option<Stored>> {
+    fn find(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<Option<TensorSpec>> {
         let name = format!("{}.{suffix}", self.module);
         let Some(stored) = self.table.get(&name) else {
             return Ok(None);
@@ -50,7 +49,7 @@ impl Parts<'_> {
         Ok(Some(stored.clone()))
     }
 
-    fn need(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<Stored> {
+    fn need(&mut self, role: Role, suffix: &str, dtypes: &[Dtype]) -> Result<TensorSpec> {
         self.find(role, suffix, dtypes)?.ok_or_else(|| {
             Error::malformed(
                 Rule::CompressedTensorsParts,
@@ -88,7 +87,7 @@ pub fn masked(
                     return Err(Error::malformed(
                         Rule::CompressedTensorsShape,
                         format!(
-                            "`{}` has shape {:?}, the mask {:?}",
+                            "`{}` has shape {:?}, the mask has {:?}",
                             offsets.name, offsets.shape, bitmask.shape
                         ),
                     ));
@@ -174,7 +173,7 @@ pub fn quantised(
             ));
         }
         (Format::PackQuantized, None) => {
-            if scheme.number != Number::Int {
+            if scheme.number != CodeType::Int {
                 return Err(Error::unsupported("packed floats are not supported"));
             }
             parts.need(Role::Shape, "weight_shape", &INTEGERS)?;
@@ -220,9 +219,9 @@ pub fn quantised(
 /// Returns the dtype of codes that take one byte each.
 fn code_dtype(scheme: &Scheme) -> Result<Dtype> {
     match (scheme.number, scheme.num_bits) {
-        (Number::Int, _) => Ok(Dtype::I8),
-        (Number::Float, 8) => Ok(Dtype::F8E4M3),
-        (Number::Float, bits) => Err(Error::unsupported(format!(
+        (CodeType::Int, _) => Ok(Dtype::I8),
+        (CodeType::Float, 8) => Ok(Dtype::F8E4M3),
+        (CodeType::Float, bits) => Err(Error::unsupported(format!(
             "floats of {bits} bits, one per byte, are not supported"
         ))),
     }
@@ -235,8 +234,8 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
     let packs = parts.found.iter().any(|part| part.role == Role::Packed)
         && matches!(scheme.strategy, Strategy::Group { .. } | Strategy::Channel);
     let plain = match scheme.number {
-        Number::Int => Dtype::I8,
-        Number::Float => Dtype::F8E4M3,
+        CodeType::Int => Dtype::I8,
+        CodeType::Float => Dtype::F8E4M3,
     };
     let dtypes: &[Dtype] = if packs {
         &[Dtype::I32, plain]
@@ -266,7 +265,7 @@ fn scales(parts: &mut Parts<'_>, scheme: &Scheme, config: &Config) -> Result<Dty
 
 /// Returns the shape of the codes in `packed`, where every `bytes` bytes hold
 /// `codes` codes.
-fn unpacked(packed: &Stored, bytes: u64, codes: u64) -> Result<Vec<u64>> {
+fn unpacked(packed: &TensorSpec, bytes: u64, codes: u64) -> Result<Vec<u64>> {
     let mut shape = packed.shape.clone();
     let columns = shape.last().copied().unwrap_or_default();
     match (

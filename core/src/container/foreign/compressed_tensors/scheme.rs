@@ -1,17 +1,20 @@
-//! The quantisation arguments of a weight (docs/formats/compressed-tensors.md
-//! 5.2).
+//! The groups of modules in `config.json`, and the quantisation arguments of
+//! the weights in each (docs/formats/compressed-tensors.md 5.2).
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::config;
+use super::target::Targets;
 use crate::{Error, Result, Rule};
 
 /// The meaning of a stored code before it is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Number {
+pub enum CodeType {
     /// A signed integer.
     Int,
     /// A float of the scheme's number of bits.
@@ -48,7 +51,7 @@ pub struct Scheme {
     /// The number of bits of a code.
     pub num_bits: u8,
     /// The type of the codes.
-    pub number: Number,
+    pub number: CodeType,
     /// True if the scheme has no zero points.
     pub symmetric: bool,
     /// The elements that share a scale.
@@ -83,8 +86,8 @@ impl Scheme {
         let fields = Fields::deserialize(arguments)
             .map_err(|error| refuse(format!("the arguments for weights are invalid: {error}")))?;
         let number = match fields.number.as_deref() {
-            None | Some("int") => Number::Int,
-            Some("float") => Number::Float,
+            None | Some("int") => CodeType::Int,
+            Some("float") => CodeType::Float,
             Some(other) => return Err(refuse(format!("`{other}` is not a number type"))),
         };
         let num_bits = fields.num_bits.unwrap_or(8);
@@ -118,16 +121,16 @@ impl Scheme {
     pub(super) fn preset(name: &str) -> Option<Self> {
         let group = Strategy::Group { size: 128 };
         let (num_bits, number, symmetric, strategy) = match name.to_ascii_uppercase().as_str() {
-            "W4A16" => (4, Number::Int, true, group),
-            "W4A16_ASYM" => (4, Number::Int, false, group),
-            "W8A16" => (8, Number::Int, true, group),
-            "INT8" | "W8A8" => (8, Number::Int, true, Strategy::Channel),
-            "FP8" => (8, Number::Float, true, Strategy::Tensor),
-            "FP8_DYNAMIC" => (8, Number::Float, true, Strategy::Channel),
-            "NVFP4" | "NVFP4A16" => (4, Number::Float, true, Strategy::TensorGroup),
-            "MXFP4" | "MXFP4A16" => (4, Number::Float, true, Strategy::Group { size: 32 }),
-            "MXFP6" | "MXFP6A16" => (6, Number::Float, true, Strategy::Group { size: 32 }),
-            "MXFP8" | "MXFP8A16" => (8, Number::Float, true, Strategy::Group { size: 32 }),
+            "W4A16" => (4, CodeType::Int, true, group),
+            "W4A16_ASYM" => (4, CodeType::Int, false, group),
+            "W8A16" => (8, CodeType::Int, true, group),
+            "INT8" | "W8A8" => (8, CodeType::Int, true, Strategy::Channel),
+            "FP8" => (8, CodeType::Float, true, Strategy::Tensor),
+            "FP8_DYNAMIC" => (8, CodeType::Float, true, Strategy::Channel),
+            "NVFP4" | "NVFP4A16" => (4, CodeType::Float, true, Strategy::TensorGroup),
+            "MXFP4" | "MXFP4A16" => (4, CodeType::Float, true, Strategy::Group { size: 32 }),
+            "MXFP6" | "MXFP6A16" => (6, CodeType::Float, true, Strategy::Group { size: 32 }),
+            "MXFP8" | "MXFP8A16" => (8, CodeType::Float, true, Strategy::Group { size: 32 }),
             _ => return None,
         };
         Some(Self {
@@ -179,6 +182,59 @@ fn block(structure: &Value) -> Option<(u64, u64)> {
         _ => return None,
     };
     (rows > 0 && columns > 0).then_some((rows, columns))
+}
+
+/// A group of modules that share a quantisation scheme.
+#[derive(Debug, Clone)]
+pub struct Group {
+    pub targets: Targets,
+    pub format: Option<String>,
+    /// The scheme of the weights. An invalid scheme is an error only for the
+    /// modules of this group.
+    pub weights: Result<Option<Scheme>>,
+}
+
+/// Parses the group called `name`.
+pub fn read_group(name: &str, group: &Value) -> Result<Group> {
+    let texts = |list: &Value| -> Result<Vec<String>> {
+        Vec::deserialize(list).map_err(|error| {
+            config::refuse(format!(
+                "the targets of group `{name}` are not a list of strings: {error}"
+            ))
+        })
+    };
+    match group {
+        // A preset, which lists only its targets.
+        Value::Array(_) => Ok(Group {
+            targets: Targets::new(texts(group)?)?,
+            format: None,
+            weights: Scheme::preset(name)
+                .map(Some)
+                .ok_or_else(|| Error::unsupported(format!("the preset `{name}` is unknown"))),
+        }),
+        Value::Object(fields) => Ok(Group {
+            targets: Targets::new(match fields.get("targets") {
+                None | Some(Value::Null) => Vec::new(),
+                Some(list) => texts(list)?,
+            })?,
+            format: match fields.get("format") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(format)) => Some(format.clone()),
+                Some(_) => {
+                    return Err(config::refuse(format!(
+                        "the format of group `{name}` is not a string"
+                    )));
+                }
+            },
+            weights: match fields.get("weights") {
+                None | Some(Value::Null) => Ok(None),
+                Some(arguments) => Scheme::read(arguments).map(Some),
+            },
+        }),
+        _ => Err(config::refuse(format!(
+            "group `{name}` is neither an object nor a list"
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -2,17 +2,15 @@
 //! (docs/formats/compressed-tensors.md 3 and 4).
 
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use serde_json::json;
 
+use super::bitmask::{SparsityMask, row_offsets};
 use super::format::Format;
-use super::part::View;
-use super::sparsity_mask::{SparsityMask, row_offsets};
-use super::stored::Stored;
+use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -35,7 +33,7 @@ const DTYPES: [Dtype; 5] = [
 const HEADER_ENTRY_BYTES: u64 = 64;
 
 /// A stored tensor with its bytes.
-pub type StoredBytes = (Stored, Vec<u8>);
+pub type StoredBytes = (TensorSpec, Vec<u8>);
 
 /// Encodes the stored tensors of a sparse checkpoint, one dense tensor at a
 /// time. Their names follow the module rule (section 2).
@@ -78,7 +76,7 @@ impl SparseWriter {
     ///
     /// # Errors
     /// A tensor whose name would be taken for a part of another one.
-    pub fn write(&mut self, dense: &Stored, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
+    pub fn write(&mut self, dense: &TensorSpec, bytes: &[u8]) -> Result<Option<Vec<StoredBytes>>> {
         View::new(dense, bytes)?;
         if [".bitmask", ".compressed"]
             .iter()
@@ -137,7 +135,7 @@ impl SparseWriter {
     }
 
     /// Returns the module and the mask of a tensor, if it can be sparse at all.
-    fn mask<'a>(&self, dense: &'a Stored, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
+    fn mask<'a>(&self, dense: &'a TensorSpec, bytes: &[u8]) -> Option<(&'a str, SparsityMask)> {
         let module = dense.name.strip_suffix(".weight")?;
         // A reader would take such a prefix for the full name of a tensor.
         if module.ends_with(".weight") || module.ends_with(".bias") {
@@ -156,14 +154,14 @@ impl SparseWriter {
 
     fn parts(
         &self,
-        dense: &Stored,
+        dense: &TensorSpec,
         module: &str,
         bytes: &[u8],
         mask: &SparsityMask,
     ) -> Result<Vec<StoredBytes>> {
         let part = |name: &str, dtype, shape, bytes| {
             let name = format!("{module}.{name}");
-            (Stored { name, dtype, shape }, bytes)
+            (TensorSpec { name, dtype, shape }, bytes)
         };
         let (columns, rows) = match dense.shape.split_last() {
             Some((&columns, rows)) => (columns, rows),
@@ -209,7 +207,7 @@ fn taken(name: &str) -> Error {
     .tensor(name)
 }
 
-fn width(dense: &Stored) -> usize {
+fn width(dense: &TensorSpec) -> usize {
     dense.dtype.len_bytes().unwrap_or(1)
 }
 
@@ -219,8 +217,8 @@ fn integers(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
 
 /// Returns whether the parts take less space than the dense tensor, including
 /// their header entries.
-fn pays(dense: &Stored, parts: &[StoredBytes]) -> bool {
-    let cost = |stored: &Stored| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
+fn pays(dense: &TensorSpec, parts: &[StoredBytes]) -> bool {
+    let cost = |stored: &TensorSpec| stored.name.len() as u64 + HEADER_ENTRY_BYTES;
     let parts = parts
         .iter()
         .map(|(part, bytes)| cost(part) + bytes.len() as u64);
@@ -237,7 +235,7 @@ mod tests {
     fn names_that_would_be_read_as_parts_are_refused() {
         let mut writer = SparseWriter::new(Format::SparseBitmask).unwrap();
         let mut write = |name: &str| {
-            let dense = Stored {
+            let dense = TensorSpec {
                 name: name.into(),
                 dtype: Dtype::F32,
                 shape: vec![1024],

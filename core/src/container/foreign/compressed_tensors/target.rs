@@ -70,7 +70,8 @@ impl Targets {
         self.names.contains(module)
     }
 
-    /// Returns whether a pattern matches `module`.
+    /// Returns whether any of the patterns matches `module`. Fails if a pattern takes
+    /// too long, or if none matches and one of them cannot be compiled.
     pub fn matches(&self, module: &str) -> Result<bool> {
         for regex in &self.patterns {
             let matched = regex.is_match(module).map_err(|error| {

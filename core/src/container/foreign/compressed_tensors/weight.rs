@@ -6,19 +6,16 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::bit_packing;
-use super::bitmask;
-use super::bitstring::Layout;
-use super::codes::{Codes, byte_values, offset_integers};
-use super::dequantise::dequantise;
+use super::bit_packing::CodeLayout;
+use super::dequantise::{
+    Codes, SmallFloat, byte_values, dequantise, offset_integers, packed_zero_points,
+    plain_zero_points, power_of_two,
+};
 use super::format::Format;
-use super::geometry::Geometry;
-use super::grid::Grid;
-use super::marlin;
-use super::part::{Role, View, Views, WeightPart};
+use super::geometry::{ScaleGrid, WeightShape};
 use super::scheme::{Scheme, Strategy};
-use super::small_float::{SmallFloat, power_of_two};
-use super::zero_point;
+use super::stored::{Role, View, Views, WeightPart};
+use super::{bit_packing, bitmask, marlin};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -26,7 +23,7 @@ use crate::{Error, Result, Rule};
 
 /// A decoded tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dense {
+pub struct DenseTensor {
     /// The element type.
     pub dtype: Dtype,
     /// The shape, outermost dimension first.
@@ -119,12 +116,12 @@ impl Weight {
     /// Decodes the dense tensor from the bytes of all parts, in the order of
     /// [`Weight::parts`]. The result equals the package's bit for bit, except
     /// that every NaN is the positive quiet NaN without a payload.
-    pub fn decode(&self, parts: &[&[u8]]) -> Result<Dense> {
+    pub fn decode(&self, parts: &[&[u8]]) -> Result<DenseTensor> {
         self.decode_parts(parts)
             .map_err(|error| error.tensor(&self.name))
     }
 
-    fn decode_parts(&self, parts: &[&[u8]]) -> Result<Dense> {
+    fn decode_parts(&self, parts: &[&[u8]]) -> Result<DenseTensor> {
         let views = Views::new(&self.parts, parts)?;
         let shape = match views.get(Role::Shape) {
             Some(shape) => self.shape_from(shape.bytes)?,
@@ -133,7 +130,7 @@ impl Weight {
         let bytes = match self.scheme {
             None => bitmask::expand(self.format, &shape, views)?,
             Some(scheme) => {
-                let geometry = Geometry::new(shape.clone())?;
+                let geometry = WeightShape::new(shape.clone())?;
                 match self.format {
                     Format::PackQuantized => self.packed(&scheme, &geometry, views)?,
                     Format::Marlin24 => marlin::decode(&scheme, &geometry, views)?,
@@ -145,7 +142,7 @@ impl Weight {
                 }
             }
         };
-        Ok(Dense {
+        Ok(DenseTensor {
             dtype: self.dtype,
             shape,
             bytes,
@@ -170,14 +167,14 @@ impl Weight {
     fn one_per_byte(
         &self,
         scheme: &Scheme,
-        geometry: &Geometry,
+        geometry: &WeightShape,
         views: Views<'_>,
     ) -> Result<Vec<u8>> {
         let scale = views.need(Role::Scale)?;
         let grid = grid(scheme, geometry, views)?;
         let zeros = views
             .get(Role::ZeroPoint)
-            .map(|zeros| zero_point::plain(zeros, scale.stored))
+            .map(|zeros| plain_zero_points(zeros, scale.stored))
             .transpose()?;
         let unmasked;
         let (bytes, dtype) = match self.mask {
@@ -192,13 +189,13 @@ impl Weight {
             }
         };
         let values = byte_values(dtype == Dtype::F8E4M3);
-        let codes = Codes::new(bytes, rows(geometry), Layout::dense(8), values);
+        let codes = Codes::new(bytes, rows(geometry), CodeLayout::dense(8), values);
         let (scales, zeros) = (scale.floats(), zeros.as_deref());
         dequantise(self.dtype, geometry, &codes, &grid, &scales, zeros)
     }
 
     /// Decodes packed codes (section 7).
-    fn packed(&self, scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
+    fn packed(&self, scheme: &Scheme, geometry: &WeightShape, views: Views<'_>) -> Result<Vec<u8>> {
         let (codes, scale) = (views.need(Role::Packed)?, views.need(Role::Scale)?);
         let bits = scheme.num_bits;
         let grid = grid(scheme, geometry, views)?;
@@ -212,8 +209,8 @@ impl Weight {
             packed_zeros.map(|zeros| zeros.stored),
         )?;
         let zeros = match (packed_zeros, zeros) {
-            (Some(zeros), _) => Some(zero_point::packed(zeros, geometry, &grid, layout, bits)?),
-            (None, Some(zeros)) => Some(zero_point::plain(zeros, scale.stored)?),
+            (Some(zeros), _) => Some(packed_zero_points(zeros, geometry, &grid, layout, bits)?),
+            (None, Some(zeros)) => Some(plain_zero_points(zeros, scale.stored)?),
             (None, None) => None,
         };
         let codes = Codes::new(codes.bytes, rows(geometry), layout, offset_integers(bits));
@@ -222,7 +219,7 @@ impl Weight {
     }
 
     /// Decodes small floats with a scale per group (section 8).
-    fn small(&self, geometry: &Geometry, views: Views<'_>) -> Result<Vec<u8>> {
+    fn small(&self, geometry: &WeightShape, views: Views<'_>) -> Result<Vec<u8>> {
         let scale = views.need(Role::Scale)?;
         let (small, role, size) = match self.format {
             Format::Nvfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 16),
@@ -230,7 +227,7 @@ impl Weight {
             Format::Mxfp6PackQuantized => (SmallFloat::E2M3, Role::Packed, 32),
             _ => (SmallFloat::E4M3, Role::Codes, 32),
         };
-        let grid = Grid::new(Strategy::Group { size }, geometry, scale.stored)?;
+        let grid = ScaleGrid::new(Strategy::Group { size }, geometry, scale.stored)?;
         let scales: Vec<f32> = if self.format == Format::Nvfp4PackQuantized {
             let global = views.need(Role::GlobalScale)?;
             if !matches!(global.stored.shape.as_slice(), [] | [1]) {
@@ -252,7 +249,7 @@ impl Weight {
             let scale = scale.bytes.iter();
             scale.map(|&e| power_of_two(u32::from(e))).collect()
         };
-        let layout = Layout::dense(small.bits());
+        let layout = CodeLayout::dense(small.bits());
         let codes = views.need(role)?.bytes;
         let codes = Codes::new(codes, rows(geometry), layout, small.values());
         dequantise(self.dtype, geometry, &codes, &grid, &scales, None)
@@ -261,8 +258,8 @@ impl Weight {
 
 /// Returns the assignment of scales to elements, and checks the shape of the
 /// scales.
-fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> {
-    let grid = Grid::new(scheme.strategy, geometry, views.need(Role::Scale)?.stored)?;
+fn grid(scheme: &Scheme, geometry: &WeightShape, views: Views<'_>) -> Result<ScaleGrid> {
+    let grid = ScaleGrid::new(scheme.strategy, geometry, views.need(Role::Scale)?.stored)?;
     match views.get(Role::GroupIndex) {
         None => Ok(grid),
         Some(groups) if groups.stored.shape == [geometry.columns] => grid.with_columns(groups),
@@ -278,7 +275,7 @@ fn grid(scheme: &Scheme, geometry: &Geometry, views: Views<'_>) -> Result<Grid> 
 
 /// Returns the number of rows over all matrices; 1 for weights without
 /// elements.
-fn rows(geometry: &Geometry) -> usize {
+fn rows(geometry: &WeightShape) -> usize {
     match geometry.elements {
         0 => 1,
         _ => index(element_count(geometry.leading()).unwrap_or_default() * geometry.rows),

@@ -4,13 +4,12 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::index::{Coding, Shard, Tensor, unearned_elements};
-use super::{dtypes, value};
-use crate::bytes;
+use super::element;
+use super::index::{IndexedTensor, Shard, TensorCoding, unearned_elements};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
-use crate::{Error, Result};
+use crate::{Error, Result, bytes};
 
 /// The number of elements decoded between two checks for the end of the
 /// streams. After that end all elements are equal, so a forged element count
@@ -18,21 +17,21 @@ use crate::{Error, Result};
 const CHUNK_ELEMENTS: usize = 512;
 
 /// Decodes a tensor, little-endian and row-major, from the bytes
-/// [`Tensor::stored`] of the file.
+/// [`IndexedTensor::stored`] of the file.
 ///
 /// Every value of a coded tensor differs from the original by at most half a
 /// step ([`Shard::scale`]) plus the rounding of the dtype, unless the encoder
 /// clipped it.
 pub fn decode<'a, E: Engine>(
     engine: &E,
-    tensor: &Tensor,
+    tensor: &IndexedTensor,
     stored: &'a [u8],
 ) -> Result<Cow<'a, [u8]>> {
-    let wrong = || Error::invalid_input("these are not the tensor's stored bytes");
+    let wrong = || Error::invalid_input("the input does not have the tensor's stored length");
     if stored.len() as u64 != tensor.stored_len_bytes() {
         return Err(wrong().tensor(&tensor.name));
     }
-    let Coding::Mixture(shards) = &tensor.coding else {
+    let TensorCoding::Mixture(shards) = &tensor.coding else {
         return Ok(Cow::Borrowed(stored));
     };
     unearned_elements(shards, 0).map_err(|error| error.tensor(&tensor.name))?;
@@ -61,13 +60,13 @@ pub fn decode<'a, E: Engine>(
 
 /// Decodes the elements [`Shard::elements`] of a coded tensor from the bytes
 /// [`Shard::stored`] of its shard `number`.
-pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
+pub fn decode_shard(tensor: &IndexedTensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(shard) = tensor.shards().get(number) else {
         let detail = format!("the tensor has no shard {number}");
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     };
     if stored.len() as u64 != shard.stored.end - shard.stored.start {
-        let detail = "these are not the shard's stored bytes";
+        let detail = "the input does not have the shard's stored length";
         return Err(Error::invalid_input(detail).tensor(&tensor.name));
     }
     unearned_elements(core::slice::from_ref(shard), 0)
@@ -75,7 +74,7 @@ pub fn decode_shard(tensor: &Tensor, number: usize, stored: &[u8]) -> Result<Vec
         .map_err(|error| in_shard(error, tensor, number))
 }
 
-fn in_shard(error: Error, tensor: &Tensor, number: usize) -> Error {
+fn in_shard(error: Error, tensor: &IndexedTensor, number: usize) -> Error {
     let shard = &tensor.shards()[number];
     error.at(0).within(shard.stored.start).tensor(&tensor.name)
 }
@@ -108,10 +107,10 @@ fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>
     // These are the roundings of gauss.md 3. Integers are truncated, and `as`
     // saturates.
     #[allow(clippy::cast_possible_truncation)]
-    match dtypes::id(dtype) {
+    match element::id(dtype) {
         Some(0) => each(shard, stored, |v| (v as f32).to_le_bytes()),
-        Some(1) => each(shard, stored, |v| value::f16(v).to_le_bytes()),
-        Some(2) => each(shard, stored, |v| value::bf16(v).to_le_bytes()),
+        Some(1) => each(shard, stored, |v| element::f16(v).to_le_bytes()),
+        Some(2) => each(shard, stored, |v| element::bf16(v).to_le_bytes()),
         Some(3) => each(shard, stored, f64::to_le_bytes),
         Some(4) => each(shard, stored, |v| (v as i8).to_le_bytes()),
         Some(5) => each(shard, stored, |v| (v as i16).to_le_bytes()),

@@ -3,19 +3,17 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::encode_shard::{self, EncodedShard};
-use super::moments::Moments;
-use super::options::Options;
-use super::plan::{EncodePlan, Route};
+use super::encode_shard::{self, EncodedShard, Moments};
+use super::plan::{EncodePlan, GaussOptions, Route};
+use super::record::{GaussWriter, WrittenTensor};
 use super::report::{RawReason, Report, TensorReport};
-use super::writer::{Entry, Writer};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
 /// A tensor to encode.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct SourceTensor<'a> {
     /// The name, which must be unique within the file.
     pub name: &'a str,
     /// The element type.
@@ -28,9 +26,9 @@ pub struct Source<'a> {
 
 /// An encoded tensor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Encoded {
-    /// The record of the index, for [`Writer::add`].
-    pub(super) entry: Entry,
+pub struct GaussTensor {
+    /// The record of the index, for [`GaussWriter::add`].
+    pub(super) entry: WrittenTensor,
     /// The data to write to the file; `None` for a raw tensor, whose own bytes
     /// are written.
     pub data: Option<Vec<u8>>,
@@ -43,12 +41,12 @@ pub struct Encoded {
 /// any number of threads.
 pub fn encode<'a, E: Engine, X: From<Error>>(
     engine: &E,
-    sources: &[Source<'a>],
-    options: &Options,
+    sources: &[SourceTensor<'a>],
+    options: &GaussOptions,
     mut sink: impl FnMut(&[u8]) -> Result<(), X>,
 ) -> Result<Report, X> {
     options.check()?;
-    let named = |source: &&Source<'a>| match &options.layers {
+    let named = |source: &&SourceTensor<'a>| match &options.layers {
         Some(names) => names.iter().any(|name| name == source.name),
         None => true,
     };
@@ -83,12 +81,12 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
         }
     }
 
-    let mut writer = Writer::new();
+    let mut writer = GaussWriter::new();
     let mut report = Report {
         len_bytes: 0,
         tensors: Vec::new(),
     };
-    let all: Vec<(Encoded, &[u8])> = coded.into_iter().chain(raw).collect();
+    let all: Vec<(GaussTensor, &[u8])> = coded.into_iter().chain(raw).collect();
     for (encoded, _) in &all {
         writer.add(encoded)?;
     }
@@ -105,7 +103,11 @@ pub fn encode<'a, E: Engine, X: From<Error>>(
 }
 
 /// Encodes one tensor.
-pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) -> Result<Encoded> {
+pub fn encode_tensor<E: Engine>(
+    engine: &E,
+    source: &SourceTensor,
+    options: &GaussOptions,
+) -> Result<GaussTensor> {
     options.check()?;
     let plan = EncodePlan::of(source, options).map_err(|error| error.tensor(source.name))?;
     let scale = |dtype| encode_shard::scale(dtype, options);
@@ -117,11 +119,11 @@ pub fn encode_tensor<E: Engine>(engine: &E, source: &Source, options: &Options) 
 
 /// Assembles a tensor from its shards, or stores it raw.
 fn finish(
-    source: &Source,
+    source: &SourceTensor,
     plan: EncodePlan,
     shards: Vec<Result<EncodedShard, RawReason>>,
-    options: &Options,
-) -> Result<Encoded> {
+    options: &GaussOptions,
+) -> Result<GaussTensor> {
     let len_bytes = source.bytes.len() as u64;
     let coded = match plan.route {
         Route::Raw(reason) => Err(reason),
@@ -152,7 +154,7 @@ fn finish(
     let (entry, data) = match coded {
         Err(reason) => {
             report.raw = Some(reason);
-            (Entry::raw(source, plan.dtype)?, None)
+            (WrittenTensor::raw(source, plan.dtype)?, None)
         }
         Ok((shard_rows, shards, stored)) => {
             report.stored_len_bytes = stored;
@@ -165,11 +167,11 @@ fn finish(
             report.rms_error = libm::sqrt(mean);
             let moments = shards.iter().map(|shard| shard.moments);
             report.deviation = moments.fold(Moments::default(), Moments::join).deviation();
-            let entry = Entry::coded(source, shard_rows, &shards)?;
+            let entry = WrittenTensor::coded(source, shard_rows, &shards)?;
             (entry, Some(data(&shards)))
         }
     };
-    Ok(Encoded {
+    Ok(GaussTensor {
         entry,
         data,
         report,

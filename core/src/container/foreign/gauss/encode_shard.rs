@@ -1,17 +1,20 @@
 //! Encodes one shard as a mixture and two streams (docs/formats/gauss.md 5 to
 //! 8).
+//!
+//! Outliers are values too far from their component's mean for a residual to
+//! encode. The Python encoder clips them, which makes the error unbounded
+//! (docs/formats/gauss.md 12). This one assigns them to the component with the
+//! nearest mean, and adds components if necessary.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::moments::Moments;
-use super::options::Options;
-use super::outliers::{cover_outliers, residual};
+use super::element::{self, round_even};
+use super::plan::GaussOptions;
 use super::report::{RawReason, ShardReport};
-use super::{dtypes, value};
 use crate::dtype::Dtype;
-use crate::entropy::ans::{Categorical, Encoder, Gaussian};
-use crate::transform::gmm::{self, Fit, Mixture};
+use crate::entropy::ans::{Categorical, Encoder, Gaussian, MAX_RESIDUAL};
+use crate::transform::gmm::{self, Fit, MIN_DEVIATION, Mixture};
 
 /// Every n-th value of a sample is encoded on trial.
 const TRIAL_STEP: usize = 4;
@@ -47,9 +50,9 @@ pub fn encode(
     dtype: Dtype,
     bytes: &[u8],
     scale: u32,
-    options: &Options,
+    options: &GaussOptions,
 ) -> Result<EncodedShard, RawReason> {
-    let values = value::to_f64(dtype, bytes);
+    let values = element::to_f64(dtype, bytes);
     // The comparison is false for NaN. Squares of single-precision numbers are
     // far from overflowing; squares of doubles are not.
     if !values
@@ -143,7 +146,7 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
 /// expensive to code in both.
 fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
     let steps = f64::from(scale);
-    let nearest = |value: &f64| value::round_even(value * steps) / steps;
+    let nearest = |value: &f64| round_even(value * steps) / steps;
     for mean in &mut fit.mixture.means {
         *mean = nearest(mean);
     }
@@ -210,18 +213,170 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
     #[allow(clippy::cast_possible_truncation)] // the rounding is intended
     match dtype {
         Dtype::F32 => f64::from(value as f32),
-        Dtype::F16 => value::f16_to_f64(value::f16(value)),
-        Dtype::Bf16 => f64::from(f32::from_bits(u32::from(value::bf16(value)) << 16)),
+        Dtype::F16 => element::f16_to_f64(element::f16(value)),
+        Dtype::Bf16 => f64::from(f32::from_bits(u32::from(element::bf16(value)) << 16)),
         _ => value,
     }
 }
 
 /// Returns the number of steps per unit (docs/formats/gauss.md 5).
-pub fn scale(dtype: Dtype, options: &Options) -> u32 {
+pub fn scale(dtype: Dtype, options: &GaussOptions) -> u32 {
     let usual = match dtype {
         Dtype::Bf16 => super::BF16_SCALE,
         _ => super::SCALE,
     };
-    debug_assert!(dtypes::is_float(dtype), "only floats are coded");
+    debug_assert!(element::is_float(dtype), "only floats are coded");
     options.scale.unwrap_or(usual)
+}
+
+/// The largest number of components in a shard record.
+const MAX_COMPONENTS: usize = 255;
+
+/// Returns the residual of `value` in the component with this `mean`, or `None`
+/// if it is too far away.
+pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
+    let steps = (value - mean) * scale;
+    if steps.abs() > f64::from(MAX_RESIDUAL) {
+        return None;
+    }
+    #[allow(clippy::cast_possible_truncation)] // within 16 bits
+    Some(round_even(steps) as i32)
+}
+
+/// Makes every value encodable and returns the number of components added, or
+/// `None` if the shard cannot have that many.
+pub fn cover_outliers(
+    mixture: &mut Mixture,
+    values: &[f64],
+    components: &mut [u8],
+    scale: f64,
+) -> Option<u32> {
+    let reaches = |mixture: &Mixture, value: f64, component: u8| {
+        residual(value, mixture.means[usize::from(component)], scale).is_some()
+    };
+    let mut far = Vec::new();
+    for (&value, component) in values.iter().zip(components.iter_mut()) {
+        if reaches(mixture, value, *component) {
+            continue;
+        }
+        let nearest = nearest(mixture, value);
+        if reaches(mixture, value, nearest) {
+            *component = nearest;
+        } else {
+            far.push(value);
+        }
+    }
+    if far.is_empty() {
+        return Some(0);
+    }
+    let before = mixture.len();
+    far.sort_unstable_by(f64::total_cmp);
+    let mut left = far.as_slice();
+    while let Some(&first) = left.first() {
+        let last = first + f64::from(2 * MAX_RESIDUAL - 2) / scale;
+        let (members, rest) = left.split_at(left.partition_point(|value| *value <= last));
+        // The first value may be so far from 0 that adding to it changes
+        // nothing. It then gets a component of its own.
+        let (members, rest) = if members.is_empty() {
+            left.split_at(1)
+        } else {
+            (members, rest)
+        };
+        if mixture.len() == MAX_COMPONENTS {
+            return None;
+        }
+        add(mixture, members, values.len());
+        left = rest;
+    }
+    for (&value, component) in values.iter().zip(components.iter_mut()) {
+        if !reaches(mixture, value, *component) {
+            *component = nearest(mixture, value);
+            if !reaches(mixture, value, *component) {
+                return None;
+            }
+        }
+    }
+    u32::try_from(mixture.len() - before).ok()
+}
+
+fn nearest(mixture: &Mixture, value: f64) -> u8 {
+    let distance = |mean: &f64| (value - mean).abs();
+    let means = (0..=u8::MAX).zip(&mixture.means);
+    means
+        .min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)))
+        .map_or(0, |(number, _)| number)
+}
+
+/// Adds a component in the middle of `members`, which must be sorted.
+fn add(mixture: &mut Mixture, members: &[f64], all: usize) {
+    let (Some(first), Some(last)) = (members.first(), members.last()) else {
+        return;
+    };
+    let mean = first + (last - first) / 2.0;
+    #[allow(clippy::cast_precision_loss)] // far below 2^53
+    let (count, all) = (members.len() as f64, all as f64);
+    let squares: f64 = members.iter().map(|m| (m - mean) * (m - mean)).sum();
+    mixture.weights.push(count / all);
+    mixture.means.push(mean);
+    mixture
+        .deviations
+        .push(libm::sqrt(squares / count).max(MIN_DEVIATION));
+}
+
+/// The number of values, their mean, and the sum of their squared distances
+/// from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    pub fn of(values: &[f64]) -> Self {
+        #[allow(clippy::cast_precision_loss)] // far below 2^53
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count.max(1.0);
+        let squares = values.iter().map(|value| (value - mean) * (value - mean));
+        Self {
+            count,
+            mean,
+            squares: squares.sum(),
+        }
+    }
+
+    /// Returns the moments of the values of both.
+    pub fn join(self, other: Self) -> Self {
+        let count = self.count + other.count;
+        let apart = other.mean - self.mean;
+        let share = other.count / count.max(1.0);
+        Self {
+            count,
+            mean: self.mean + apart * share,
+            squares: self.squares + other.squares + apart * apart * self.count * share,
+        }
+    }
+
+    /// Returns the standard deviation.
+    pub fn deviation(&self) -> f64 {
+        libm::sqrt(self.squares / self.count.max(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_to_the_same_as_the_whole() {
+        let values: [f64; 8] = [1.5, -2.0, 4.0, 4.0, 1e6, 1e6 + 3.0, -7.0, 0.25];
+        let whole = Moments::of(&values).deviation();
+        for cut in 0..=values.len() {
+            let (left, right) = values.split_at(cut);
+            let joined = Moments::of(left).join(Moments::of(right)).deviation();
+            assert!((joined / whole - 1.0).abs() < 1e-12, "{cut}: {joined}");
+        }
+        assert!((Moments::of(&[1.0, 3.0]).deviation() - 1.0).abs() < 1e-15);
+        assert!(Moments::default().deviation() == 0.0);
+    }
 }

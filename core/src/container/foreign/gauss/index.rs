@@ -20,7 +20,7 @@ use crate::{Error, Result, Rule};
 /// A tensor of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct IndexedTensor {
     /// The name, unique within the file.
     pub name: String,
     /// The element type. A coded tensor is decoded to it as well.
@@ -30,12 +30,12 @@ pub struct Tensor {
     /// The range of the file that contains the tensor.
     pub stored: Range<u64>,
     /// The coding of the tensor.
-    pub coding: Coding,
+    pub coding: TensorCoding,
 }
 
 /// The coding of a tensor's stored bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Coding {
+pub enum TensorCoding {
     /// The bytes of the tensor are stored unchanged.
     Raw,
     /// The tensor is coded in shards, each with its own mixture. A tensor that
@@ -95,7 +95,7 @@ pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     Ok(elements)
 }
 
-impl Tensor {
+impl IndexedTensor {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
@@ -107,7 +107,7 @@ impl Tensor {
     /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        self.element_count() * super::dtypes::width(self.dtype)
+        self.element_count() * super::element::width(self.dtype)
     }
 
     /// Returns the number of bytes that the tensor takes in the file.
@@ -120,41 +120,41 @@ impl Tensor {
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         match &self.coding {
-            Coding::Raw => &[],
-            Coding::Mixture(shards) => shards,
+            TensorCoding::Raw => &[],
+            TensorCoding::Mixture(shards) => shards,
         }
     }
 }
 
 /// The index of a file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Index {
+pub struct GaussIndex {
     /// The version of the format, 1 to 4.
     pub version: u8,
     /// The number of bytes before the tensors' data.
     pub len_bytes: u64,
     /// The tensors in file order, which has the coded ones first.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<IndexedTensor>,
     /// The number of bytes after the last tensor, which readers ignore.
     pub trailing_bytes: u64,
 }
 
 /// The result of parsing the first bytes of a file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Parsed {
+pub enum ParsedIndex {
     /// The whole index.
-    Complete(Index),
+    Complete(GaussIndex),
     /// The index continues. The value is the number of bytes from the start of
     /// the file that may contain it: more than were given, and at most the
     /// whole file.
     Needs(u64),
 }
 
-impl Index {
+impl GaussIndex {
     /// Parses the index from `head`, the first bytes of a file of
     /// `file_len_bytes`. The length of an index is not stored, so the caller
     /// has to supply more bytes until it is complete.
-    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Parsed> {
+    pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<ParsedIndex> {
         if head.len() as u64 > file_len_bytes {
             return Err(Error::invalid_input("the head is longer than the file"));
         }
@@ -169,14 +169,14 @@ impl Index {
                     && (head.len() as u64) < file_len_bytes =>
             {
                 let needs = parser.needs()?;
-                Ok(Parsed::Needs(needs.min(file_len_bytes)))
+                Ok(ParsedIndex::Needs(needs.min(file_len_bytes)))
             }
-            result => result.map(Parsed::Complete),
+            result => result.map(ParsedIndex::Complete),
         }
     }
 
     /// Returns the tensor called `name`.
-    pub fn find(&self, name: &str) -> Result<&Tensor> {
+    pub fn find(&self, name: &str) -> Result<&IndexedTensor> {
         self.tensors
             .iter()
             .find(|tensor| tensor.name == name)
@@ -186,13 +186,13 @@ impl Index {
 
 struct Parser<'a> {
     cursor: Cursor<'a>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<IndexedTensor>,
     /// The number of tensors in the file, once it has been read.
     expected: u64,
 }
 
 impl Parser<'_> {
-    fn index(&mut self, file_len_bytes: u64) -> Result<Index> {
+    fn index(&mut self, file_len_bytes: u64) -> Result<GaussIndex> {
         let cursor = &mut self.cursor;
         let version = Version::read(cursor)?;
         let coded = u64::from(cursor.u32("number of coded tensors")?);
@@ -241,7 +241,7 @@ impl Parser<'_> {
                 ),
             ));
         };
-        Ok(Index {
+        Ok(GaussIndex {
             version: version.digit(),
             len_bytes,
             tensors: self.distinct()?,
@@ -259,13 +259,13 @@ impl Parser<'_> {
         };
         for tensor in &mut self.tensors {
             shift(&mut tensor.stored);
-            if let Coding::Mixture(shards) = &mut tensor.coding {
+            if let TensorCoding::Mixture(shards) = &mut tensor.coding {
                 shards.iter_mut().for_each(|shard| shift(&mut shard.stored));
             }
         }
     }
 
-    fn distinct(&mut self) -> Result<Vec<Tensor>> {
+    fn distinct(&mut self) -> Result<Vec<IndexedTensor>> {
         let mut names = BTreeSet::new();
         for tensor in &self.tensors {
             if !names.insert(tensor.name.as_str()) {

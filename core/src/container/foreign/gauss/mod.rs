@@ -7,34 +7,26 @@
 //! data    the streams of the coded tensors, then the raw ones
 //! ```
 //!
-//! To read a file, parse its index with [`Index::parse`], which requests the
+//! To read a file, parse its index with [`GaussIndex::parse`], which requests the
 //! bytes it needs and lists the range of each tensor and shard; [`decode`] and
 //! [`decode_shard`] restore them. To write a file, encode many tensors at once
-//! with [`encode`], or one at a time with [`encode_tensor`] and [`Writer`].
+//! with [`encode`], or one at a time with [`encode_tensor`] and [`GaussWriter`].
 
 mod decode;
-mod dtypes;
+mod element;
 mod encode;
 mod encode_shard;
-mod error_bound;
 mod index;
-mod moments;
-mod options;
-mod outliers;
 mod plan;
 mod record;
 mod report;
-mod value;
-mod writer;
 
 pub use decode::{decode, decode_shard};
-pub use encode::{Encoded, Source, encode, encode_tensor};
-pub use error_bound::{Errors, errors};
-pub use index::{Coding, Index, Parsed, Shard, Tensor};
-pub use options::{Components, Options, OtherDtypes};
-pub use plan::shard_count;
-pub use report::{RawReason, Report, ShardReport, TensorReport};
-pub use writer::Writer;
+pub use encode::{GaussTensor, SourceTensor, encode, encode_tensor};
+pub use index::{GaussIndex, IndexedTensor, ParsedIndex, Shard, TensorCoding};
+pub use plan::{Components, GaussOptions, OtherDtypes, shard_count};
+pub use record::GaussWriter;
+pub use report::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 

@@ -1,17 +1,113 @@
-//! Decides how a tensor is stored (docs/formats/gauss.md 4 steps 3 to 5), as
-//! far as this does not depend on its bytes.
+//! The options of the encoder, and the decision how a tensor is stored as far
+//! as it does not depend on the tensor's bytes (docs/formats/gauss.md 4 to 6).
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use super::dtypes;
-use super::encode::Source;
-use super::options::{Options, OtherDtypes};
+use super::element;
+use super::encode::SourceTensor;
+use super::record::{fits, len_u32};
 use super::report::RawReason;
-use super::writer::{fits, len_u32};
-use crate::bytes;
 use crate::dtype::Dtype;
-use crate::{Error, Result};
+use crate::{Error, Result, bytes};
+
+/// The options of the encoder. The defaults are the same as in gauss-compress
+/// 0.1.0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GaussOptions {
+    /// The number of Gaussians in a mixture.
+    pub components: Components,
+    /// The largest number of iterations of a fit.
+    pub max_iterations: u32,
+    /// The largest number of values that a mixture is fitted to. If there are
+    /// more, a fixed sample of this size is taken.
+    pub fit_samples: u64,
+    /// The number of elements above which tensors of two or more dimensions are
+    /// sharded.
+    pub shard_threshold: u64,
+    /// The number of rows in a shard.
+    pub shard_rows: u32,
+    /// The number of elements below which tensors stay raw.
+    pub raw_threshold: u64,
+    /// The number of steps per unit; decoded values differ from the original by
+    /// at most half a step. The default is 1000, and 128 for bfloat16, whatever
+    /// the magnitude of the values.
+    pub scale: Option<u32>,
+    /// The names of the tensors to store; `None` stores all of them.
+    pub layers: Option<Vec<String>>,
+    /// True if tensors are coded even where their raw bytes would be smaller.
+    pub keep_larger: bool,
+    /// The treatment of dtypes that the format cannot name.
+    pub other_dtypes: OtherDtypes,
+}
+
+/// The number of Gaussians in a mixture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Components {
+    /// Exactly this number, 2 to 255.
+    Exactly(u32),
+    /// The number among 2, 3, 4, 6, 8 and 16 that makes a shard smallest.
+    /// Encoding takes the time of all of them.
+    Smallest,
+}
+
+/// The treatment of booleans, unsigned integers, 8-bit floats and complex
+/// numbers (docs/formats/gauss.md 3 and 12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherDtypes {
+    /// Such a tensor is an error.
+    Refuse,
+    /// The bytes are stored as signed integers of the same size.
+    AsSigned,
+}
+
+impl Default for GaussOptions {
+    fn default() -> Self {
+        Self {
+            components: Components::Exactly(16),
+            max_iterations: 100,
+            fit_samples: 200_000,
+            shard_threshold: 5_000_000,
+            shard_rows: 4096,
+            raw_threshold: 32768,
+            scale: None,
+            layers: None,
+            keep_larger: false,
+            other_dtypes: OtherDtypes::Refuse,
+        }
+    }
+}
+
+impl GaussOptions {
+    /// Fails for options with which no valid file can be written.
+    pub fn check(&self) -> Result<()> {
+        if let Components::Exactly(count) = self.components
+            && !(2..=255).contains(&count)
+        {
+            return Err(Error::invalid_input(format!(
+                "{count} components are not possible; a mixture in a Gauss file has 2 to 255"
+            )));
+        }
+        let zero = [
+            (self.shard_rows == 0, "rows of a shard"),
+            (self.scale == Some(0), "scale"),
+            (self.fit_samples == 0, "number of values to fit to"),
+        ];
+        match zero.iter().find(|(is_zero, _)| *is_zero) {
+            Some((_, what)) => Err(Error::invalid_input(format!("the {what} must not be 0"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the numbers of components to try.
+    pub(super) fn counts(&self) -> Vec<u8> {
+        match self.components {
+            Components::Exactly(count) => u8::try_from(count).into_iter().collect(),
+            Components::Smallest => [2, 3, 4, 6, 8, 16].into(),
+        }
+    }
+}
 
 /// The decisions made before a tensor is encoded.
 #[derive(Debug, Clone)]
@@ -40,16 +136,21 @@ pub enum Route {
 ///
 /// # Errors
 /// A tensor that no Gauss file can store.
-pub fn shard_count(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<usize> {
+pub fn shard_count(
+    name: &str,
+    dtype: Dtype,
+    shape: &[u64],
+    options: &GaussOptions,
+) -> Result<usize> {
     let plan = EncodePlan::new(name, dtype, shape, options);
     Ok(plan.map_err(|error| error.tensor(name))?.shard_count())
 }
 
 impl EncodePlan {
     /// Returns the plan for a tensor, and checks the length of its bytes.
-    pub fn of(source: &Source, options: &Options) -> Result<Self> {
+    pub fn of(source: &SourceTensor, options: &GaussOptions) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;
-        if plan.element_count * dtypes::width(plan.dtype) != source.bytes.len() as u64 {
+        if plan.element_count * element::width(plan.dtype) != source.bytes.len() as u64 {
             return Err(Error::invalid_input(format!(
                 "{} bytes do not make a tensor of shape {:?} and dtype {}",
                 source.bytes.len(),
@@ -60,10 +161,10 @@ impl EncodePlan {
         Ok(plan)
     }
 
-    fn new(name: &str, dtype: Dtype, shape: &[u64], options: &Options) -> Result<Self> {
+    fn new(name: &str, dtype: Dtype, shape: &[u64], options: &GaussOptions) -> Result<Self> {
         let stored = stored_dtype(dtype, options)?;
         let element_count = crate::tensor::element_count(shape).filter(|count| {
-            let len = count.checked_mul(dtypes::width(stored));
+            let len = count.checked_mul(element::width(stored));
             len.is_some_and(|len| usize::try_from(len).is_ok())
         });
         let Some(element_count) = element_count else {
@@ -73,7 +174,7 @@ impl EncodePlan {
         };
         fits(name, shape)?;
         let small = shape.len() == 1 || element_count < options.raw_threshold || element_count == 0;
-        let route = if !dtypes::is_float(stored) {
+        let route = if !element::is_float(stored) {
             Route::Raw(RawReason::Integers)
         } else if small {
             Route::Raw(RawReason::Small)
@@ -81,7 +182,7 @@ impl EncodePlan {
             shards(stored, shape, element_count, options)?
         };
         if matches!(route, Route::Raw(_)) {
-            len_u32(element_count * dtypes::width(stored))?;
+            len_u32(element_count * element::width(stored))?;
         }
         Ok(Self {
             dtype: stored,
@@ -108,11 +209,11 @@ impl EncodePlan {
     }
 }
 
-fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
-    if dtypes::id(dtype).is_some() {
+fn stored_dtype(dtype: Dtype, options: &GaussOptions) -> Result<Dtype> {
+    if element::id(dtype).is_some() {
         return Ok(dtype);
     }
-    match (options.other_dtypes, dtypes::signed_of_same_width(dtype)) {
+    match (options.other_dtypes, element::signed_of_same_width(dtype)) {
         (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
         (_, signed) => Err(Error::unsupported(format!(
             "Gauss files cannot store {dtype}; leave the tensor out{}",
@@ -124,7 +225,12 @@ fn stored_dtype(dtype: Dtype, options: &Options) -> Result<Dtype> {
     }
 }
 
-fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) -> Result<Route> {
+fn shards(
+    dtype: Dtype,
+    shape: &[u64],
+    element_count: u64,
+    options: &GaussOptions,
+) -> Result<Route> {
     let (rows, shard_rows) = match shape {
         [rows, _, ..] if element_count > options.shard_threshold => {
             (*rows, u64::from(options.shard_rows).min(*rows))
@@ -138,7 +244,7 @@ fn shards(dtype: Dtype, shape: &[u64], element_count: u64, options: &Options) ->
              shards per tensor, so use more rows per shard"
         )));
     }
-    let row_len_bytes = element_count * dtypes::width(dtype) / rows;
+    let row_len_bytes = element_count * element::width(dtype) / rows;
     Ok(Route::Coded {
         // This is at most the option's value, which has 32 bits.
         shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),

@@ -1,12 +1,15 @@
-//! Parses and writes the records of the index (docs/formats/gauss.md 2.2, 2.3
-//! and 2.6).
+//! Parses and writes the records of the index, and assembles the index of a
+//! file being written (docs/formats/gauss.md 2).
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::index::{Coding, Shard, Tensor};
-use super::{MAGIC, SCALE, dtypes};
+use super::encode::{GaussTensor, SourceTensor};
+use super::encode_shard::EncodedShard;
+use super::index::{IndexedTensor, Shard, TensorCoding};
+use super::{MAGIC, SCALE, element};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -86,7 +89,7 @@ fn name_and_shape(cursor: &mut Cursor) -> Result<(String, Vec<u64>)> {
 fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
     let at = cursor.position() as u64;
     let id = cursor.u8("dtype")?;
-    dtypes::from_id(id).ok_or_else(|| {
+    element::from_id(id).ok_or_else(|| {
         Error::malformed(
             Rule::GaussDtype,
             format!("dtype {id} does not exist, only 0 to 7"),
@@ -97,22 +100,22 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
 
 fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
     element_count(shape)
-        .filter(|count| count.checked_mul(dtypes::width(dtype)).is_some())
+        .filter(|count| count.checked_mul(element::width(dtype)).is_some())
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
 /// Parses the record of a coded tensor. Its data begin at offset `end` of all
 /// data, which is advanced past them.
-pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<Tensor> {
+pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<IndexedTensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let start = *end;
     match body(cursor, version, &shape, end) {
-        Ok((dtype, shards)) => Ok(Tensor {
+        Ok((dtype, shards)) => Ok(IndexedTensor {
             name,
             dtype,
             shape,
             stored: start..*end,
-            coding: Coding::Mixture(shards),
+            coding: TensorCoding::Mixture(shards),
         }),
         Err(error) => Err(error.tensor(&name)),
     }
@@ -242,13 +245,13 @@ fn check_mixture(mixture: &Mixture) -> Result<(), &'static str> {
 }
 
 /// Parses the record of a raw tensor.
-pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
+pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<IndexedTensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let mut rest = || {
         let dtype = dtype(cursor)?;
         let at = cursor.position() as u64;
         let len = u64::from(cursor.u32("length of a raw tensor")?);
-        let expected = check_shape(&shape, dtype)? * dtypes::width(dtype);
+        let expected = check_shape(&shape, dtype)? * element::width(dtype);
         if len != expected {
             return Err(Error::malformed(
                 Rule::GaussRawLength,
@@ -261,11 +264,146 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<Tensor> {
     let (dtype, len) = rest().map_err(|error: Error| error.tensor(&name))?;
     let start = *end;
     *end = end.saturating_add(len);
-    Ok(Tensor {
+    Ok(IndexedTensor {
         name,
         dtype,
         shape,
         stored: start..*end,
-        coding: Coding::Raw,
+        coding: TensorCoding::Raw,
+    })
+}
+
+/// A record of the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenTensor {
+    is_raw: bool,
+    record: Vec<u8>,
+}
+
+/// A file being written. The index comes first in the file but is known last,
+/// so a caller that encodes tensors one at a time has to buffer their data. The
+/// file consists of the bytes that [`GaussWriter::finish`] returns, the data of the
+/// coded tensors, and the bytes of the raw tensors, each in the order of the
+/// calls to [`GaussWriter::add`].
+#[derive(Debug, Clone, Default)]
+pub struct GaussWriter {
+    names: BTreeSet<String>,
+    coded: Index,
+    raw: Index,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Index {
+    count: u32,
+    records: Vec<u8>,
+}
+
+impl GaussWriter {
+    /// Creates a file without tensors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor, whose name must be new.
+    pub fn add(&mut self, encoded: &GaussTensor) -> Result<()> {
+        let name = &encoded.report.name;
+        if !self.names.insert(name.clone()) {
+            return Err(Error::invalid_input("the name occurs twice").tensor(name));
+        }
+        let index = match encoded.entry.is_raw {
+            true => &mut self.raw,
+            false => &mut self.coded,
+        };
+        index.count = index.count.checked_add(1).ok_or_else(|| {
+            Error::invalid_input("a Gauss file stores fewer than 2^32 coded and 2^32 raw tensors")
+        })?;
+        index.records.extend_from_slice(&encoded.entry.record);
+        Ok(())
+    }
+
+    /// Returns the header and the index, which are the first bytes of the file.
+    pub fn finish(self) -> Result<Vec<u8>> {
+        let mut head = MAGIC.to_vec();
+        head.push(b'4');
+        for index in [&self.coded, &self.raw] {
+            head.extend_from_slice(&index.count.to_le_bytes());
+        }
+        head.extend_from_slice(&self.coded.records);
+        head.extend_from_slice(&self.raw.records);
+        Ok(head)
+    }
+}
+
+/// Checks that the name and the shape fit in a record.
+pub fn fits(name: &str, shape: &[u64]) -> Result<()> {
+    if u16::try_from(name.len()).is_err() {
+        return Err(Error::invalid_input(
+            "a name in a Gauss file has at most 65535 bytes",
+        ));
+    }
+    if u8::try_from(shape.len()).is_err() || shape.iter().any(|&d| u32::try_from(d).is_err()) {
+        return Err(Error::invalid_input(format!(
+            "the shape {shape:?} has more than 255 dimensions or one beyond 2^32"
+        )));
+    }
+    Ok(())
+}
+
+impl WrittenTensor {
+    fn new(source: &SourceTensor, dtype: Dtype, is_raw: bool) -> Result<Self> {
+        fits(source.name, source.shape)?;
+        let mut record = len_u16(source.name.len()).to_le_bytes().to_vec();
+        record.extend_from_slice(source.name.as_bytes());
+        record.extend(u8::try_from(source.shape.len()));
+        for &dimension in source.shape {
+            record.extend_from_slice(&len_u32(dimension)?.to_le_bytes());
+        }
+        record.extend(element::id(dtype));
+        Ok(Self { is_raw, record })
+    }
+
+    pub(super) fn raw(source: &SourceTensor, dtype: Dtype) -> Result<Self> {
+        let mut entry = Self::new(source, dtype, true)?;
+        let len = len_u32(source.bytes.len() as u64).map_err(|e| e.tensor(source.name))?;
+        entry.record.extend_from_slice(&len.to_le_bytes());
+        Ok(entry)
+    }
+
+    pub(super) fn coded(
+        source: &SourceTensor,
+        shard_rows: u32,
+        shards: &[EncodedShard],
+    ) -> Result<Self> {
+        let mut entry = Self::new(source, source.dtype, false)?;
+        let record = &mut entry.record;
+        record.extend_from_slice(&len_u16(shards.len()).to_le_bytes());
+        record.extend_from_slice(&shard_rows.to_le_bytes());
+        for shard in shards {
+            let mixture = &shard.mixture;
+            record.extend(u8::try_from(mixture.len()));
+            for floats in [&mixture.weights, &mixture.means, &mixture.deviations] {
+                record.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
+            }
+            record.extend_from_slice(&shard.scale.to_le_bytes());
+            for stream in [&shard.index, &shard.residual] {
+                let words = len_u32(stream.len() as u64).map_err(|e| e.tensor(source.name))?;
+                record.extend_from_slice(&words.to_le_bytes());
+            }
+        }
+        Ok(entry)
+    }
+}
+
+/// Converts a length that has been checked to fit in 16 bits.
+fn len_u16(len: usize) -> u16 {
+    u16::try_from(len).expect("a checked length")
+}
+
+pub fn len_u32(len: u64) -> Result<u32> {
+    u32::try_from(len).map_err(|_| {
+        Error::unsupported(format!(
+            "the length {len} exceeds the 32 bits of lengths in Gauss files"
+        ))
     })
 }

@@ -18,7 +18,7 @@ static CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
     /// The algorithm and the expected value.
-    pub digest: Digest,
+    pub digest: PartDigest,
     /// The bytes that the checksum covers.
     pub covers: Covers,
 }
@@ -34,7 +34,7 @@ pub enum Covers {
 
 /// An algorithm and the value that it should give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Digest {
+pub enum PartDigest {
     /// The CRC-32C of the bytes.
     Crc32c(u32),
     /// The SHA-256 of the bytes.
@@ -55,7 +55,7 @@ pub enum DigestKind {
     Sha256,
 }
 
-impl Digest {
+impl PartDigest {
     /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(kind: DigestKind, bytes: &[u8]) -> Self {
@@ -173,12 +173,12 @@ mod tests {
     fn crc32c_texts() {
         // "123456789" is the standard test input for CRCs, and 0xE3069283 is its published
         // CRC-32C.
-        let digest = Digest::of(DigestKind::Crc32c, b"123456789");
+        let digest = PartDigest::of(DigestKind::Crc32c, b"123456789");
         assert_eq!(digest.to_text(), "crc32c:0xE3069283");
-        assert_eq!(Digest::parse_stored("crc32c:0xe3069283"), Some(digest));
+        assert_eq!(PartDigest::parse_stored("crc32c:0xe3069283"), Some(digest));
         assert_eq!(
-            Digest::parse_stored("crc32c:0x1F"),
-            Some(Digest::Crc32c(0x1F))
+            PartDigest::parse_stored("crc32c:0x1F"),
+            Some(PartDigest::Crc32c(0x1F))
         );
         for text in [
             "crc32c:0x",
@@ -186,18 +186,18 @@ mod tests {
             "crc32c:0x123456789",
             "sha256:00",
         ] {
-            let digest = Digest::parse_stored(text);
-            assert_eq!(digest, Some(Digest::Unreadable(text.into())));
+            let digest = PartDigest::parse_stored(text);
+            assert_eq!(digest, Some(PartDigest::Unreadable(text.into())));
         }
-        assert_eq!(Digest::parse_stored("md5:00"), None);
+        assert_eq!(PartDigest::parse_stored("md5:00"), None);
     }
 
     #[test]
     fn digests_of_version_2_are_in_lower_case() {
         let text = "xxh3:00000000000000ff";
-        assert_eq!(Digest::parse_decoded(text), Some(Digest::Xxh3(255)));
+        assert_eq!(PartDigest::parse_decoded(text), Some(PartDigest::Xxh3(255)));
         for text in ["xxh3:00000000000000FF", "xxh3:ff", "crc32c:0x00000000"] {
-            assert_eq!(Digest::parse_decoded(text), None, "{text}");
+            assert_eq!(PartDigest::parse_decoded(text), None, "{text}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::checksum::agrees;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// The number of bytes at the end of a file that [`Footer::parse`] requires. Of
+/// The number of bytes at the end of a file that [`ZTensorFooter::parse`] requires. Of
 /// a shorter file, it requires all bytes.
 pub const FOOTER_BYTES: u64 = 40;
 
@@ -29,7 +29,7 @@ pub(super) fn magic() -> [u8; 8] {
 /// The versions of the formats called zTensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Version {
+pub enum ZTensorVersion {
     /// Version 0.1, the only version that this library writes.
     V0_1,
     /// Version 1.0.
@@ -40,7 +40,7 @@ pub enum Version {
     V2,
 }
 
-impl Version {
+impl ZTensorVersion {
     /// Returns the version number in its usual spelling.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -55,9 +55,9 @@ impl Version {
 
 /// The information in the first and the last bytes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Footer {
+pub struct ZTensorFooter {
     /// The version of the format.
-    pub version: Version,
+    pub version: ZTensorVersion,
     /// The range of the manifest in the file.
     pub manifest: Range<u64>,
     /// The range of the file that blobs may occupy.
@@ -66,7 +66,7 @@ pub struct Footer {
     hash: Option<u64>,
 }
 
-impl Footer {
+impl ZTensorFooter {
     /// Parses both ends of a file of `file_len_bytes`. `head` contains at least
     /// its first 8 bytes, `tail` its last [`FOOTER_BYTES`].
     pub fn parse(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
@@ -85,15 +85,15 @@ impl Footer {
                     )
                     .at(end));
                 }
-                Self::after_blobs(Version::V0_1, len_bytes, end, 64)
+                Self::after_blobs(ZTensorVersion::V0_1, len_bytes, end, 64)
             }
             Some(&MAGIC_V1) if file_len_bytes >= 16 && tail.ends_with(&MAGIC_V1) => {
                 let end = footer_start(file_len_bytes, 8, 16)?;
-                Self::after_blobs(Version::V1_1, length(tail, 16)?, end, 8)
+                Self::after_blobs(ZTensorVersion::V1_1, length(tail, 16)?, end, 8)
             }
             Some(&MAGIC_V1) => {
                 let end = footer_start(file_len_bytes, 8, 8)?;
-                Self::after_blobs(Version::V1_0, length(tail, 8)?, end, 8)
+                Self::after_blobs(ZTensorVersion::V1_0, length(tail, 8)?, end, 8)
             }
             Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
             _ => Err(Error::malformed(
@@ -113,7 +113,7 @@ impl Footer {
 
     /// Creates the footer of versions 0 and 1, whose manifest of `len_bytes`
     /// ends at offset `end`.
-    fn after_blobs(version: Version, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
+    fn after_blobs(version: ZTensorVersion, len_bytes: u64, end: u64, blobs: u64) -> Result<Self> {
         match end.checked_sub(len_bytes) {
             Some(start) if start >= 8 => Ok(Self {
                 version,
@@ -163,7 +163,7 @@ impl Footer {
                     && manifest_end <= end =>
             {
                 Ok(Self {
-                    version: Version::V2,
+                    version: ZTensorVersion::V2,
                     manifest: start..manifest_end,
                     blobs: PAGE_BYTES..end,
                     hash: Some(hash),
@@ -191,9 +191,9 @@ impl Footer {
     /// lie.
     pub(super) fn blob(&self, start: u64, len_bytes: u64) -> Result<Range<u64>> {
         let alignment = match self.version {
-            Version::V0_1 => 64,
-            Version::V1_0 | Version::V1_1 => 1,
-            Version::V2 => PAGE_BYTES,
+            ZTensorVersion::V0_1 => 64,
+            ZTensorVersion::V1_0 | ZTensorVersion::V1_1 => 1,
+            ZTensorVersion::V2 => PAGE_BYTES,
         };
         match start.checked_add(len_bytes) {
             Some(end)

@@ -8,19 +8,17 @@
 //! footer     location of the manifest
 //! ```
 //!
-//! To read a file, pass both of its ends to [`Footer::parse`], then the
+//! To read a file, pass both of its ends to [`ZTensorFooter::parse`], then the
 //! manifest to [`Manifest::parse`], then the stored bytes of a tensor to
-//! [`Tensor::decode`] or [`Part::decode`]. Parts that are stored uncompressed
+//! [`ManifestTensor::decode`] or [`Part::decode`]. Parts that are stored uncompressed
 //! and little-endian are returned without a copy.
 
 mod cbor;
 mod checksum;
 mod element;
-mod field;
 mod footer;
 mod manifest;
 mod part;
-mod seekable;
 mod sparse;
 mod tensor;
 mod v0;
@@ -28,11 +26,10 @@ mod v1;
 mod v2;
 mod writer;
 
-pub use checksum::{Checksum, Covers, Digest, DigestKind};
+pub use checksum::{Checksum, Covers, DigestKind, PartDigest};
 pub use element::Element;
-pub use field::Field;
-pub use footer::{FOOTER_BYTES, Footer, Version};
-pub use manifest::Manifest;
-pub use part::{ByteOrder, Coding, Part};
-pub use tensor::{Layout, Tensor};
-pub use writer::{Entry, Storage, Writer, can_write, write};
+pub use footer::{FOOTER_BYTES, ZTensorFooter, ZTensorVersion};
+pub use manifest::{Field, Manifest};
+pub use part::{ByteOrder, Part, PartCoding};
+pub use tensor::{ManifestTensor, TensorLayout};
+pub use writer::{PartStorage, SourceTensor, ZTensorWriter, can_write, write};

@@ -1,4 +1,5 @@
-//! The stored parts of tensors (docs/formats/ztensor.md 5, 7 and 8.2).
+//! The stored parts of tensors, and the decoding of their encodings
+//! (docs/formats/ztensor.md 5, 7, 8.2 and 8.3).
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -10,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, Covers};
 use super::element::Element;
-use super::seekable;
-use crate::bytes;
+use crate::bytes::{self, Cursor, index};
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
@@ -27,7 +27,7 @@ pub enum ByteOrder {
 
 /// The encoding of a part's elements in its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Coding {
+pub enum PartCoding {
     /// Uncompressed, in this byte order.
     Raw(ByteOrder),
     /// One zstd frame: versions 0.1 and 1.
@@ -47,7 +47,7 @@ pub struct Part {
     /// shard.
     pub stored: Range<u64>,
     /// The encoding of the stored bytes.
-    pub coding: Coding,
+    pub coding: PartCoding,
     /// The length of the decoded part in bytes, if the file states it.
     pub decoded_len_bytes: Option<u64>,
     /// The expected checksum, if the file has one.
@@ -69,9 +69,9 @@ impl Part {
     pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
         match (self.decoded_len_bytes, self.coding) {
             (Some(len), _) => Ok(Some(len)),
-            (None, Coding::Raw(_)) => Ok(Some(stored.len() as u64)),
-            (None, Coding::Zstd) => zstd::content_bytes(stored),
-            (None, Coding::SeekableZstd) => Ok(None),
+            (None, PartCoding::Raw(_)) => Ok(Some(stored.len() as u64)),
+            (None, PartCoding::Zstd) => zstd::content_bytes(stored),
+            (None, PartCoding::SeekableZstd) => Ok(None),
         }
     }
 
@@ -93,7 +93,7 @@ impl Part {
         }
         if stored.len() as u64 != self.stored_len_bytes() {
             return Err(Error::invalid_input(
-                "these are not the part's stored bytes",
+                "the input does not have the part's stored length",
             ));
         }
         if let Some(checksum) = &self.checksum {
@@ -103,7 +103,7 @@ impl Part {
             return Err(wrong_length(promised, len_bytes));
         }
         let decoded = match self.coding {
-            Coding::Raw(order) => {
+            PartCoding::Raw(order) => {
                 if stored.len() as u64 != len_bytes {
                     return Err(wrong_length(stored.len() as u64, len_bytes));
                 }
@@ -112,13 +112,13 @@ impl Part {
                     _ => Cow::Borrowed(stored),
                 }
             }
-            Coding::Zstd => {
+            PartCoding::Zstd => {
                 zstd::check(stored, len_bytes)?;
                 let mut out = bytes::buffer(len_bytes)?;
                 zstd::decode(engine, stored, &mut out)?;
                 out.into()
             }
-            Coding::SeekableZstd => seekable::decode(engine, stored, len_bytes)?.into(),
+            PartCoding::SeekableZstd => decode(engine, stored, len_bytes)?.into(),
         };
         if let Some(checksum) = &self.checksum {
             checksum.check(Covers::Decoded, &decoded)?;
@@ -154,4 +154,107 @@ pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
         to.reverse();
     }
     Ok(out)
+}
+
+const SKIPPABLE: u32 = 0x184D_2A5E;
+const SEEKABLE: u32 = 0x8F92_EAB1;
+/// The length of the frame count, the descriptor and the magic at the end of
+/// the table.
+const END_BYTES: u64 = 9;
+/// The largest number of bytes that one frame may decode to.
+const FRAME_BYTES: u64 = 16 << 20;
+
+/// Decodes `stored` to exactly `len_bytes`. All frames are checked before
+/// memory is allocated.
+pub fn decode<E: Engine>(engine: &E, stored: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
+    let frames = frames(stored, len_bytes)?;
+    let mut out = bytes::buffer(len_bytes)?;
+    let mut rest = &mut out[..];
+    let mut work = Vec::with_capacity(frames.len());
+    for (frame, decoded_len) in frames {
+        let (dest, after) = rest.split_at_mut(index(decoded_len));
+        rest = after;
+        work.push((frame, dest));
+    }
+    engine
+        .map(work, |(frame, dest)| zstd::decode(engine, frame, dest))
+        .into_iter()
+        .collect::<Result<()>>()?;
+    Ok(out)
+}
+
+/// Returns the frames with their decoded lengths, which add up to `len_bytes`.
+fn frames(stored: &[u8], len_bytes: u64) -> Result<Vec<(&[u8], u64)>> {
+    let table_start = table_start(stored)?;
+    let (mut data, table) = stored.split_at(index(table_start));
+    let mut entries = Cursor::new(&table[8..]);
+    let mut frames = Vec::new();
+    let (mut sum, mut first) = (0u64, None);
+    while entries.remaining() as u64 > END_BYTES {
+        let frame_len = entries.u32("compressed length")? as usize;
+        let decoded_len = u64::from(entries.u32("decoded length")?);
+        let Some((frame, after)) = data.split_at_checked(frame_len) else {
+            return Err(bad(
+                "the table lists more bytes than there are",
+                table_start,
+            ));
+        };
+        let is_last = entries.remaining() as u64 == END_BYTES;
+        let is_even = is_last || decoded_len == *first.get_or_insert(decoded_len);
+        if decoded_len > FRAME_BYTES || !is_even {
+            return Err(bad("the frames are not cut evenly", table_start));
+        }
+        let start = table_start - data.len() as u64;
+        zstd::check(frame, decoded_len).map_err(|error| error.within(start))?;
+        frames.push((frame, decoded_len));
+        sum += decoded_len;
+        data = after;
+    }
+    if !data.is_empty() {
+        return Err(bad(
+            "the table lists fewer bytes than there are",
+            table_start,
+        ));
+    }
+    if sum != len_bytes {
+        return Err(Error::malformed(
+            Rule::ZTensorLength,
+            format!("{sum} bytes are stored where shape and dtype require {len_bytes}"),
+        ));
+    }
+    Ok(frames)
+}
+
+/// Returns the offset of the table, which is at the end of the stream.
+fn table_start(stored: &[u8]) -> Result<u64> {
+    let end = stored.len() as u64;
+    let Some(tail_start) = end.checked_sub(END_BYTES) else {
+        return Err(bad("the stream is too short for a table of frames", 0));
+    };
+    let mut tail = Cursor::new(bytes::part(stored, tail_start..end));
+    let count = u64::from(tail.u32("number of frames")?);
+    let descriptor = tail.u8("descriptor of the table")?;
+    if tail.u32("magic of the table")? != SEEKABLE {
+        return Err(bad("the stream does not end with its magic", tail_start));
+    }
+    if descriptor != 0 {
+        return Err(bad("the type of the table is unknown", tail_start));
+    }
+    let after_head = count * 8 + END_BYTES;
+    let start = end.checked_sub(after_head + 8);
+    let Some(start) = start else {
+        return Err(bad("the table is longer than the stream", tail_start));
+    };
+    let mut head = Cursor::new(bytes::part(stored, start..end));
+    let is_head = head.u32("head of the table")? == SKIPPABLE
+        && u64::from(head.u32("length of the table")?) == after_head;
+    if is_head {
+        Ok(start)
+    } else {
+        Err(bad("the table of frames has no head", start))
+    }
+}
+
+fn bad(why: &'static str, offset: u64) -> Error {
+    Error::malformed(Rule::ZTensorSeekTable, why).at(offset)
 }

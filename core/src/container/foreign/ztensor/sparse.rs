@@ -5,9 +5,9 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::footer::Version;
+use super::footer::ZTensorVersion;
 use super::part::Part;
-use super::tensor::{Layout, Tensor};
+use super::tensor::{ManifestTensor, TensorLayout};
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -22,7 +22,11 @@ struct Entries<'a> {
 }
 
 /// Returns all elements of a sparse `tensor`, decoded from its `stored` bytes.
-pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn decode<E: Engine>(
+    tensor: &ManifestTensor,
+    engine: &E,
+    stored: &[u8],
+) -> Result<Vec<u8>> {
     let Some(width) = tensor.element().width_bytes() else {
         return Err(Error::unsupported(
             "sparse layouts of elements below one byte cannot be read",
@@ -35,12 +39,12 @@ pub(super) fn decode<E: Engine>(tensor: &Tensor, engine: &E, stored: &[u8]) -> R
         stored,
     };
     let entries = match tensor.layout {
-        Layout::Csr => reader.csr(),
-        Layout::Coo => reader.coo(width),
-        Layout::PackedCsr => reader.packed_csr(width),
+        TensorLayout::Csr => reader.csr(),
+        TensorLayout::Coo => reader.coo(width),
+        TensorLayout::PackedCsr => reader.packed_csr(width),
         _ => reader.packed_coo(width),
     }?;
-    let must_rise = tensor.version == Version::V2 && tensor.layout == Layout::Csr;
+    let must_rise = tensor.version == ZTensorVersion::V2 && tensor.layout == TensorLayout::Csr;
     check_distinct(&entries.cells, must_rise)?;
     let paid_for = (stored.len() as u64).max(entries.values.len() as u64);
     if len_bytes > SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE)) {
@@ -75,7 +79,7 @@ fn check_distinct(cells: &[u64], must_rise: bool) -> Result<()> {
 }
 
 struct Reader<'r, 's, E> {
-    tensor: &'r Tensor,
+    tensor: &'r ManifestTensor,
     engine: &'r E,
     stored: &'s [u8],
 }

@@ -10,21 +10,20 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::element::Element;
-use super::field::Field;
-use super::footer::Version;
-use super::part::{ByteOrder, Coding, Part};
+use super::footer::ZTensorVersion;
+use super::manifest::Field;
+use super::part::{ByteOrder, Part, PartCoding};
 use super::sparse;
-use crate::bytes;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::limits::DIMENSIONS;
 use crate::tensor::element_count;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, bytes};
 
 /// The layout of a tensor, which determines its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Layout {
+pub enum TensorLayout {
     /// One part, `data`, with all elements in row-major order.
     Dense,
     /// Version 0.1: one part, `data`, with a record of coordinates and a value
@@ -47,22 +46,22 @@ pub enum Layout {
 /// A tensor as described in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Tensor {
+pub struct ManifestTensor {
     /// The name, unique within the file.
     pub name: String,
     /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
     /// The layout, which determines the parts.
-    pub layout: Layout,
+    pub layout: TensorLayout,
     /// The parts, at least one.
     pub parts: Vec<Part>,
     /// The custom keys of version 0.1, or the attributes of later versions.
     pub fields: Vec<Field>,
     /// The version of the file, on which the rules for sparse layouts depend.
-    pub(super) version: Version,
+    pub(super) version: ZTensorVersion,
 }
 
-impl Tensor {
+impl ManifestTensor {
     /// Removes the fields, which decoding does not require.
     #[cfg(feature = "decode-task")]
     pub(crate) fn without_fields(self) -> Self {
@@ -114,7 +113,7 @@ impl Tensor {
     }
 
     /// Returns the stored bytes of `part`, given the bytes of
-    /// [`Tensor::stored`].
+    /// [`ManifestTensor::stored`].
     pub(super) fn stored_of<'a>(&self, part: &Part, stored: &'a [u8]) -> &'a [u8] {
         if part.shard.is_some() {
             return &[];
@@ -124,26 +123,27 @@ impl Tensor {
     }
 
     /// Decodes the elements, little-endian and row-major, from the bytes of
-    /// [`Tensor::stored`]. Sparse layouts are made dense, up to a limit.
+    /// [`ManifestTensor::stored`]. Sparse layouts are made dense, up to a limit.
     /// Borrows the bytes if they need no decoding. Offsets in errors are
     /// relative to the start of those bytes.
     pub fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let range = self.stored();
         if stored.len() as u64 != range.end - range.start {
             return Err(Error::invalid_input(
-                "these are not the tensor's stored bytes",
+                "the input does not have the tensor's stored length",
             ));
         }
         let bytes = match &self.layout {
-            Layout::Dense => {
+            TensorLayout::Dense => {
                 let part = self.required("data")?;
                 let stored = self.stored_of(part, stored);
                 part.decode(engine, stored, self.len_bytes())?
             }
-            Layout::PackedCoo | Layout::PackedCsr | Layout::Coo | Layout::Csr => {
-                sparse::decode(self, engine, stored)?.into()
-            }
-            Layout::Other(name) => {
+            TensorLayout::PackedCoo
+            | TensorLayout::PackedCsr
+            | TensorLayout::Coo
+            | TensorLayout::Csr => sparse::decode(self, engine, stored)?.into(),
+            TensorLayout::Other(name) => {
                 return Err(Error::unsupported(format!(
                     "this version cannot read the layout `{}`",
                     name.escape_default()
@@ -161,11 +161,13 @@ impl Tensor {
     /// read by themselves.
     #[must_use]
     pub fn plain(&self) -> Option<Range<u64>> {
-        let part = self.part("data").filter(|_| self.layout == Layout::Dense)?;
+        let part = self
+            .part("data")
+            .filter(|_| self.layout == TensorLayout::Dense)?;
         let len_bytes = self.len_bytes();
         let is_swapped =
-            part.element.width_bytes() != Some(1) && part.coding == Coding::Raw(ByteOrder::Big);
-        let is_plain = matches!(part.coding, Coding::Raw(_))
+            part.element.width_bytes() != Some(1) && part.coding == PartCoding::Raw(ByteOrder::Big);
+        let is_plain = matches!(part.coding, PartCoding::Raw(_))
             && !is_swapped
             && part.shard.is_none()
             && part.checksum.is_none()
@@ -181,7 +183,7 @@ impl Tensor {
     fn truth_values<'a>(&self, bytes: Cow<'a, [u8]>) -> Result<Cow<'a, [u8]>> {
         match bytes.iter().find(|&&byte| byte > 1) {
             None => Ok(bytes),
-            Some(byte) if self.version == Version::V2 => Err(Error::malformed(
+            Some(byte) if self.version == ZTensorVersion::V2 => Err(Error::malformed(
                 Rule::ZTensorBool,
                 format!("{byte} is not a boolean"),
             )),

@@ -1,21 +1,23 @@
 //! The metadata of version 0.1 (docs/formats/ztensor.md 3 to 6).
 
-use alloc::format;
 use alloc::string::ToString;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use super::cbor::Item;
-use super::checksum::{Checksum, Covers, Digest};
+use super::checksum::{Checksum, Covers, PartDigest};
 use super::element::Element;
-use super::field::Field;
-use super::footer::{Footer, Version};
-use super::manifest::{Manifest, required};
-use super::part::{ByteOrder, Coding, Part};
-use super::tensor::{Layout, Tensor};
+use super::footer::{ZTensorFooter, ZTensorVersion};
+use super::manifest::{Field, Manifest, required};
+use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::{ManifestTensor, TensorLayout};
 use crate::{Error, Result, Rule};
 
-pub(super) fn parse(root: Item, footer: &Footer, mut manifest: Manifest) -> Result<Manifest> {
+pub(super) fn parse(
+    root: Item,
+    footer: &ZTensorFooter,
+    mut manifest: Manifest,
+) -> Result<Manifest> {
     for item in root.array("the metadata")? {
         let tensor = tensor(item, footer).map_err(|error| error.at(item.offset()))?;
         manifest.tensors.push(tensor);
@@ -23,7 +25,7 @@ pub(super) fn parse(root: Item, footer: &Footer, mut manifest: Manifest) -> Resu
     Ok(manifest)
 }
 
-fn tensor(item: Item, footer: &Footer) -> Result<Tensor> {
+fn tensor(item: Item, footer: &ZTensorFooter) -> Result<ManifestTensor> {
     let (mut name, mut offset, mut size, mut dtype) = (None, None, None, None);
     let (mut layout, mut shape, mut encoding) = (None, None, None);
     let (mut order, mut checksum) = (None, None);
@@ -65,35 +67,35 @@ fn tensor(item: Item, footer: &Footer) -> Result<Tensor> {
         checksum: checksum.and_then(stored_checksum),
         shard: None,
     };
-    let tensor = Tensor {
+    let tensor = ManifestTensor {
         name: name.into(),
         shape: match shape {
             Some(shape) => shape,
             None => return missing("shape"),
         },
         layout: match layout {
-            None | Some("dense") => Layout::Dense,
-            Some("sparsecoo") => Layout::PackedCoo,
-            Some("sparsecsr") => Layout::PackedCsr,
+            None | Some("dense") => TensorLayout::Dense,
+            Some("sparsecoo") => TensorLayout::PackedCoo,
+            Some("sparsecsr") => TensorLayout::PackedCsr,
             Some(other) => return Err(refuse(unknown(Rule::ZTensorLayout, "layout", other))),
         },
         parts: vec![part],
         fields,
-        version: Version::V0_1,
+        version: ZTensorVersion::V0_1,
     };
     tensor.check_size().map_err(refuse)?;
     Ok(tensor)
 }
 
-fn coding(encoding: &str, order: Option<&str>) -> Result<Coding> {
+fn coding(encoding: &str, order: Option<&str>) -> Result<PartCoding> {
     let order = match order {
         None | Some("little") => ByteOrder::Little,
         Some("big") => ByteOrder::Big,
         Some(other) => return Err(unknown(Rule::ZTensorEncoding, "byte order", other)),
     };
     match encoding {
-        "raw" => Ok(Coding::Raw(order)),
-        "zstd" => Ok(Coding::Zstd),
+        "raw" => Ok(PartCoding::Raw(order)),
+        "zstd" => Ok(PartCoding::Zstd),
         other => Err(unknown(Rule::ZTensorEncoding, "encoding", other)),
     }
 }
@@ -101,7 +103,7 @@ fn coding(encoding: &str, order: Option<&str>) -> Result<Coding> {
 /// Parses a checksum of versions 0.1 and 1. Returns `None` for unknown
 /// algorithms, which are ignored.
 pub(super) fn stored_checksum(text: &str) -> Option<Checksum> {
-    Digest::parse_stored(text).map(|digest| Checksum {
+    PartDigest::parse_stored(text).map(|digest| Checksum {
         digest,
         covers: Covers::Stored,
     })

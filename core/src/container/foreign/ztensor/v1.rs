@@ -5,25 +5,33 @@ use alloc::vec::Vec;
 
 use super::cbor::Item;
 use super::element::Element;
-use super::footer::{Footer, Version};
+use super::footer::{ZTensorFooter, ZTensorVersion};
 use super::manifest::{Manifest, attributes, named, required};
-use super::part::{ByteOrder, Coding, Part};
-use super::tensor::{Layout, Tensor};
+use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::{stored_checksum, unknown};
 use crate::dtype::Dtype;
 use crate::{Result, Rule};
 
-pub(super) fn parse_1_0(root: Item, footer: &Footer, manifest: Manifest) -> Result<Manifest> {
+pub(super) fn parse_1_0(
+    root: Item,
+    footer: &ZTensorFooter,
+    manifest: Manifest,
+) -> Result<Manifest> {
     parse(root, footer, manifest, "tensors")
 }
 
-pub(super) fn parse_1_1(root: Item, footer: &Footer, manifest: Manifest) -> Result<Manifest> {
+pub(super) fn parse_1_1(
+    root: Item,
+    footer: &ZTensorFooter,
+    manifest: Manifest,
+) -> Result<Manifest> {
     parse(root, footer, manifest, "objects")
 }
 
 fn parse<'a>(
     root: Item<'a>,
-    footer: &Footer,
+    footer: &ZTensorFooter,
     mut manifest: Manifest,
     list: &'static str,
 ) -> Result<Manifest> {
@@ -42,7 +50,7 @@ fn parse<'a>(
     Ok(manifest)
 }
 
-fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
+fn tensor(name: &str, item: Item, footer: &ZTensorFooter) -> Result<ManifestTensor> {
     let (mut shape, mut format, mut dtype, mut components) = (None, None, None, None);
     let mut fields = Vec::new();
     for entry in item.map("a tensor")? {
@@ -50,14 +58,14 @@ fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
         match key {
             "shape" => shape = Some(value.shape(key)?),
             "format" => format = Some(value.text(key)?),
-            "dtype" if footer.version == Version::V1_0 => dtype = Some(value.text(key)?),
+            "dtype" if footer.version == ZTensorVersion::V1_0 => dtype = Some(value.text(key)?),
             "components" => components = Some(value),
             "attributes" => fields = attributes(value)?,
             _ => {}
         }
     }
     let dtype = match footer.version {
-        Version::V1_0 => Some(Element::long(required(dtype, "dtype", item)?)?),
+        ZTensorVersion::V1_0 => Some(Element::long(required(dtype, "dtype", item)?)?),
         _ => None,
     };
     let parts = required(components, "components", item)?
@@ -67,14 +75,14 @@ fn tensor(name: &str, item: Item, footer: &Footer) -> Result<Tensor> {
             component(role, item, dtype, footer).map_err(|error| error.at(item.offset()))
         })
         .collect::<Result<_>>()?;
-    Ok(Tensor {
+    Ok(ManifestTensor {
         name: name.into(),
         shape: required(shape, "shape", item)?,
         layout: match required(format, "format", item)? {
-            "dense" => Layout::Dense,
-            "sparse_csr" => Layout::Csr,
-            "sparse_coo" => Layout::Coo,
-            other => Layout::Other(other.into()),
+            "dense" => TensorLayout::Dense,
+            "sparse_csr" => TensorLayout::Csr,
+            "sparse_coo" => TensorLayout::Coo,
+            other => TensorLayout::Other(other.into()),
         },
         parts,
         fields,
@@ -88,7 +96,7 @@ fn component(
     role: &str,
     item: Item,
     tensor_element: Option<Element>,
-    footer: &Footer,
+    footer: &ZTensorFooter,
 ) -> Result<Part> {
     let (mut dtype, mut logical, mut offset, mut length) = (None, None, None, None);
     let (mut decoded_len, mut encoding, mut digest) = (None, None, None);
@@ -117,8 +125,8 @@ fn component(
             required(length, "length", item)?,
         )?,
         coding: match encoding {
-            None | Some("raw") => Coding::Raw(ByteOrder::Little),
-            Some("zstd") => Coding::Zstd,
+            None | Some("raw") => PartCoding::Raw(ByteOrder::Little),
+            Some("zstd") => PartCoding::Zstd,
             Some(other) => return Err(unknown(Rule::ZTensorEncoding, "encoding", other)),
         },
         decoded_len_bytes: decoded_len,

@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::cbor::Item;
-use super::checksum::{Checksum, Covers, Digest};
+use super::checksum::{Checksum, Covers, PartDigest};
 use super::element::Element;
-use super::footer::{Footer, Version};
+use super::footer::{ZTensorFooter, ZTensorVersion};
 use super::manifest::{Manifest, attributes, named, required};
-use super::part::{ByteOrder, Coding, Part};
-use super::tensor::{Layout, Tensor};
+use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::unknown;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -21,7 +21,11 @@ use crate::{Error, Result, Rule};
 const MAX_RANK: usize = 64;
 const NAME_LEN_BYTES: Range<usize> = 1..1025;
 
-pub(super) fn parse(root: Item, footer: &Footer, mut manifest: Manifest) -> Result<Manifest> {
+pub(super) fn parse(
+    root: Item,
+    footer: &ZTensorFooter,
+    mut manifest: Manifest,
+) -> Result<Manifest> {
     let (mut objects, mut shards) = (None, BTreeSet::new());
     for entry in root.map("the manifest")? {
         let (key, value) = entry?;
@@ -57,7 +61,12 @@ fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-fn tensor(name: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Result<Tensor> {
+fn tensor(
+    name: &str,
+    item: Item,
+    footer: &ZTensorFooter,
+    shards: &BTreeSet<&str>,
+) -> Result<ManifestTensor> {
     let (mut shape, mut layout, mut parts) = (None, None, None);
     let mut fields = Vec::new();
     for entry in item.map("a tensor")? {
@@ -70,14 +79,14 @@ fn tensor(name: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> R
             _ => {}
         }
     }
-    Ok(Tensor {
+    Ok(ManifestTensor {
         name: name.into(),
         shape: required(shape, "shape", item)?,
         layout: match required(layout, "layout", item)? {
-            "dense" => Layout::Dense,
-            "zt.sparse_csr/1" => Layout::Csr,
-            "zt.sparse_coo/1" => Layout::Coo,
-            other => Layout::Other(other.into()),
+            "dense" => TensorLayout::Dense,
+            "zt.sparse_csr/1" => TensorLayout::Csr,
+            "zt.sparse_coo/1" => TensorLayout::Coo,
+            other => TensorLayout::Other(other.into()),
         },
         parts: required(parts, "parts", item)?
             .map("parts")?
@@ -87,11 +96,11 @@ fn tensor(name: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> R
             })
             .collect::<Result<_>>()?,
         fields,
-        version: Version::V2,
+        version: ZTensorVersion::V2,
     })
 }
 
-fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Result<Part> {
+fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &BTreeSet<&str>) -> Result<Part> {
     let (mut dtype, mut logical, mut blob, mut shard) = (None, None, None, None);
     let (mut decoded_len, mut encoding, mut digest) = (None, None, None);
     for entry in item.map("a part")? {
@@ -127,15 +136,15 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
             Some(_) => 0..0,
         },
         coding: match encoding {
-            None => Coding::Raw(ByteOrder::Little),
-            Some("zt.zstd-seekable/1") => Coding::SeekableZstd,
+            None => PartCoding::Raw(ByteOrder::Little),
+            Some("zt.zstd-seekable/1") => PartCoding::SeekableZstd,
             Some(other) => return Err(unknown(Rule::ZTensorEncoding, "encoding", other)),
         },
         decoded_len_bytes: Some(decoded_len.unwrap_or(len_bytes)),
         checksum: match digest {
             None => None,
             Some(text) => Some(Checksum {
-                digest: Digest::parse_decoded(text)
+                digest: PartDigest::parse_decoded(text)
                     .ok_or_else(|| unknown(Rule::ZTensorChecksumText, "digest", text))?,
                 covers: Covers::Decoded,
             }),
@@ -146,7 +155,7 @@ fn part(role: &str, item: Item, footer: &Footer, shards: &BTreeSet<&str>) -> Res
 
 /// Checks that a tensor has the parts of its layout, with the right lengths as
 /// far as they are known.
-fn check_parts(tensor: &Tensor) -> Result<()> {
+fn check_parts(tensor: &ManifestTensor) -> Result<()> {
     let bad = |detail| Err(Error::malformed(Rule::ZTensorLayout, detail));
     if tensor.shape.len() > MAX_RANK {
         return bad("the tensor has more than 64 dimensions");
@@ -155,9 +164,9 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
         return bad("the tensor has no parts");
     }
     let roles: &[&str] = match tensor.layout {
-        Layout::Dense => &["data"],
-        Layout::Csr => &["values", "indices", "indptr"],
-        Layout::Coo => &["values", "coords"],
+        TensorLayout::Dense => &["data"],
+        TensorLayout::Csr => &["values", "indices", "indptr"],
+        TensorLayout::Coo => &["values", "coords"],
         _ => return Ok(()),
     };
     if tensor.parts.len() != roles.len() {
@@ -171,7 +180,7 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
         _ => None,
     };
     match tensor.layout {
-        Layout::Dense => {
+        TensorLayout::Dense => {
             let len = tensor.part("data").and_then(|part| part.decoded_len_bytes);
             let expected =
                 element_count(&tensor.shape).and_then(|count| tensor.element().len_bytes(count));
@@ -182,15 +191,15 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
                 ));
             }
         }
-        Layout::Csr if tensor.shape.len() != 2 => {
+        TensorLayout::Csr if tensor.shape.len() != 2 => {
             return bad("compressed rows need two dimensions");
         }
-        Layout::Csr
+        TensorLayout::Csr
             if index_type("indices").is_none() || index_type("indices") != index_type("indptr") =>
         {
             return bad("indices and row pointers must be both u32 or both u64");
         }
-        Layout::Coo if index_type("coords").is_none() => {
+        TensorLayout::Coo if index_type("coords").is_none() => {
             return bad("coordinates must be u32 or u64");
         }
         _ => {}
@@ -199,7 +208,7 @@ fn check_parts(tensor: &Tensor) -> Result<()> {
 }
 
 /// Fails if blobs overlap without being identical.
-fn check_disjoint(tensors: &[Tensor], footer: &Footer) -> Result<()> {
+fn check_disjoint(tensors: &[ManifestTensor], footer: &ZTensorFooter) -> Result<()> {
     let parts = tensors.iter().flat_map(|tensor| &tensor.parts);
     let here = parts.filter(|part| part.shard.is_none());
     let mut places = BTreeSet::new();

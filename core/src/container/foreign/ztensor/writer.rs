@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 
 use minicbor::Encoder;
 
-use super::checksum::{Digest, DigestKind};
+use super::checksum::{DigestKind, PartDigest};
 use super::element::long_name;
-use super::field::Field;
 use super::footer;
+use super::manifest::Field;
 use super::part::{ByteOrder, swapped};
-use super::tensor::Layout;
+use super::tensor::TensorLayout;
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ pub fn can_write(dtype: Dtype) -> bool {
 
 /// The encoding of a new tensor's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
+pub enum PartStorage {
     /// Uncompressed, in this byte order.
     Raw(ByteOrder),
     /// One zstd frame.
@@ -53,24 +53,24 @@ pub enum Storage {
 
 /// A tensor to be written.
 #[derive(Debug, Clone)]
-pub struct Entry<'a> {
+pub struct SourceTensor<'a> {
     /// The name: any string that is unique within the file.
     pub name: &'a str,
     /// The element type, one of the thirteen dtypes of version 0.1.
     pub dtype: Dtype,
     /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: &'a [u64],
-    /// The layout: [`Layout::Dense`] unless an old sparse tensor is copied.
-    pub layout: Layout,
+    /// The layout: [`TensorLayout::Dense`] unless an old sparse tensor is copied.
+    pub layout: TensorLayout,
     /// The encoding of the bytes.
-    pub storage: Storage,
+    pub storage: PartStorage,
     /// The algorithm of the checksum to write, if any.
     pub checksum: Option<DigestKind>,
     /// The custom keys, in any order.
     pub fields: &'a [Field],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SourceTensor<'a> {
     /// Creates an entry for a dense tensor, uncompressed and without a
     /// checksum, as the Python packages write it.
     #[must_use]
@@ -79,8 +79,8 @@ impl<'a> Entry<'a> {
             name,
             dtype,
             shape,
-            layout: Layout::Dense,
-            storage: Storage::Raw(ByteOrder::Little),
+            layout: TensorLayout::Dense,
+            storage: PartStorage::Raw(ByteOrder::Little),
             checksum: None,
             fields: &[],
         }
@@ -117,9 +117,9 @@ impl<'a> Entry<'a> {
             .tensor(self.name));
         }
         Ok(match self.storage {
-            Storage::Raw(ByteOrder::Big) if width > 1 => swapped(bytes, width)?.into(),
-            Storage::Raw(_) => bytes.into(),
-            Storage::Zstd(coding) => {
+            PartStorage::Raw(ByteOrder::Big) if width > 1 => swapped(bytes, width)?.into(),
+            PartStorage::Raw(_) => bytes.into(),
+            PartStorage::Zstd(coding) => {
                 let mut out = Vec::new();
                 engine.zstd_encode(bytes, coding, &mut out);
                 out.into()
@@ -131,7 +131,7 @@ impl<'a> Entry<'a> {
 /// Writes a file from front to back. It returns the bytes to write between the
 /// blobs and after them.
 #[derive(Debug, Clone)]
-pub struct Writer {
+pub struct ZTensorWriter {
     position: u64,
     names: BTreeSet<String>,
     count: u64,
@@ -139,7 +139,7 @@ pub struct Writer {
     maps: Vec<u8>,
 }
 
-impl Writer {
+impl ZTensorWriter {
     /// Starts a file. Also returns its first bytes.
     #[must_use]
     pub fn new() -> (Self, [u8; 8]) {
@@ -154,16 +154,16 @@ impl Writer {
     }
 
     /// Adds a tensor. Returns the padding that has to be written first,
-    /// followed by `stored`, the result of [`Entry::encode`].
-    pub fn add(&mut self, entry: &Entry, stored: &[u8]) -> Result<&'static [u8]> {
+    /// followed by `stored`, the result of [`SourceTensor::encode`].
+    pub fn add(&mut self, entry: &SourceTensor, stored: &[u8]) -> Result<&'static [u8]> {
         let refuse = |detail: &'static str| Err(Error::invalid_input(detail).tensor(entry.name));
         let Some(dtype) = long_name(entry.dtype) else {
             return refuse("zTensor 0.1 has no such dtype");
         };
         let layout = match entry.layout {
-            Layout::Dense => "dense",
-            Layout::PackedCoo => "sparsecoo",
-            Layout::PackedCsr => "sparsecsr",
+            TensorLayout::Dense => "dense",
+            TensorLayout::PackedCoo => "sparsecoo",
+            TensorLayout::PackedCsr => "sparsecsr",
             _ => return refuse("zTensor 0.1 has no such layout"),
         };
         let mut fields: Vec<&Field> = entry.fields.iter().collect();
@@ -187,7 +187,7 @@ impl Writer {
 
     fn map(
         &mut self,
-        entry: &Entry,
+        entry: &SourceTensor,
         dtype: &str,
         layout: &str,
         fields: &[&Field],
@@ -206,10 +206,10 @@ impl Writer {
             out.u64(dimension)?;
         }
         out.str("encoding")?.str(match entry.storage {
-            Storage::Raw(_) => "raw",
-            Storage::Zstd(_) => "zstd",
+            PartStorage::Raw(_) => "raw",
+            PartStorage::Zstd(_) => "zstd",
         })?;
-        if let Storage::Raw(order) = entry.storage
+        if let PartStorage::Raw(order) = entry.storage
             && entry.dtype.len_bytes() != Some(1)
         {
             out.str("data_endianness")?.str(match order {
@@ -219,7 +219,7 @@ impl Writer {
         }
         if let Some(kind) = entry.checksum {
             out.str("checksum")?
-                .str(&Digest::of(kind, stored).to_text())?;
+                .str(&PartDigest::of(kind, stored).to_text())?;
         }
         for field in fields {
             out.str(field.name())?
@@ -245,8 +245,8 @@ impl Writer {
 
 /// Returns a whole file of version 0.1. Each tensor is given with its elements,
 /// little-endian and row-major.
-pub fn write<E: PackEngine>(engine: &E, tensors: &[(Entry, &[u8])]) -> Result<Vec<u8>> {
-    let (mut writer, magic) = Writer::new();
+pub fn write<E: PackEngine>(engine: &E, tensors: &[(SourceTensor, &[u8])]) -> Result<Vec<u8>> {
+    let (mut writer, magic) = ZTensorWriter::new();
     let mut out = magic.to_vec();
     for (entry, bytes) in tensors {
         let stored = entry.encode(engine, bytes)?;

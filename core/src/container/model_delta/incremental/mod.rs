@@ -13,25 +13,22 @@ use core::mem;
 use core::ops::Range;
 
 use super::base::{BaseHeader, refuse_packed};
-use super::record::Kind;
+use super::record::RecordKind;
 use super::trailer::RecordInfo;
 use super::version;
 use super::write::DeltaPacker;
 use crate::bytes::index;
-use crate::container::VERSION_OFFSET_BYTES;
-use crate::container::file_head::FileHead;
 use crate::container::safetensors::{self, PREFIX_BYTES};
-use crate::container::zstn;
+use crate::container::{FileHead, VERSION_OFFSET_BYTES, zstn};
 use crate::engine::PackEngine;
 use crate::frame::Edition;
+use crate::frame::select::{Effort, EncodeOptions};
 use crate::{Error, Result};
+use records::Records;
 
-mod options;
 mod records;
 
-pub use options::DeltaOptions;
 pub use records::Needs;
-use records::Records;
 
 /// Packs a file against a base. The packer alternates between requesting bytes
 /// of both files and returning bytes of the delta:
@@ -68,7 +65,7 @@ struct Done {
 /// The result of packing one tensor against a base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PackedTensor<'a> {
+pub struct PackedRecord<'a> {
     /// The name of the tensor.
     pub name: &'a str,
     /// The length of the tensor in bytes.
@@ -77,7 +74,7 @@ pub struct PackedTensor<'a> {
     /// base's tensor.
     pub stored_len_bytes: u64,
     /// How the tensor is stored.
-    pub kind: Kind,
+    pub kind: RecordKind,
 }
 
 impl IncrementalDeltaPacker {
@@ -187,16 +184,16 @@ impl IncrementalDeltaPacker {
 
     /// Returns all tensors in data order. Empty until the delta is complete.
     #[must_use]
-    pub fn packed(&self) -> Vec<PackedTensor<'_>> {
+    pub fn packed(&self) -> Vec<PackedRecord<'_>> {
         let Stage::Done(done) = &self.stage else {
             return Vec::new();
         };
         let all = done.target.tensors().iter().zip(&done.infos);
-        all.map(|(tensor, info)| PackedTensor {
+        all.map(|(tensor, info)| PackedRecord {
             name: &tensor.name,
             len_bytes: tensor.span.end - tensor.span.start,
             stored_len_bytes: match info.kind {
-                Kind::Copy => 0,
+                RecordKind::Copy => 0,
                 kind => kind.head_bytes(tensor.name.len() as u64) + info.payload_len_bytes,
             },
             kind: info.kind,
@@ -265,4 +262,50 @@ fn header(file: &FileHead) -> Range<u64> {
 
 fn of_base(error: Error) -> Error {
     error.file("the base")
+}
+
+/// The options for packing a delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DeltaOptions {
+    /// The options for encoding tensors.
+    pub encode: EncodeOptions,
+    /// True if the first bytes of the delta are returned at the end, by
+    /// [`prefix`](super::IncrementalDeltaPacker::prefix), for callers that can
+    /// still prepend them. Most of the base is then read once instead of twice.
+    ///
+    /// Options that allow extension frames imply it, since the version of the
+    /// file is among these bytes and is only known at the end.
+    pub prefix_last: bool,
+}
+
+impl DeltaOptions {
+    /// Creates the options for the given effort.
+    #[must_use]
+    pub fn new(effort: Effort) -> Self {
+        Self {
+            encode: EncodeOptions::new(effort),
+            prefix_last: false,
+        }
+    }
+
+    /// Sets whether extension frames are written where they are smaller
+    /// (docs/formats/extensions.md). This implies
+    /// [`DeltaOptions::prefix_last`].
+    #[must_use]
+    pub fn extended(mut self, extended: bool) -> Self {
+        self.encode = self.encode.extended(extended);
+        self
+    }
+
+    fn is_prefix_last(&self) -> bool {
+        self.prefix_last || self.encode.is_extended()
+    }
+
+    /// Sets whether the first bytes of the delta are returned at the end.
+    #[must_use]
+    pub fn prefix_last(mut self, prefix_last: bool) -> Self {
+        self.prefix_last = prefix_last;
+        self
+    }
 }

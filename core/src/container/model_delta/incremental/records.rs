@@ -9,7 +9,7 @@ use super::super::write::{self, DeltaPacker};
 use super::DeltaOptions;
 use crate::Result;
 use crate::bytes::part;
-use crate::container::safetensors::Tensor;
+use crate::container::safetensors::HeaderTensor;
 use crate::engine::PackEngine;
 use crate::frame::Edition;
 
@@ -80,7 +80,7 @@ impl Records {
 
     /// Returns the tensor of the next record, or `None` while the base must be
     /// digested first.
-    pub fn current(&self) -> Option<&Tensor> {
+    pub fn current(&self) -> Option<&HeaderTensor> {
         let is_record = self.digest_goal() <= self.digested;
         let tensor = is_record.then(|| self.target.tensors().get(self.infos.len()));
         tensor.flatten()

@@ -9,7 +9,7 @@ use crate::bytes::Cursor;
 use crate::checksum::{agrees, short_checksum};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
-use crate::statistics::{self, Figures, Grid, Statistics, read_number, write_number};
+use crate::statistics::{self, BandGrid, Figures, Statistics, read_number, write_number};
 use crate::{Error, Result, Rule, TensorRef};
 
 /// The length of the checksum after the bands of a tensor, in bytes.
@@ -76,7 +76,7 @@ pub struct StoredStatistics {
     /// the tensor is one band.
     pub range: Range<u64>,
     dtype: Dtype,
-    grid: Grid,
+    grid: BandGrid,
 }
 
 impl StoredStatistics {
@@ -112,7 +112,7 @@ impl StoredStatistics {
 
 /// The statistics record of a section, before it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct StatisticsRecord {
     /// The entries of all frames.
     pub bytes: Vec<u8>,
     /// The range of the file that contains the bands of all frames: between the
@@ -120,7 +120,7 @@ pub(crate) struct Record {
     pub bands: Range<u64>,
 }
 
-impl Record {
+impl StatisticsRecord {
     /// Parses the entries, given the dtypes and shapes of the frames' tensors.
     /// The result has `None` for frames without statistics.
     pub fn read<'a>(
@@ -136,7 +136,7 @@ impl Record {
                 entries.push(None);
                 continue;
             };
-            let grid = Grid::new(shape).filter(|_| statistics::has_figures(dtype));
+            let grid = BandGrid::new(shape).filter(|_| statistics::has_figures(dtype));
             let Some(grid) = grid else {
                 return Err(bad(
                     "statistics are stored for a tensor that cannot have any",

@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest as _, Sha256};
 
-use super::Section;
-use super::section::FileDigest;
-use super::statistics::{Record, StoredStatistics};
+use super::statistics::{StatisticsRecord, StoredStatistics};
+use super::{FileDigest, Section};
 use crate::checksum::{agrees, checksum};
 use crate::container::zstn::index::unexplained;
-use crate::container::zstn::original_sha256::hex;
-use crate::container::zstn::{Content, Index, Prefix};
+use crate::container::zstn::options::hex;
+use crate::container::zstn::{ContainerIndex, ContainerPrefix, RecordContent};
 use crate::digest::{self, Digest};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -49,7 +48,7 @@ pub struct Integrity {
     #[serde(skip)]
     tables: Option<Vec<Range<u64>>>,
     #[serde(skip)]
-    statistics: Option<Record>,
+    statistics: Option<StatisticsRecord>,
     /// The number of each index record's entry in the section.
     entries: Vec<usize>,
     verify: Verify,
@@ -89,8 +88,8 @@ impl Section {
     /// the block tables must fill.
     pub(in crate::container::zstn) fn attach(
         self,
-        prefix: &Prefix,
-        index: &Index,
+        prefix: &ContainerPrefix,
+        index: &ContainerIndex,
         after_frames: Range<u64>,
     ) -> Result<Integrity> {
         let mut frame_count = 0;
@@ -99,7 +98,7 @@ impl Section {
             .iter()
             .map(|record| {
                 let number = frame_count;
-                frame_count += usize::from(matches!(record.content, Content::Frame(_)));
+                frame_count += usize::from(matches!(record.content, RecordContent::Frame(_)));
                 number
             })
             .collect();
@@ -145,7 +144,9 @@ impl Section {
         Ok(Integrity {
             has_head: self.head.is_some(),
             tables,
-            statistics: self.statistics.map(|bytes| Record { bytes, bands }),
+            statistics: self
+                .statistics
+                .map(|bytes| StatisticsRecord { bytes, bands }),
             file: self.file,
             frames: self.frames,
             tensors: self.tensors,
@@ -338,8 +339,7 @@ impl Integrity {
         match &self.tensors {
             Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
                 Rule::ZstnTensorDigest,
-                "the restored bytes are not those that were packed: the file is damaged, get it \
-                 again",
+                "the restored bytes do not match their digest: the file is damaged, get it again",
             )),
             _ => Ok(()),
         }
@@ -392,8 +392,8 @@ impl FileCheck<'_> {
         let (found, expected) = (hex(&found), hex(expected));
         let detail = match self.expected.is_claimed {
             false => format!(
-                "the restored file has the SHA-256 {found}, not {expected} as the one that was \
-                 packed: the packed file is damaged, get it again"
+                "the restored file has the SHA-256 {found}, but the original had {expected}: the \
+                 packed file is damaged, get it again"
             ),
             true => format!(
                 "the restored file has the SHA-256 {found}, not {expected}, which was given when \

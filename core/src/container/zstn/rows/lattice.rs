@@ -6,19 +6,19 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::block_table::{Block, bad};
 use super::plan::check_lens;
-use super::table::{Block, bad};
-use super::{BlockTable, FramePlan, table_bytes};
+use super::{BlockTable, FramePlan, block_table};
 use crate::bytes::{self, Cursor, index, part};
 use crate::engine::Engine;
-use crate::frame::lattice::{self, Head, SideFrames};
+use crate::frame::lattice::{self, LatticeHead, SideFrames};
 use crate::frame::{Family, FrameFamily as _};
 use crate::{Error, Result};
 
 /// The locations of the blocks of a `ZXQ1` frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticeTable {
-    head: Head,
+    head: LatticeHead,
     /// The bytes of the frame before the first inner frame.
     head_bytes: Vec<u8>,
     /// The range in the frame of the symbols, which consist of blocks.
@@ -56,7 +56,7 @@ impl LatticeTable {
     /// `tensor_len_bytes`. Offsets in errors are relative to the start of
     /// `bytes`.
     pub fn parse(bytes: &[u8], frame_len_bytes: u64, tensor_len_bytes: u64) -> Result<Self> {
-        let mut cursor = Cursor::new(table_bytes::fields(bytes)?);
+        let mut cursor = Cursor::new(block_table::fields(bytes)?);
         let head_len = cursor.u16("length of the head")?;
         let head_bytes = cursor.take(head_len.into(), "head")?.to_vec();
         let (head, lens) = head_and_lens(&head_bytes).map_err(|error| error.within(2))?;
@@ -108,7 +108,7 @@ impl LatticeTable {
         out.extend_from_slice(&self.head_bytes);
         out.extend_from_slice(&self.side.checksum.to_le_bytes());
         out.extend_from_slice(&self.symbols.to_bytes());
-        table_bytes::seal(out)
+        block_table::seal(out)
     }
 
     /// Compares the blocks of `frame` with this table. The frame must have the
@@ -129,7 +129,7 @@ impl LatticeTable {
 
     /// Returns the head of the frame.
     #[must_use]
-    pub fn head(&self) -> &Head {
+    pub fn head(&self) -> &LatticeHead {
         &self.head
     }
 
@@ -179,9 +179,9 @@ impl LatticeTable {
 
 /// Parses the bytes before the first inner frame, and checks that nothing
 /// follows them.
-fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
+fn head_and_lens(bytes: &[u8]) -> Result<(LatticeHead, Vec<u64>)> {
     let mut cursor = Cursor::new(bytes);
-    let head = Head::parse(&mut cursor)?;
+    let head = LatticeHead::parse(&mut cursor)?;
     let lens = head.lens(&mut cursor)?;
     match cursor.remaining() {
         0 => Ok((head, lens)),
@@ -193,7 +193,7 @@ fn head_and_lens(bytes: &[u8]) -> Result<(Head, Vec<u64>)> {
 /// and how to decode them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticePlan {
-    head: Head,
+    head: LatticeHead,
     side_lens: Vec<u64>,
     side: Block,
     /// The number of the first planned element.

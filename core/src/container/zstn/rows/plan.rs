@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::BlockTable;
-use super::table::{Block, PlaneBlocks};
+use super::block_table::{Block, PlaneBlocks};
 use crate::bytes::{self, index, part};
 use crate::engine::Engine;
 use crate::entropy::zstd;

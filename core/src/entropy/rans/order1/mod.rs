@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::capacity::Allowance;
+use super::state::Allowance;
 use super::{check_counts, len_u32, part_lens, split, split_mut, take_chunks, write_lens};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
@@ -14,7 +14,7 @@ use crate::{Error, Result, Rule};
 mod model;
 mod segments;
 
-use model::{Counts, Model};
+use model::{Counts, Order1Model};
 use segments::Chunk;
 
 /// Number of bits of a probability of order 1.
@@ -117,7 +117,7 @@ impl<'a> Order1<'a> {
         }
         let mut raw = bytes::buffer(self.model_bytes)?;
         zstd::decode(engine, self.model, &mut raw)?;
-        let model = Model::parse(&raw)?;
+        let model = Order1Model::parse(&raw)?;
         self.check_capacity(out.len() as u64, model.most())?;
         let contexts = model.contexts();
         let parts = split_mut(out, self.chunks.len());
@@ -143,7 +143,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
         return Err(Error::malformed(
             Rule::RansModel,
             format!(
-                "a rANS model has {len_bytes} bytes, over {}",
+                "a rANS model has {len_bytes} bytes, over the limit of {}",
                 model::MAX_BYTES
             ),
         )

@@ -20,12 +20,12 @@ pub(super) type Contexts<'m> = [Option<&'m Lookup<SLOTS>>; 256];
 
 /// A parsed model, with lookup tables of 5 KiB for every context that occurs.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct Order1Model {
     rows: Vec<(u8, Lookup<SLOTS>)>,
     most: u32,
 }
 
-impl Model {
+impl Order1Model {
     /// Parses rows until the end.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(raw);
@@ -218,7 +218,7 @@ mod tests {
     fn the_worked_example_of_chapter_17() {
         let tables = Counts::of_chunk(b"abracadabra").round();
         assert_eq!(tables.write(), ABRACADABRA);
-        let model = Model::parse(ABRACADABRA).unwrap();
+        let model = Order1Model::parse(ABRACADABRA).unwrap();
         let present: Vec<usize> = (0..256)
             .filter(|&i| model.contexts()[i].is_some())
             .collect();
@@ -240,7 +240,7 @@ mod tests {
             &[0, 1, 0, 5, 0, 16, 0, 1, 0, 5, 0, 16],
         ];
         for row in rows {
-            let error = Model::parse(row).unwrap_err();
+            let error = Order1Model::parse(row).unwrap_err();
             assert_eq!(error.rule(), Some(Rule::RansModel), "{row:?}");
         }
     }

@@ -6,8 +6,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::iter;
 
-use super::super::capacity::{Allowance, Supply};
-use super::super::state::{self, Emitted, Input, LOWER, WINDOW_SYMBOLS, Window};
+use super::super::state::{self, Allowance, Emitted, Input, LOWER, Supply, WINDOW_SYMBOLS, Window};
 use super::super::table::Lookup;
 use super::super::{len_u32, part_lens};
 use super::model::{Codes, Contexts};
@@ -223,7 +222,7 @@ impl<'a> Writer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Counts, Model};
+    use super::super::model::{Counts, Order1Model};
     use super::*;
 
     const TEXT: &[u8] = b"abracadabra";
@@ -237,7 +236,7 @@ mod tests {
     fn the_worked_example_of_chapter_17() {
         let tables = Counts::of_chunk(TEXT).round();
         assert_eq!(encode(TEXT, &tables.codes()), CHUNK);
-        let model = Model::parse(&tables.write()).unwrap();
+        let model = Order1Model::parse(&tables.write()).unwrap();
         let mut out = [0; 11];
         let chunk = Chunk::parse(&CHUNK).unwrap();
         chunk.decode(&model.contexts(), &mut out).unwrap();
@@ -256,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_context_without_row_is_an_error() {
-        let model = Model::parse(&[0, 1, 0, 5, 0, 16]).unwrap();
+        let model = Order1Model::parse(&[0, 1, 0, 5, 0, 16]).unwrap();
         let start = LOWER.to_le_bytes();
         let chunk = Chunk([&start; 4]);
         assert!(chunk.decode(&model.contexts(), &mut [0; 4]).is_ok());

@@ -1,23 +1,22 @@
 //! Order-0 streams, whose symbols belong to four states alternately. The states
 //! share one sequence of bytes (5.6).
 
-mod encoding;
-#[cfg(test)]
-mod tests;
-
 use alloc::vec::Vec;
 
-use super::capacity::Supply;
-use super::state::{self, Input, LOWER, WINDOW_SYMBOLS};
+use super::state::{self, Input, LOWER, Supply, WINDOW_SYMBOLS};
 use super::table::Lookup;
 use crate::Result;
 use crate::bytes::Cursor;
+use crate::engine::Engine;
 use crate::entropy::histogram::entropy_bits;
+#[cfg(target_arch = "x86_64")]
+use crate::entropy::rans::state::PackedCode;
+use crate::entropy::rans::state::{Divided, Emitted};
+use crate::entropy::rans::table::Code;
 use crate::kernel::{self, Kernel};
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use encoding::Encoding;
-pub(super) use encoding::{Plain, SIDE_BY_SIDE, encode};
+#[cfg(test)]
+mod tests;
 
 /// Number of bits of a probability of order 0.
 pub(super) const BITS: u32 = 14;
@@ -30,7 +29,7 @@ pub(super) const GROUP_STREAMS: usize = 8;
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
 /// Returns the size of a stream of that length, from which its capacity follows
-/// (see [`super::capacity`]).
+/// (see [`super::state`]).
 pub(super) fn supply(len_bytes: usize) -> Supply {
     Supply {
         bytes: (len_bytes as u64).saturating_sub(HEAD_BYTES),
@@ -95,14 +94,14 @@ pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
 fn decode_pairs(streams: &mut [Running]) {
     #[cfg(target_arch = "x86_64")]
     {
-        use super::avx2::decode;
+        use super::avx2;
         use crate::avx2::call;
 
         let (pairs, _) = streams.as_chunks_mut::<2>();
         match pairs {
-            [a, b] => call!(decode::<2>, [a, b]; else ()),
-            [a, b, c] => call!(decode::<3>, [a, b, c]; else ()),
-            [a, b, c, d] => call!(decode::<4>, [a, b, c, d]; else ()),
+            [a, b] => call!(avx2::decode::<2>, [a, b]; else ()),
+            [a, b, c] => call!(avx2::decode::<3>, [a, b, c]; else ()),
+            [a, b, c, d] => call!(avx2::decode::<4>, [a, b, c, d]; else ()),
             _ => {}
         }
     }
@@ -188,4 +187,103 @@ pub(super) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a plane in memory
     let coded = (entropy_bits(counts) / 8.0) as usize;
     4 * STATES + coded
+}
+
+/// Number of streams that are encoded side by side, which is enough to keep a
+/// processor busy.
+pub(super) const SIDE_BY_SIDE: usize = 2;
+
+/// Symbols to encode as one stream, and the codes of all symbols that occur.
+#[derive(Clone, Copy)]
+pub(super) struct Plain<'a> {
+    pub symbols: &'a [u8],
+    pub codes: &'a [Code; 256],
+}
+
+/// Encodes at most [`SIDE_BY_SIDE`] streams together.
+pub(super) fn encode<E: Engine>(engine: &E, streams: &[Plain]) -> Vec<Vec<u8>> {
+    let begun = streams.iter().map(|plain| Encoding::new(engine, *plain));
+    let mut streams: Vec<Encoding> = begun.collect();
+    encode_vectors(&mut streams);
+    let finished = streams.into_iter().map(|stream| stream.finish(engine));
+    finished.collect()
+}
+
+/// Encodes with vectors, if the processor supports them. This encodes most
+/// symbols, but not the first ones of every stream.
+fn encode_vectors(streams: &mut [Encoding]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::avx2::call;
+        use crate::entropy::rans::avx2;
+
+        match streams {
+            [one] => call!(avx2::encode::<1>, [one]; else ()),
+            [one, two] => call!(avx2::encode::<2>, [one, two]; else ()),
+            _ => {}
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = streams;
+}
+
+/// A stream that is being encoded.
+pub(super) struct Encoding<'a> {
+    pub states: [u32; STATES],
+    pub emitted: Emitted,
+    /// The remaining symbols, in groups of one per state.
+    pub groups: core::slice::Iter<'a, [u8; STATES]>,
+    codes: [Divided; 256],
+    #[cfg(target_arch = "x86_64")]
+    pub packed: [PackedCode; 256],
+}
+
+impl<'a> Encoding<'a> {
+    /// Starts a stream by encoding the symbols after the last whole group.
+    fn new<E: Engine>(engine: &E, Plain { symbols, codes }: Plain<'a>) -> Self {
+        let codes = codes.map(|code| Divided::new(code, BITS));
+        let (groups, rest) = symbols.as_chunks();
+        let mut states = [LOWER; STATES];
+        let mut emitted = Emitted::in_buffer(engine.recycled(), symbols.len());
+        let rest = rest.iter().map(|symbol| &codes[usize::from(*symbol)]);
+        emitted.push(states.iter_mut().zip(rest).rev());
+        Self {
+            states,
+            emitted,
+            groups: groups.iter(),
+            #[cfg(target_arch = "x86_64")]
+            packed: codes.map(PackedCode::new),
+            codes,
+        }
+    }
+
+    /// Encodes the remaining groups and returns the stream.
+    fn finish<E: Engine>(mut self, engine: &E) -> Vec<u8> {
+        kernel::run(Rest(&mut self));
+        let stream = self.emitted.stream(&self.states);
+        engine.recycle(self.emitted.into_buffer());
+        stream
+    }
+}
+
+/// Encodes all remaining groups of a stream.
+struct Rest<'r, 'a>(&'r mut Encoding<'a>);
+
+impl Kernel for Rest<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Encoding {
+            states,
+            emitted,
+            groups,
+            codes,
+            ..
+        } = self.0;
+        let code = |symbol: &u8| &codes[usize::from(*symbol)];
+        for group in groups.rev() {
+            emitted.push(states.iter_mut().zip(group.iter().map(code)).rev());
+        }
+    }
 }

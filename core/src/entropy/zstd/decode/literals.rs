@@ -2,9 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::Fault;
 use super::huffman_table::Code;
-use super::streams;
+use super::{Fault, huffman_streams};
 use crate::bytes::index;
 
 /// The smallest number of literals that may be divided into four streams.
@@ -144,11 +143,11 @@ impl<'a> Coded<'a> {
             .as_mut()
             .ok_or(Fault("a block reuses a Huffman code, but none precedes it"))?;
         if !self.four {
-            return streams::decode_one(code, streams, out);
+            return huffman_streams::decode_one(code, streams, out);
         }
         if self.len < MIN_OF_FOUR {
             return Err(Fault("too few literals for four streams"));
         }
-        streams::decode_four(code, streams, out)
+        huffman_streams::decode_four(code, streams, out)
     }
 }

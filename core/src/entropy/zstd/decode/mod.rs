@@ -13,27 +13,20 @@ use alloc::vec::Vec;
 
 use twox_hash::XxHash64;
 
-use super::block::{Blocks, Content};
+use super::frame::{BlockContent, ZstdBlocks};
 use crate::Error;
 use crate::bytes::index;
+use literals::Literals;
+use sequences::Sequences;
 
-mod flat;
-mod fse_distribution;
+mod huffman_streams;
 mod huffman_table;
 mod literals;
-mod numbers;
-mod output;
 mod sequences;
-mod streams;
-mod weights;
-
-use literals::Literals;
-use output::Output;
-use sequences::Sequences;
 
 /// The reason why a frame does not decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault(&'static str);
+pub struct Fault(pub(super) &'static str);
 
 impl From<Fault> for String {
     fn from(fault: Fault) -> Self {
@@ -50,10 +43,10 @@ impl From<Error> for Fault {
 /// Returns whether any block of `frame` has sequences, which are matches to
 /// copy. It reads only the headers of sections.
 fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
-    let mut blocks = Blocks::of(frame)?;
+    let mut blocks = ZstdBlocks::of(frame)?;
     loop {
         let block = blocks.read()?;
-        if let Content::Compressed(body) = block.content
+        if let BlockContent::Compressed(body) = block.content
             && let Ok((_, sequences)) = Literals::read(body)
             && sequences::count(sequences).is_ok_and(|(count, _)| count > 0)
         {
@@ -68,9 +61,9 @@ fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
 /// Returns whether the first block of `frame` consists of literals in a flat
 /// code, which can be decoded with shifts, faster than with any table.
 fn is_flat(frame: &[u8]) -> bool {
-    let first = Blocks::of(frame).and_then(|mut blocks| blocks.read());
+    let first = ZstdBlocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
-        Ok(Content::Compressed(body)) => match Literals::read(body) {
+        Ok(BlockContent::Compressed(body)) => match Literals::read(body) {
             Ok((literals, sequences)) => literals.are_flat() && sequences::count(sequences).is_ok(),
             Err(_) => false,
         },
@@ -93,7 +86,7 @@ pub fn decode_flat(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
 }
 
 fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
-    let mut blocks = Blocks::of(frame)?;
+    let mut blocks = ZstdBlocks::of(frame)?;
     if blocks
         .content_bytes
         .is_some_and(|len| len != out.len() as u64)
@@ -108,9 +101,9 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     loop {
         let block = blocks.read()?;
         match block.content {
-            Content::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
-            Content::Run(byte, len) => filled.claim(index(len))?.fill(byte),
-            Content::Compressed(body) => {
+            BlockContent::Raw(bytes) => filled.claim(bytes.len())?.copy_from_slice(bytes),
+            BlockContent::Run(byte, len) => filled.claim(index(len))?.fill(byte),
+            BlockContent::Compressed(body) => {
                 let (literals, section) = Literals::read(body)?;
                 if literals.len() > most {
                     return Err(Fault("a block has too many literals"));
@@ -146,3 +139,52 @@ fn decode(frame: &[u8], out: &mut [u8]) -> Result<(), Fault> {
         _ => Ok(()),
     }
 }
+
+/// The decoded bytes of a frame, which are filled from the start.
+struct Output<'a> {
+    bytes: &'a mut [u8],
+    /// Number of bytes filled so far.
+    pub done: usize,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Self { bytes, done: 0 }
+    }
+
+    /// Returns whether every byte has been filled.
+    pub fn is_full(&self) -> bool {
+        self.done == self.bytes.len()
+    }
+
+    /// Claims the next `len` bytes, for the caller to fill.
+    #[inline]
+    pub fn claim(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+        let (_, free) = self.bytes.split_at_mut(self.done);
+        let claimed = free.get_mut(..len).ok_or(FULL)?;
+        self.done += len;
+        Ok(claimed)
+    }
+
+    /// Fills the next `len` bytes with a copy of the bytes that begin `offset`
+    /// bytes back. If the copy overlaps its own output, those bytes repeat.
+    #[inline]
+    pub fn repeat(&mut self, offset: usize, len: usize) -> Result<(), Fault> {
+        let from = self.done.checked_sub(offset).filter(|_| offset > 0);
+        let from = from.ok_or(Fault("a match begins before the frame"))?;
+        let end = self.done + len;
+        if end > self.bytes.len() {
+            return Err(FULL);
+        }
+        while self.done < end {
+            // Each copy can be twice as long as the previous one, because it
+            // can copy the bytes already written.
+            let piece = (self.done - from).min(end - self.done);
+            self.bytes.copy_within(from..from + piece, self.done);
+            self.done += piece;
+        }
+        Ok(())
+    }
+}
+
+const FULL: Fault = Fault("it decodes to more bytes than expected");

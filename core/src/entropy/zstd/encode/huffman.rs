@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::weights;
+use super::huffman_weights;
 use crate::bytes::index;
 
 /// The maximum length of a code in bits that a zstd decoder must accept.
@@ -54,7 +54,7 @@ impl Code {
             lens,
             codes: codes(&all),
             // The weight of the last symbol follows from the others.
-            description: weights::describe(&all[..last])?,
+            description: huffman_weights::describe(&all[..last])?,
         })
     }
 

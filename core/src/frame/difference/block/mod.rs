@@ -2,21 +2,20 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-mod raw_bits;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
 
 use alloc::vec::Vec;
 
-pub(super) use raw_bits::Joins;
+pub(super) use super::token::Joins;
 
 use super::Directory;
 use super::context::{BY_MANTISSA, SAME};
 use super::element::{Float, Word};
+use super::token::RawBits;
 use crate::Result;
 use crate::bytes::index;
 use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
-use raw_bits::RawBits;
 
 /// Number of elements of a block that each decoding step processes at a time. It
 /// is small enough for the intermediate data of a few blocks to stay in the
@@ -52,7 +51,7 @@ struct Stream<'a, W> {
     raw: RawBits<'a>,
     /// Number of elements in the current part.
     len: usize,
-    state: State,
+    state: StreamState,
     choices: [u16; PART_ELEMENTS],
     symbols: [u8; PART_ELEMENTS],
     values: [W; PART_ELEMENTS],
@@ -60,7 +59,7 @@ struct Stream<'a, W> {
 
 /// The progress of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum StreamState {
     /// The contexts have been determined.
     Coded,
     /// The symbols have been decoded.
@@ -122,7 +121,7 @@ fn decode_parts<F: Float>(
         }
         decode_symbols(directory, streams);
         for stream in streams.iter_mut() {
-            if stream.state == State::Symbols {
+            if stream.state == StreamState::Symbols {
                 apply(stream);
             }
             stream.advance();
@@ -131,9 +130,9 @@ fn decode_parts<F: Float>(
 }
 
 fn decode_symbols<W: Word>(directory: &Directory, streams: &mut [Stream<W>]) {
-    let coded = streams.iter_mut().filter(|s| s.state == State::Coded);
+    let coded = streams.iter_mut().filter(|s| s.state == StreamState::Coded);
     let parts = coded.map(|stream| {
-        stream.state = State::Symbols;
+        stream.state = StreamState::Symbols;
         StreamPart {
             decoder: &mut stream.rans,
             choices: &stream.choices[..stream.len],
@@ -150,7 +149,7 @@ impl<'a, W: Word> Stream<'a, W> {
             raw: RawBits::new(block.raw),
             block,
             len: 0,
-            state: State::Written,
+            state: StreamState::Written,
             choices: [0; PART_ELEMENTS],
             symbols: [0; PART_ELEMENTS],
             values: [W::default(); PART_ELEMENTS],
@@ -176,13 +175,13 @@ impl<'a, W: Word> Stream<'a, W> {
             Some(0) if is_same => {
                 let len_bytes = self.len * size_of::<W>();
                 self.block.out[..len_bytes].copy_from_slice(&self.block.predicted[..len_bytes]);
-                State::Written
+                StreamState::Written
             }
             Some(symbol) if is_same => {
                 self.symbols[..self.len].fill(symbol);
-                State::Symbols
+                StreamState::Symbols
             }
-            _ => State::Coded,
+            _ => StreamState::Coded,
         };
     }
 

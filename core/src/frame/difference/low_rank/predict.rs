@@ -4,8 +4,7 @@
 use core::array;
 use core::ops::{Add, AddAssign, Mul, Range};
 
-use super::LowRank;
-use super::factors::Factors;
+use super::{Factors, LowRank};
 use crate::bytes;
 use crate::dtype::Dtype;
 use crate::float::{bf16_of_bits, power_of_two};

@@ -235,8 +235,8 @@ fn the_documented_edges() {
     }
 }
 
-fn head(rank: u16, bits: u8, rows: u32, columns: u32) -> Head {
-    Head {
+fn head(rank: u16, bits: u8, rows: u32, columns: u32) -> LowRankHead {
+    LowRankHead {
         rank,
         bits,
         shifts: [8, 9],
@@ -246,7 +246,7 @@ fn head(rank: u16, bits: u8, rows: u32, columns: u32) -> Head {
 }
 
 /// Returns pseudo-random factors that use all their bits.
-fn low_rank(head: Head, dtype: Dtype, mut seed: u64) -> LowRank {
+fn low_rank(head: LowRankHead, dtype: Dtype, mut seed: u64) -> LowRank {
     let factors = (0..head.factors()).map(|_| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         ((seed >> 32) as i32) >> (32 - head.bits)
@@ -318,7 +318,7 @@ proptest! {
         f32: bool, seed: u64, shift in 0i16..60, range in (0.0..1.0, 0.0..1.0),
     ) {
         let dtype = if f32 { Dtype::F32 } else { Dtype::Bf16 };
-        let head = Head { shifts: [shift, -5], ..head(rank, bits, rows, columns) };
+        let head = LowRankHead { shifts: [shift, -5], ..head(rank, bits, rows, columns) };
         let original = low_rank(head, dtype, seed);
         let bytes = written(&original);
         prop_assert_eq!(bytes.len() as u64, original.len_bytes());
@@ -358,7 +358,7 @@ fn sums_at_the_limit_of_each_path_are_exact() {
         (128, 24),
         (33, 12),
     ] {
-        let head = Head {
+        let head = LowRankHead {
             shifts: [2 * i16::from(bits), 0],
             ..head(rank, bits, 128, 130)
         };
@@ -400,7 +400,7 @@ fn rows_need_their_factors_and_all_right_ones() {
 
 #[test]
 fn each_field_has_its_limits() {
-    let refusal = |change: &dyn Fn(&mut Head), dtype, elements| {
+    let refusal = |change: &dyn Fn(&mut LowRankHead), dtype, elements| {
         let mut bytes = written(&low_rank(head(2, 4, 6, 5), Dtype::Bf16, 1));
         let mut fields = head(2, 4, 6, 5);
         change(&mut fields);
@@ -416,7 +416,7 @@ fn each_field_has_its_limits() {
     assert_eq!(refusal(&|h| h.rank = 0, bf16, 30), Rule::LowRankShape);
     assert_eq!(refusal(&|h| h.rank = 6, bf16, 30), Rule::LowRankShape);
     assert_eq!(refusal(&|h| h.rows = 0, bf16, 0), Rule::LowRankShape);
-    let large = |h: &mut Head| *h = head(1025, 2, 2000, 2000);
+    let large = |h: &mut LowRankHead| *h = head(1025, 2, 2000, 2000);
     assert_eq!(refusal(&large, bf16, 4_000_000), Rule::LowRankShape);
     assert_eq!(refusal(&|h| h.bits = 1, bf16, 30), Rule::LowRankBits);
     assert_eq!(refusal(&|h| h.bits = 25, bf16, 30), Rule::LowRankBits);
@@ -428,14 +428,14 @@ fn each_field_has_its_limits() {
         refusal(&|h| h.shifts = [-971, 0], bf16, 30),
         Rule::LowRankShift
     );
-    let most = |h: &mut Head| h.shifts = [i16::MAX, i16::MAX];
+    let most = |h: &mut LowRankHead| h.shifts = [i16::MAX, i16::MAX];
     assert_eq!(refusal(&most, bf16, 30), Rule::LowRankShift);
     // Sums of rank 129 with 24 bits exceed 2^53.
-    let large = |h: &mut Head| *h = head(129, 24, u32::MAX, u32::MAX);
+    let large = |h: &mut LowRankHead| *h = head(129, 24, u32::MAX, u32::MAX);
     let elements = u64::from(u32::MAX) * u64::from(u32::MAX);
     assert_eq!(refusal(&large, bf16, elements), Rule::LowRankBits);
     // A head without its factors allocates no memory for them.
-    let large = |h: &mut Head| *h = head(128, 24, u32::MAX, u32::MAX);
+    let large = |h: &mut LowRankHead| *h = head(128, 24, u32::MAX, u32::MAX);
     assert_eq!(refusal(&large, bf16, elements), Rule::Truncated);
 }
 

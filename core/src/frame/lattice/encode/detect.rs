@@ -6,11 +6,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::super::Geometry;
-use super::fit::Scales;
-use super::group::Fitter;
-use super::kind::Kind;
-use super::sheet::{Rounded, Sheet};
+use super::super::GroupLayout;
+use super::candidate_grid::CandidateGrid;
+use super::group::{Fitter, Scales};
+use super::{Matrix, Rounded};
 use crate::bytes::index;
 use crate::entropy::histogram::{entropy_bits, values};
 use crate::float::FloatType;
@@ -18,8 +17,8 @@ use crate::sort;
 
 /// A grid and a division into groups that the samples are consistent with.
 pub struct Found {
-    pub geometry: Geometry,
-    pub kind: Kind,
+    pub geometry: GroupLayout,
+    pub candidate: CandidateGrid,
     /// The grid magnitudes of the largest elements of the sampled groups, the
     /// most frequent first.
     pub anchors: Vec<f64>,
@@ -66,14 +65,14 @@ pub fn all(bytes: &[u8], float: FloatType, shape: &[u64]) -> Vec<Found> {
         let Some(&(rows, columns)) = views.last() else {
             continue;
         };
-        let sheet = Sheet {
+        let matrix = Matrix {
             bytes,
             float,
             columns,
         };
-        let runs = runs(sheet, rows, along_rows);
-        for kind in kinds(float) {
-            if !may_be(&runs, &kind, along_rows) {
+        let runs = runs(matrix, rows, along_rows);
+        for candidate in candidates(float) {
+            if !may_be(&runs, &candidate, along_rows) {
                 continue;
             }
             found.extend(
@@ -81,7 +80,7 @@ pub fn all(bytes: &[u8], float: FloatType, shape: &[u64]) -> Vec<Found> {
                     .into_iter()
                     .filter_map(|geometry| {
                         let columns = geometry.columns;
-                        measure(Sheet { columns, ..sheet }, geometry, &kind)
+                        measure(Matrix { columns, ..matrix }, geometry, &candidate)
                     }),
             );
         }
@@ -117,19 +116,23 @@ fn views(shape: &[u64]) -> Vec<(u32, u32)> {
     views.into_iter().flatten().collect()
 }
 
-fn kinds(float: FloatType) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Integers, Kind::nf4(), Kind::E4m3];
+fn candidates(float: FloatType) -> Vec<CandidateGrid> {
+    let mut candidates = vec![
+        CandidateGrid::Integers,
+        CandidateGrid::nf4(),
+        CandidateGrid::E4m3,
+    ];
     if float == FloatType::F32 {
-        kinds.extend([Kind::F16, Kind::Bf16]);
+        candidates.extend([CandidateGrid::F16, CandidateGrid::Bf16]);
     }
-    kinds
+    candidates
 }
 
 /// Returns the group layouts to try, roughly in descending order of group size.
-fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
-    let mut layouts: Vec<Geometry> = Vec::new();
+fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<GroupLayout> {
+    let mut layouts: Vec<GroupLayout> = Vec::new();
     let mut add = |(rows, columns): (u32, u32), group_rows: u32, group_columns: u32| {
-        let geometry = Geometry {
+        let geometry = GroupLayout {
             rows,
             columns,
             group_rows: group_rows.min(rows),
@@ -166,8 +169,8 @@ fn layouts(views: &[(u32, u32)], along_rows: bool) -> Vec<Geometry> {
 
 /// Returns the distinct elements of a few short runs, leaving out runs with too
 /// few distinct elements.
-fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
-    let (rows, columns) = (u64::from(rows), u64::from(sheet.columns));
+fn runs(matrix: Matrix, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
+    let (rows, columns) = (u64::from(rows), u64::from(matrix.columns));
     let (along, across, count) = match along_rows {
         true => (columns, rows, RUNS),
         false => (rows, columns, RUNS_DOWN),
@@ -187,27 +190,27 @@ fn runs(sheet: Sheet, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
         };
         let mut keys = Vec::with_capacity(index(run));
         for row in rows {
-            sheet.each_key(row, &columns, |key| {
+            matrix.each_key(row, &columns, |key| {
                 keys.push(key);
                 true
             });
         }
         keys.sort_unstable();
         keys.dedup();
-        if *keys.last()? >= sheet.float.infinite_key() {
+        if *keys.last()? >= matrix.float.infinite_key() {
             return None;
         }
         let nonzero = keys.into_iter().filter(|&key| key > 1);
-        let elements: Vec<_> = nonzero.map(|key| Rounded::of(sheet.float, key)).collect();
+        let elements: Vec<_> = nonzero.map(|key| Rounded::of(matrix.float, key)).collect();
         (elements.len() >= MIN_DISTINCT).then_some(elements)
     });
     elements.take(count).collect()
 }
 
-/// Returns whether these runs are consistent with the grid `kind`. For nearly all
+/// Returns whether these runs are consistent with the grid `candidate`. For nearly all
 /// tensors that do not lie on the grid, no run is.
-fn may_be(runs: &[Vec<Rounded>], kind: &Kind, along_rows: bool) -> bool {
-    let runs = match kind.is_small() {
+fn may_be(runs: &[Vec<Rounded>], candidate: &CandidateGrid, along_rows: bool) -> bool {
+    let runs = match candidate.is_small() {
         true => runs,
         // Checking a run takes long for these grids, and none fits them by
         // chance. No known tool scales such weights by column.
@@ -217,22 +220,26 @@ fn may_be(runs: &[Vec<Rounded>], kind: &Kind, along_rows: bool) -> bool {
     if runs.is_empty() {
         // There are hardly any distinct elements, so integers do as well as any
         // other grid.
-        return *kind == Kind::Integers;
+        return *candidate == CandidateGrid::Integers;
     }
-    let anchors = [kind.anchors(false), kind.anchors(true)];
+    let anchors = [candidate.anchors(false), candidate.anchors(true)];
     runs.iter().any(|run| {
         let is_negative = run.last().is_some_and(|largest| largest.is_negative);
-        Scales::of(kind, run, &anchors[usize::from(is_negative)]).is_some()
+        Scales::of(candidate, run, &anchors[usize::from(is_negative)]).is_some()
     })
 }
 
 /// Returns the expected number of bits per element if the tensor lies on this
 /// grid in these groups, or `None` if it does not.
-fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)> {
+fn measure(
+    matrix: Matrix,
+    geometry: GroupLayout,
+    candidate: &CandidateGrid,
+) -> Option<(f64, Found)> {
     let groups = geometry.groups();
     let group_elements = u64::from(geometry.group_rows) * u64::from(geometry.group_columns);
     let samples = (ELEMENTS / group_elements).max(GROUPS).min(groups);
-    let mut fitter = Fitter::new(sheet, kind, &[]);
+    let mut fitter = Fitter::new(matrix, candidate, &[]);
     let mut counts = vec![0; 256];
     let mut anchors: BTreeMap<u64, (u64, f64)> = BTreeMap::new();
     let mut failed = 0;
@@ -240,7 +247,7 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
     for sample in 0..samples {
         let group = (2 * sample + 1) * groups / (2 * samples);
         let (rows, columns) = geometry.group(group);
-        let (rows, columns) = part(rows, columns, kind);
+        let (rows, columns) = part(rows, columns, candidate);
         let put = |_, _, symbol: u16| counts[usize::from(symbol & 0xff)] += 1;
         match fitter.code(rows, &columns, 1.0, put) {
             Some(fit) => {
@@ -260,15 +267,15 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
         }
     }
     let counted: u64 = counts.iter().sum();
-    let symbol_bits = match kind {
-        Kind::F16 => F16_BITS,
-        Kind::Bf16 => BF16_BITS,
+    let symbol_bits = match candidate {
+        CandidateGrid::F16 => F16_BITS,
+        CandidateGrid::Bf16 => BF16_BITS,
         // The entropy of a small sample is too low, by about 0.72 bits per
         // distinct value.
         _ => (entropy_bits(&counts) + 0.72 * values(&counts) as f64) / counted.max(1) as f64,
     };
     let failed = failed as f64 / samples as f64;
-    let item_bits = (8 * sheet.float.len_bytes()) as f64;
+    let item_bits = (8 * matrix.float.len_bytes()) as f64;
     let scale_bits = SCALE_EXPONENT_BITS + f64::from(scale_bits) / samples as f64;
     let bits =
         symbol_bits * (1.0 - failed) + item_bits * failed + scale_bits / group_elements as f64;
@@ -277,7 +284,7 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
     });
     let found = Found {
         geometry,
-        kind: kind.clone(),
+        candidate: candidate.clone(),
         anchors: anchors.into_iter().map(|(_, anchor)| anchor).collect(),
     };
     Some((bits, found))
@@ -287,9 +294,9 @@ fn measure(sheet: Sheet, geometry: Geometry, kind: &Kind) -> Option<(f64, Found)
 fn part(
     rows: Range<u64>,
     columns: Range<u64>,
-    kind: &Kind,
+    candidate: &CandidateGrid,
 ) -> (impl Iterator<Item = u64> + Clone, Range<u64>) {
-    let most = if kind.is_small() {
+    let most = if candidate.is_small() {
         GROUP_ELEMENTS
     } else {
         LARGE_GROUP_ELEMENTS

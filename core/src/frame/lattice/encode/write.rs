@@ -3,11 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::super::{Geometry, Grid, Head};
-use super::band::Coded;
+use super::super::{Grid, GroupLayout, LatticeHead};
+use super::candidate_grid::CandidateGrid;
 use super::detect::Found;
-use super::kind::Kind;
-use super::sheet::Sheet;
+use super::{Coded, Matrix};
 use crate::TensorRef;
 use crate::bytes::index;
 use crate::dtype::Dtype;
@@ -32,8 +31,8 @@ pub fn frame<E: PackEngine>(
     let geometry = found.geometry;
     let (scales, scale_bytes) = scales(&coded.scales);
     let exceptions = exceptions(bytes, float, geometry, &coded.exceptions);
-    let (grid, symbols, offsets) = grid(&found.kind, geometry, coded);
-    let head = Head {
+    let (grid, symbols, offsets) = grid(&found.candidate, geometry, coded);
+    let head = LatticeHead {
         elements: float,
         scales,
         grid,
@@ -47,9 +46,9 @@ pub fn frame<E: PackEngine>(
     let pack = |bytes: &[u8], dtype: Dtype, shape: &[u64]| {
         select::encode(engine, TensorRef::new(bytes, dtype, shape), options)
     };
-    let symbol_dtype = match found.kind {
-        Kind::F16 => Dtype::F16,
-        Kind::Bf16 => Dtype::Bf16,
+    let symbol_dtype = match found.candidate {
+        CandidateGrid::F16 => Dtype::F16,
+        CandidateGrid::Bf16 => Dtype::Bf16,
         _ => Dtype::U8,
     };
     let mut frames = vec![
@@ -96,13 +95,13 @@ fn scales(scales: &[f32]) -> (FloatType, Vec<u8>) {
 fn exceptions(
     bytes: &[u8],
     float: FloatType,
-    geometry: Geometry,
+    geometry: GroupLayout,
     groups: &[u64],
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     if groups.is_empty() {
         return None;
     }
-    let sheet = Sheet {
+    let matrix = Matrix {
         bytes,
         float,
         columns: geometry.columns,
@@ -113,7 +112,7 @@ fn exceptions(
         bitmap[index(group / 8)] |= 1 << (group % 8);
         let (rows, columns) = geometry.group(group);
         for row in rows {
-            elements.extend_from_slice(sheet.bytes_of(row, &columns));
+            elements.extend_from_slice(matrix.bytes_of(row, &columns));
         }
     }
     Some((bitmap, elements))
@@ -121,11 +120,15 @@ fn exceptions(
 
 /// Returns the grid, the symbols in stored form, and the offsets of the groups
 /// if the grid has them.
-fn grid(kind: &Kind, geometry: Geometry, coded: Coded) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
+fn grid(
+    candidate: &CandidateGrid,
+    geometry: GroupLayout,
+    coded: Coded,
+) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
     let symbols = coded.symbols;
-    match kind {
-        Kind::Integers => integers(geometry, symbols),
-        Kind::Table(values) => {
+    match candidate {
+        CandidateGrid::Integers => integers(geometry, symbols),
+        CandidateGrid::Table(values) => {
             let mut values = values.clone();
             let most = symbols.iter().copied().max().unwrap_or_default();
             if usize::from(most) == values.len() {
@@ -133,16 +136,16 @@ fn grid(kind: &Kind, geometry: Geometry, coded: Coded) -> (Grid, Vec<u8>, Option
             }
             (Grid::Table(values), symbols, None)
         }
-        Kind::E4m3 => (Grid::E4m3, symbols, None),
-        Kind::F16 => (Grid::F16, symbols, None),
-        Kind::Bf16 => (Grid::Bf16, symbols, None),
+        CandidateGrid::E4m3 => (Grid::E4m3, symbols, None),
+        CandidateGrid::F16 => (Grid::F16, symbols, None),
+        CandidateGrid::Bf16 => (Grid::Bf16, symbols, None),
     }
 }
 
 /// The fraction of the symbols' entropy that offsets must save.
 const OFFSETS_MIN_GAIN: f64 = 0.002;
 
-fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
+fn integers(geometry: GroupLayout, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<Vec<u8>>) {
     let integers = symbols.iter().filter(|&&symbol| symbol != NEGATIVE_ZERO);
     let magnitudes = integers.map(|symbol| symbol.cast_signed().unsigned_abs());
     let largest = magnitudes.max().unwrap_or_default().max(1);
@@ -166,7 +169,7 @@ fn integers(geometry: Geometry, mut symbols: Vec<u8>) -> (Grid, Vec<u8>, Option<
 /// group's smallest integer or 0, whichever is less. Returns the last symbol of
 /// an integer, the offsets and the shifted symbols, or `None` if this does not
 /// take fewer distinct symbols.
-fn shifted(geometry: Geometry, symbols: &[u8], largest: u8) -> Option<(u8, Vec<u8>, Vec<u8>)> {
+fn shifted(geometry: GroupLayout, symbols: &[u8], largest: u8) -> Option<(u8, Vec<u8>, Vec<u8>)> {
     let columns = u64::from(geometry.columns);
     let of = |group: u64| {
         let (rows, columns_of) = geometry.group(group);

@@ -13,11 +13,13 @@ use tokio::sync::Semaphore;
 use super::planned::Planned;
 use super::repositories::{File, FileList, Repositories};
 use super::{Entry, Page, PageEntries, Refusal};
-use crate::gateway::listing::{git_sha1, restored_path};
-use crate::gateway::request::{Repository, Revision, component};
-use crate::gateway::trusted::Trusted;
+use crate::gateway::answer_cache::AnswerCache;
+use crate::gateway::listing::git_sha1;
+use crate::gateway::request::{Revision, component};
+use crate::hub::Repository;
 use zstn::source::{HttpOptions, Source};
 use zstn::{Error, Location, Result};
+use zstn_serve::path::restored_path;
 
 /// The only branch of every repository.
 const BRANCH: &str = "main";
@@ -46,7 +48,7 @@ pub(in super::super) struct Folder {
     /// Limits the concurrent reads of unpacked files.
     pub(super) reads: Arc<Semaphore>,
     /// Git SHA-1s of small files, by the identities of the files.
-    digests: Arc<Trusted<String>>,
+    digests: Arc<AnswerCache<String>>,
 }
 
 impl Folder {
@@ -59,7 +61,7 @@ impl Folder {
             repositories: Arc::new(repositories),
             turns: Arc::new(Semaphore::new(MAX_LISTS)),
             reads: Arc::new(Semaphore::new(MAX_READS)),
-            digests: Arc::new(Trusted::new(Duration::MAX)),
+            digests: Arc::new(AnswerCache::new(Duration::MAX)),
         }
     }
 
@@ -76,8 +78,8 @@ impl Folder {
         repository: &Repository,
         revision: Option<&str>,
     ) -> Result<Arc<FileList>, Refusal> {
-        if !repository.id.contains('/') {
-            let message = format!("{} is not the name of a repository", repository.id);
+        if !repository.name().contains('/') {
+            let message = format!("{} is not the name of a repository", repository.name());
             return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
         }
         let (repositories, asked) = (Arc::clone(&self.repositories), repository.clone());
@@ -91,10 +93,10 @@ impl Folder {
         let listed = tokio::task::spawn_blocking(list).await;
         let listed = listed.map_err(|error| {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            Refusal::new(status, format!("listing {} failed: {error}", repository.id))
+            Refusal::new(status, format!("listing {repository} failed: {error}"))
         })?;
         let Some(list) = listed? else {
-            let message = format!("there is no repository {}", repository.prefix());
+            let message = format!("there is no repository {repository}");
             return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
         };
         match revision {
@@ -102,7 +104,7 @@ impl Folder {
                 let message = format!(
                     "{} has no revision {revision}; its files may have changed since it was \
                      requested",
-                    repository.id
+                    repository.name()
                 );
                 Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RevisionNotFound"))
             }
@@ -124,8 +126,8 @@ impl Folder {
         });
         let siblings: Vec<_> = siblings.collect();
         Ok(json!({
-            "id": repository.id,
-            "modelId": repository.id,
+            "id": repository.name(),
+            "modelId": repository.name(),
             "sha": list.commit,
             "private": false,
             "gated": false,
@@ -304,7 +306,7 @@ impl Folder {
         match identity(repository, path, &version) == entry.identity {
             true => Ok(source),
             false => Err(Error::Changed {
-                name: format!("{}/{path}", repository.prefix()),
+                name: format!("{repository}/{path}"),
                 detail: String::new(),
             }),
         }
@@ -324,7 +326,7 @@ impl Folder {
 
 /// Returns the identity of the bytes of a file.
 pub(super) fn identity(repository: &Repository, path: &str, version: &str) -> String {
-    format!("{}/{path} {version}", repository.prefix())
+    format!("{repository}/{path} {version}")
 }
 
 fn entry(path: &str, file: &File, digests: &HashMap<String, String>) -> Value {

@@ -13,8 +13,9 @@ use zstn_net::shown;
 
 use super::arriving_list::{ArrivingList, too_long};
 use super::{Entry, Page, PageEntries, Permissions, Refusal};
-use crate::gateway::path_rules;
-use crate::gateway::request::{Repository, Revision};
+use crate::gateway::request::Revision;
+use crate::gateway::{path_rules, request};
+use crate::hub::Repository;
 use zstn::internals::offline;
 use zstn::source::{HttpOptions, Remote, Source};
 use zstn::{Error, Result};
@@ -205,7 +206,7 @@ impl Hub {
         query: Option<&str>,
         permissions: &Permissions,
     ) -> Result<Loaded, Refusal> {
-        let path = repository.info(revision);
+        let path = request::info(repository, revision);
         self.json(self.read(&path, query, permissions).await?).await
     }
 
@@ -444,9 +445,9 @@ impl Hub {
         let mut http = self.http.clone();
         if let Some(value) = permissions.value() {
             let value = value.to_str().map_err(|_| {
-                Error::Usage("the header Authorization has characters that it must not have".into())
+                Error::Usage("the header Authorization contains invalid characters".into())
             })?;
-            http = http.with_header(&self.endpoint, "Authorization", value)?;
+            http = http.header(&self.endpoint, "Authorization", value)?;
         }
         let url = format!("{}/{}", self.endpoint, revision.file(path));
         Ok(Box::new(Remote::open(&url, HEAD_LEN_BYTES, &http)?))
@@ -458,11 +459,10 @@ impl Hub {
 /// unless the ETag is a SHA-256, because several files may share any other ETag.
 pub(super) fn identity(repository: &Repository, path: &str, tag: &str, len_bytes: u64) -> String {
     let is_sha256 = tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let prefix = repository.prefix();
     match is_sha256 {
-        true => format!("{prefix} {tag} {len_bytes}"),
+        true => format!("{repository} {tag} {len_bytes}"),
         // No repository's name ends with a slash, so the two formats cannot collide.
-        false => format!("{prefix}/ {tag} {len_bytes} {path}"),
+        false => format!("{repository}/ {tag} {len_bytes} {path}"),
     }
 }
 

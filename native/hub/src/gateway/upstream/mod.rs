@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
 
-use super::request::{Repository, Revision};
+use super::request::Revision;
+use crate::hub::Repository;
 use crate::manifest::{Results, Row};
 use zstn::source::{HttpOptions, Source};
 use zstn::{Location, Result};

@@ -8,8 +8,8 @@ use super::restored::{Restored, RestoredFiles};
 use crate::manifest::{Done, Results, Row};
 use crate::work::stream_sha256;
 use zstn::source::{FileSource, HttpOptions, Source};
-use zstn::{Engine, Error, Location, Result, Sink, UnpackOptions};
-use zstn_serve::path::packed_name;
+use zstn::{Error, Job, Location, Result, Sink, UnpackOptions};
+use zstn_serve::path::packed_path;
 
 /// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
 /// `X.safetensors` that it restores, which is restored whole on its first read.
@@ -61,7 +61,7 @@ impl Planned {
             };
             let file = match row.bases.is_empty() {
                 true => (
-                    packed_path(path),
+                    shown_path(path),
                     File {
                         len_bytes: done.packed_bytes,
                         version: version(row),
@@ -88,7 +88,7 @@ impl Planned {
                 .filter(|row| !row.bases.is_empty())
                 .or_else(|| {
                     let mut containers = rows.iter().filter(|(_, row)| row.bases.is_empty());
-                    containers.find_map(|(name, row)| (packed_path(name) == path).then_some(row))
+                    containers.find_map(|(name, row)| (shown_path(name) == path).then_some(row))
                 })
         });
         let Some(row) = row else {
@@ -138,12 +138,13 @@ impl Planned {
                 Some((base, rest)) => Some(self.restored(base, rest)?),
                 None => None,
             };
-            let mut options = UnpackOptions::default().http(self.http.clone());
+            let job = Job::new().http(self.http.clone());
+            let mut options = UnpackOptions::default();
             if let Some(base) = &base {
                 options = options.base(base.path());
             }
             let packed = self.packed(&done.row);
-            zstn::unpack(&Engine::default(), &packed, Sink::path(path), &options)?;
+            zstn::unpack(&job, &packed, Sink::path(path), &options)?;
             let (_, sha256) = stream_sha256(&path.into(), &self.http)?;
             match sha256 == done.row.sha256 {
                 true => Ok(()),
@@ -166,13 +167,6 @@ fn version(row: &Row) -> String {
 }
 
 /// Returns the path under which a container is shown.
-fn packed_path(path: &str) -> String {
-    let (folder, name) = path
-        .rsplit_once('/')
-        .map_or(("", path), |(f, name)| (f, name));
-    let name = packed_name(name).unwrap_or_else(|| name.to_owned());
-    match folder {
-        "" => name,
-        folder => format!("{folder}/{name}"),
-    }
+fn shown_path(path: &str) -> String {
+    packed_path(path).unwrap_or_else(|| path.to_owned())
 }

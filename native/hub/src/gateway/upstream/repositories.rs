@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::planned::Planned;
-use crate::gateway::request::Repository;
+use crate::hub::Repository;
 use zstn::internals::store;
 use zstn::source::{FileSource, HttpOptions, Source};
 use zstn::{Error, Location, Result};
-use zstn_serve::root::Root;
+use zstn_serve::path::Root;
 
 /// How long the file list of a remote folder is reused.
 const STORE_LIST_AGE: Duration = Duration::from_secs(10);
@@ -105,19 +105,19 @@ impl Repositories {
             return Ok(Some(Arc::clone(list)));
         }
         let files = match &self.place {
-            Place::Local(root) => match local(root, &repository.prefix())? {
+            Place::Local(root) => match local(root, &repository.to_string())? {
                 Some(files) => files,
                 None => return Ok(None),
             },
             Place::Store(url) => {
-                let url = format!("{url}{}/", repository.prefix());
+                let url = format!("{url}{repository}/");
                 let files = stored(&url, &self.http)?;
                 if files.is_empty() {
                     return Ok(None);
                 }
                 files
             }
-            Place::Planned(planned) => match planned.list(&repository.prefix())? {
+            Place::Planned(planned) => match planned.list(&repository.to_string())? {
                 Some(files) => files,
                 None => return Ok(None),
             },
@@ -144,19 +144,19 @@ impl Repositories {
     ) -> Result<(Box<dyn Source>, String)> {
         match &self.place {
             Place::Local(root) => {
-                let path = root.folder().join(repository.prefix()).join(path);
+                let path = root.folder().join(repository.to_string()).join(path);
                 let source = FileSource::open(&path)?;
                 let modified = source.modified().unwrap_or(UNIX_EPOCH);
                 let version = local_version(source.len_bytes(), modified);
                 Ok((Box::new(source), version))
             }
             Place::Store(url) => {
-                let url = format!("{url}{}/{path}", repository.prefix());
+                let url = format!("{url}{repository}/{path}");
                 let (source, tag) = store::open_tagged(&url, &self.http)?;
                 let version = stored_version(source.len_bytes(), tag.as_deref());
                 Ok((source, version))
             }
-            Place::Planned(planned) => planned.open(&repository.prefix(), path),
+            Place::Planned(planned) => planned.open(&repository.to_string(), path),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::folder::Folder;
 use super::{Entry, Refusal};
 use crate::gateway::request::Revision;
 use zstn::source::Source;
-use zstn_serve::answer::{About, begin};
+use zstn_serve::file::{About, begin};
 
 /// Number of bytes that are read at once.
 const CHUNK_BYTES: u64 = 1 << 20;

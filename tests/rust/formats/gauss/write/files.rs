@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zstn::Engine;
 use zstn_core::ErrorKind;
 use zstn_core::container::foreign::gauss::{
-    Components, Options, OtherDtypes, RawReason, Source, Writer, encode_tensor,
+    Components, GaussOptions, GaussWriter, OtherDtypes, RawReason, SourceTensor, encode_tensor,
 };
 use zstn_core::dtype::Dtype;
 use zstn_core::pure::Pure;
@@ -27,17 +27,17 @@ fn the_file_is_the_same_for_any_number_of_threads() {
         })
         .collect();
     let names = ["a", "b", "c", "d"];
-    let sources: Vec<Source> = names
+    let sources: Vec<SourceTensor> = names
         .iter()
         .zip(&weights)
-        .map(|(name, bytes)| Source {
+        .map(|(name, bytes)| SourceTensor {
             name,
             dtype: Dtype::F32,
             shape: &[60, 100],
             bytes,
         })
         .collect();
-    let options = Options {
+    let options = GaussOptions {
         fit_samples: 500,
         shard_rows: 7,
         shard_threshold: 1000,
@@ -52,7 +52,7 @@ fn the_file_is_the_same_for_any_number_of_threads() {
         );
     }
     // The tensors are encoded one by one, with the data in a separate buffer.
-    let (mut writer, mut data) = (Writer::new(), Vec::new());
+    let (mut writer, mut data) = (GaussWriter::new(), Vec::new());
     for source in &sources {
         let encoded = encode_tensor(&Pure, source, &options).expect("coded");
         writer.add(&encoded).expect("new");
@@ -72,9 +72,9 @@ fn fewer_components_are_smaller() {
         (0..40_000).map(|_| rng.normal(0.05)).collect::<Vec<_>>(),
     );
     let size = |components| {
-        let options = Options {
+        let options = GaussOptions {
             components,
-            ..Options::default()
+            ..GaussOptions::default()
         };
         one(Dtype::F32, &[200, 200], &bytes, &options).0.len()
     };
@@ -96,7 +96,7 @@ fn integers_are_lossless_and_other_dtypes_are_not_renamed() {
             continue;
         }
         let bytes = &bytes[..64 * 64 * width];
-        let source = Source {
+        let source = SourceTensor {
             name: "w",
             dtype,
             shape: &[64, 64],
@@ -115,7 +115,7 @@ fn integers_are_lossless_and_other_dtypes_are_not_renamed() {
                 assert_eq!(error.kind(), ErrorKind::Unsupported);
                 assert_eq!(error.tensor_name(), Some("w"));
                 refused += 1;
-                let options = Options {
+                let options = GaussOptions {
                     other_dtypes: OtherDtypes::AsSigned,
                     ..small()
                 };
@@ -130,14 +130,14 @@ fn integers_are_lossless_and_other_dtypes_are_not_renamed() {
 
 #[test]
 fn impossible_options_and_tensors_are_refused_before_work() {
-    let source = |name, shape, bytes| Source {
+    let source = |name, shape, bytes| SourceTensor {
         name,
         dtype: Dtype::F32,
         shape,
         bytes,
     };
     let good = source("w", &[1, 2][..], &[0; 8][..]);
-    let kind = |sources: &[Source], options: Options| {
+    let kind = |sources: &[SourceTensor], options: GaussOptions| {
         write(&Pure, sources, &options)
             .map(|_| ())
             .map_err(|error| error.kind())
@@ -148,7 +148,7 @@ fn impossible_options_and_tensors_are_refused_before_work() {
         assert_eq!(
             kind(
                 &[good],
-                Options {
+                GaussOptions {
                     components,
                     ..small()
                 }
@@ -157,15 +157,15 @@ fn impossible_options_and_tensors_are_refused_before_work() {
         );
     }
     for options in [
-        Options {
+        GaussOptions {
             shard_rows: 0,
             ..small()
         },
-        Options {
+        GaussOptions {
             scale: Some(0),
             ..small()
         },
-        Options {
+        GaussOptions {
             fit_samples: 0,
             ..small()
         },
@@ -184,7 +184,7 @@ fn impossible_options_and_tensors_are_refused_before_work() {
     assert_eq!(kind(&[good, good], small()), wrong);
     let many = vec![0; 4 * 2 * 70_000];
     let many = source("w", &[70_000, 2], &many);
-    let options = Options {
+    let options = GaussOptions {
         shard_threshold: 10,
         shard_rows: 1,
         ..small()
@@ -197,11 +197,11 @@ fn impossible_options_and_tensors_are_refused_before_work() {
 fn sizes_and_errors_per_tensor_are_those_of_the_file() {
     let original = cases::read("gauss", "sharded_mixed.safetensors");
     let checkpoint = Checkpoint::parse(&original);
-    let options = Options {
+    let options = GaussOptions {
         shard_threshold: 1500,
         shard_rows: 32,
         raw_threshold: 64,
-        ..Options::default()
+        ..GaussOptions::default()
     };
     let (file, report) = write(&Pure, &checkpoint.sources(), &options).expect("written");
     let index = index(&file);

@@ -8,26 +8,24 @@
 //!
 //! All sums are computed in a fixed order, and threads only compute independent
 //! results, so the outcome is deterministic.
+//!
+//! In large matrices the factors are determined from a sample of rows and
+//! columns, so that the running time grows with the sides of a matrix, not with
+//! its area.
 
-mod block;
-mod cost;
-mod eigen;
-mod elements;
-mod line;
-mod matrix;
+use alloc::vec::Vec;
+
+use super::{Factors, LowRank, LowRankHead};
+use crate::dtype::Dtype;
+use crate::engine::{Engine, PackEngine};
+use crate::float::power_of_two;
+use crate::{TensorRef, bytes};
+use linear_algebra::Matrix;
+
+mod linear_algebra;
 mod quantise;
-mod random;
 mod refine;
 mod screen;
-mod subspace;
-
-use super::factors::Factors;
-use super::{Head, LowRank};
-use crate::TensorRef;
-use crate::dtype::Dtype;
-use crate::engine::PackEngine;
-use block::Block;
-use elements::{Elements, spread};
 
 /// The smallest side of a matrix that is worth examining.
 const MIN_SIDE: usize = 32;
@@ -73,15 +71,15 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let elements = elements.scaled(&spread(elements.rows, 32), &spread(elements.columns, 64))?;
     let width = screen::screen(&elements, max_rank)?;
 
-    let block = Block::new(engine, &elements);
-    let mut factors = subspace::factors(engine, &block, width, max_rank)?;
+    let block = SampledBlock::new(engine, &elements);
+    let mut factors = linear_algebra::factors(engine, &block, width, max_rank)?;
     refine::refine(engine, &block, &mut factors);
     let factors = quantise::spread_out(engine, factors);
     let left = refine::all_rows(engine, &elements, &block, &factors);
     let scale = quantise::choose(&elements, &block, &left, &factors)?;
 
     // The right factors compensate for the rounding of the left ones.
-    let mut known = matrix::Matrix::zeros(0, left.columns);
+    let mut known = Matrix::zeros(0, left.columns);
     let rounded = scale.rounded(0, &left);
     for row in &block.rows {
         known.values.extend_from_slice(rounded.row(*row));
@@ -92,7 +90,7 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
     let right = right.transposed();
     let right = right.values.iter().map(|&value| scale.integer(1, value));
     let half = i16::try_from(scale.shift / 2).ok()?;
-    let head = Head {
+    let head = LowRankHead {
         rank: u16::try_from(factors[0].columns).ok()?,
         bits: scale.bits,
         shifts: [half, i16::try_from(scale.shift - i32::from(half)).ok()?],
@@ -105,4 +103,169 @@ pub fn fit<E: PackEngine>(engine: &E, current: TensorRef, reference: &[u8]) -> O
         dtype,
         factors: Factors::new(left.chain(right).collect(), &head),
     })
+}
+
+/// The maximum number of sampled rows and columns.
+const MAX_LINES: usize = 1024;
+
+/// The changes of the elements at the intersections of sampled rows and
+/// columns.
+struct SampledBlock {
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
+    pub by_rows: Vec<Vec<Change>>,
+    pub by_columns: Vec<Vec<Change>>,
+    /// The root mean square of the units.
+    pub unit: f64,
+}
+
+impl SampledBlock {
+    pub fn new<E: Engine>(engine: &E, elements: &Elements) -> Self {
+        let rows = spread(elements.rows, MAX_LINES);
+        let columns = spread(elements.columns, MAX_LINES);
+        let by_rows = engine.map(rows.clone(), |row| elements.row(row, &columns));
+        let line = |column| by_rows.iter().map(|row| row[column]).collect();
+        let by_columns = (0..columns.len()).map(line).collect();
+        let (mut sum, mut count) = (0.0, 0.0);
+        for change in by_rows.iter().flatten() {
+            if change.unit.is_finite() {
+                sum += change.unit * change.unit;
+                count += 1.0;
+            }
+        }
+        Self {
+            rows,
+            columns,
+            by_rows,
+            by_columns,
+            unit: libm::sqrt(sum / count),
+        }
+    }
+
+    /// Returns the differences of the sampled elements as a matrix.
+    pub fn differences(&self) -> Matrix {
+        let values = self
+            .by_rows
+            .iter()
+            .flatten()
+            .map(|change| change.difference);
+        Matrix {
+            columns: self.columns.len(),
+            values: values.collect(),
+        }
+    }
+
+    /// Returns the smallest singular value that rounding alone does not
+    /// produce: the largest one of random noise, plus a margin.
+    pub fn threshold(&self) -> f64 {
+        const MARGIN: f64 = 1.15;
+        let root = |count: usize| libm::sqrt(count as f64);
+        let noise = self.unit / libm::sqrt(12.0);
+        MARGIN * noise * (root(self.rows.len()) + root(self.columns.len()))
+    }
+}
+
+/// Two tensors of equal dtype and shape.
+#[derive(Debug, Clone, Copy)]
+struct Elements<'a> {
+    pub current: &'a [u8],
+    pub base: &'a [u8],
+    pub dtype: Dtype,
+    pub rows: usize,
+    pub columns: usize,
+    /// Differences and units are multiplied by this power of two, so that the
+    /// mean unit is about 1.
+    pub scale: f64,
+}
+
+/// The difference of an element from the base, and the unit in the last place
+/// of its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Change {
+    pub difference: f64,
+    /// Infinite if one of the values is not finite, so that the element carries
+    /// no weight.
+    pub unit: f64,
+}
+
+impl Elements<'_> {
+    /// Returns the bits of an element of both tensors, converted to float32.
+    pub fn bits(&self, at: usize) -> [u32; 2] {
+        let read = |bytes: &[u8]| match self.dtype {
+            Dtype::F32 => {
+                let bytes = bytes[4 * at..].first_chunk().expect("an element");
+                u32::from_le_bytes(*bytes)
+            }
+            _ => {
+                let bytes = bytes[2 * at..].first_chunk().expect("an element");
+                u32::from(u16::from_le_bytes(*bytes)) << 16
+            }
+        };
+        [read(self.current), read(self.base)]
+    }
+
+    /// Sets the scale from the units of these elements. Returns `None` if no
+    /// element is finite.
+    pub fn scaled(mut self, rows: &[usize], columns: &[usize]) -> Option<Self> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for row in rows {
+            for column in columns {
+                let unit = self.change(row * self.columns + column).unit;
+                if unit.is_finite() {
+                    sum += unit;
+                    count += 1.0;
+                }
+            }
+        }
+        let mean: f64 = sum / count;
+        if !mean.is_finite() {
+            return None;
+        }
+        // The power of two with the negated exponent of the mean.
+        self.scale = f64::from_bits((2046 << 52) - (mean.to_bits() >> 52 << 52));
+        Some(self)
+    }
+
+    /// Returns the changes of one row in the given columns.
+    pub fn row(&self, row: usize, columns: &[usize]) -> Vec<Change> {
+        let start = row * self.columns;
+        let changes = columns.iter().map(|column| self.change(start + column));
+        changes.collect()
+    }
+
+    /// Returns the changes of one column in the given rows.
+    pub fn column(&self, column: usize, rows: &[usize]) -> Vec<Change> {
+        let changes = rows
+            .iter()
+            .map(|row| self.change(row * self.columns + column));
+        changes.collect()
+    }
+
+    /// Returns the change of the element at index `at`.
+    pub fn change(&self, at: usize) -> Change {
+        let [current, base] = self.bits(at);
+        let field = |bits: u32| i32::from(u8::try_from(bits >> 23 & 255).expect("eight bits"));
+        let exponent = field(current);
+        if exponent == 255 || field(base) == 255 {
+            return Change {
+                difference: 0.0,
+                unit: f64::INFINITY,
+            };
+        }
+        let mantissa_bits = if self.dtype == Dtype::F32 { 23 } else { 7 };
+        let value = |bits| f64::from(f32::from_bits(bits));
+        Change {
+            difference: (value(current) - value(base)) * self.scale,
+            unit: power_of_two(exponent.max(1) - 127 - mantissa_bits) * self.scale,
+        }
+    }
+}
+
+/// Returns at most `count` evenly spaced numbers below `len`.
+fn spread(len: usize, count: usize) -> Vec<usize> {
+    if len <= count {
+        return (0..len).collect();
+    }
+    let place = |number| bytes::index(number * len as u64 / count as u64);
+    (0..count as u64).map(place).collect()
 }

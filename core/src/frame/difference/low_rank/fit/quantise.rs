@@ -1,15 +1,17 @@
-//! Converts factors to integers.
+//! Converts factors to integers, with the scale that makes coding the
+//! differences from the prediction cheapest.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
-use super::block::Block;
-use super::cost::Sample;
-use super::elements::Elements;
-use super::matrix::{Matrix, add_scaled, orthonormalise_rows};
-use super::random::Random;
+use super::linear_algebra::{Matrix, Random, add_scaled, orthonormalise_rows};
+use super::{Elements, SampledBlock, spread};
+use crate::dtype::Dtype;
 use crate::engine::Engine;
+use crate::entropy::histogram::entropy_bits;
 use crate::float::power_of_two;
-use crate::frame::difference::low_rank::head::Head;
+use crate::frame::difference::low_rank::LowRankHead;
+use crate::frame::difference::low_rank::predict::{bf16_bits, f32_bits};
 
 /// The fraction of the available range that the product of the largest factors
 /// may fill. The rest is headroom, because the right factors change again once
@@ -84,7 +86,7 @@ fn exponent(value: f64) -> Option<i32> {
 /// differences alone.
 pub fn choose(
     elements: &Elements,
-    block: &Block,
+    block: &SampledBlock,
     left: &Matrix,
     factors: &[Matrix; 2],
 ) -> Option<Scale> {
@@ -94,7 +96,7 @@ pub fn choose(
     let count = rank as f64 * (elements.rows as f64 + elements.columns as f64);
     let mut best = (sample.bits(core::iter::repeat(0.0)) * WORTH, None);
     let mut worse = 0;
-    for bits in Head::BITS {
+    for bits in LowRankHead::BITS {
         let exact = (rank as u64) << (2 * (bits - 1)) <= 1 << 53;
         let Some(scale) = Scale::new(bits, largest, elements).filter(|_| exact) else {
             continue;
@@ -144,4 +146,87 @@ fn largest(matrix: &Matrix) -> f64 {
         .values
         .iter()
         .fold(0.0, |most: f64, value| most.max(value.abs()))
+}
+
+/// Number of rows that are predicted for an estimate.
+const ROWS: usize = 48;
+/// Differences whose folded value is below this have a symbol of their own;
+/// larger ones share one symbol per bit length.
+const DIRECT: u32 = 16;
+const SYMBOLS: usize = 64;
+
+/// The elements of some rows, as bits of float32.
+pub struct Sample {
+    /// The indices of these rows in the block.
+    pub rows: Vec<usize>,
+    bits: Vec<[u32; 2]>,
+    dtype: Dtype,
+    /// Number of elements of the matrix per element of the sample.
+    weight: f64,
+}
+
+impl Sample {
+    pub fn new(elements: &Elements, block: &SampledBlock) -> Self {
+        let rows = spread(block.rows.len(), ROWS);
+        let mut bits = Vec::with_capacity(rows.len() * block.columns.len());
+        for row in &rows {
+            let start = block.rows[*row] * elements.columns;
+            bits.extend(
+                block
+                    .columns
+                    .iter()
+                    .map(|column| elements.bits(start + column)),
+            );
+        }
+        Self {
+            weight: elements.rows as f64 * elements.columns as f64 / bits.len() as f64,
+            rows,
+            bits,
+            dtype: elements.dtype,
+        }
+    }
+
+    /// Returns the expected number of bits to code the whole matrix if the base
+    /// is changed by `changes`, which are in the order of the sample.
+    pub fn bits(&self, changes: impl Iterator<Item = f64>) -> f64 {
+        // Every exponent of a prediction has its own counts.
+        let mut counts = vec![[0u64; SYMBOLS]; 256];
+        let mut raw = 0.0;
+        for ([current, base], change) in self.bits.iter().zip(changes) {
+            let (current, predicted) = if self.dtype == Dtype::F32 {
+                (ordered(*current), f32_bits(*base, change))
+            } else {
+                let base = base.to_le_bytes();
+                let predicted = bf16_bits(u16::from_le_bytes([base[2], base[3]]), change);
+                (ordered(*current) >> 16, u32::from(predicted) << 16)
+            };
+            let exponent = usize::from((predicted << 1).to_be_bytes()[0]);
+            let predicted = match self.dtype {
+                Dtype::F32 => ordered(predicted),
+                _ => ordered(predicted) >> 16,
+            };
+            let distance = current - predicted;
+            let folded = (distance.unsigned_abs() << 1) - u64::from(distance < 0);
+            let symbol = if folded < DIRECT.into() {
+                folded
+            } else {
+                let len = folded.ilog2();
+                raw += f64::from(len);
+                u64::from(DIRECT + len)
+            };
+            counts[exponent][usize::try_from(symbol).unwrap_or(0)] += 1;
+        }
+        let coded: f64 = counts.iter().map(|counts| entropy_bits(counts)).sum();
+        (coded + raw) * self.weight
+    }
+}
+
+/// Maps the bits of a float32 to an integer that is ordered like the values.
+fn ordered(bits: u32) -> i64 {
+    let magnitude = i64::from(bits & 0x7FFF_FFFF);
+    if bits >> 31 == 0 {
+        magnitude
+    } else {
+        -magnitude - 1
+    }
 }

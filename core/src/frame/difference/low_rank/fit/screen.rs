@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::elements::{Elements, spread};
-use super::matrix::{Matrix, add_scaled, dot, orthonormalise_rows};
+use super::linear_algebra::{Matrix, add_scaled, dot, orthonormalise_rows};
+use super::{Elements, spread};
 
 /// Number of rows whose directions are compared.
 const ROWS: usize = 32;

@@ -1,0 +1,189 @@
+"""``python -m zstn_hub`` after files have been lost: it reports only files that exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hub_source import files, make_plan, run, weights, write
+
+from zstn_hub.__main__ import main
+
+
+def hub(*arguments: str | Path, status: int = 0) -> tuple[str, str]:
+    """Runs a command in this process, and returns its standard output and its messages.
+    """
+    out, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        found = main([str(argument) for argument in arguments])
+    assert found == status, out.getvalue() + said.getvalue()
+    return out.getvalue(), said.getvalue()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, cut, flip])
+def test_a_lost_result_is_reported_and_made_again(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
+    for number in range(2):
+        write(source, f"o/m{number}/model.safetensors", weights(number, 4_000))
+    rows = make_plan(source, plan)
+    run(plan, source, store)
+    whole = files(store)
+    assert "2 packed files are as recorded" in hub("check", store, "--plan", plan)[0]
+    lost = rows[0]
+    lose(store / "packed" / f"{lost['key']}.zstn")
+
+    # A flipped bit is only found when the file is read.
+    status = 0 if lose is flip else 1
+    report = json.loads(hub("report", store, "--plan", plan, "--json", status=status)[0])
+    assert (report["done_files"], report["lost_files"]) == (2 - status, status)
+    said = hub("check", store, "--plan", plan, status=1)[0]
+    assert said.startswith("damaged: o/m0/model.safetensors: packed/")
+    _, said = hub("restore", store, "--plan", plan, "-o", tmp_path / "out", status=1)
+    assert said.startswith("error: o/m0/model.safetensors: ")
+    # The other file is restored.
+    assert (tmp_path / "out/o/m1/model.safetensors").exists()
+
+    hub("check", store, "--plan", plan, "--repair", status=1)
+    damaged = store / "packed" / f"{lost['key']}.zstn"
+    # A damaged file remains until there is a better one.
+    assert damaged.exists() == (lose is not Path.unlink)
+    _, summary = run(plan, source, store)
+    assert (summary["packed"], summary["known"]) == (1, 1)
+    assert files(store) == whole
+    hub("check", store, "--plan", plan)
+    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
+
+
+def test_a_run_alone_makes_a_missing_result_again(families: Path, tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    rows = make_plan(families, plan, "--base", "auto", "--to", store)
+    run(plan, families, store)
+    whole = files(store)
+    base = next(row["bases"][0] for row in rows if "bases" in row)
+    child = next(row for row in rows if row.get("bases") == [base])
+    for name in (f"{base}.zstn", f"{child['key']}.z4dm"):
+        (store / "packed" / name).unlink()
+    _, summary = run(plan, families, store)
+    assert summary["packed"] == 2 and files(store) == whole
+
+
+def test_a_store_that_is_not_there(tmp_path: Path, source: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "nothing"
+    make_plan(source, plan)
+    for verb in ("report", "check", "gc", "restore"):
+        more = ["-o", tmp_path / "out"] if verb == "restore" else []
+        _, said = hub(verb, store, "--plan", plan, *more, status=1)
+        assert "there are no results in" in said and str(store) in said
+    assert not store.exists() and not (tmp_path / "out").exists()
+
+
+def test_nothing_is_saved_by_what_is_not_packed(tmp_path: Path, source: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    make_plan(source, plan)
+    for folder in ("done", "failed", "packed"):
+        (store / folder).mkdir(parents=True)
+    report = json.loads(hub("report", store, "--plan", plan, "--json")[0])
+    assert set(report["saved"].values()) == {0} and report["left_files"] == 5
+
+
+def test_a_run_that_cannot_begin_has_a_status_of_its_own(tmp_path: Path, source: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    make_plan(source, plan)
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    for arguments in (
+        ["nothing.jsonl", "--from", source],
+        [plan, "--from", tmp_path / "nothing"],
+        [plan, "--from", plan],
+        [empty, "--from", source],
+        [plan, "--from", source, "--effort", "max"],
+    ):
+        out, said = hub("run", *arguments, "--to", store, status=2)
+        assert not out and said.startswith("error: ") and said.count("\n") == 1
+    assert not store.exists()
+
+
+def test_a_plan_of_nothing_is_a_mistake(tmp_path: Path, source: Path) -> None:
+    plan = tmp_path / "plan.jsonl"
+    for folder, expected in (
+        (source / "a", "name the folder that contains the owners"),
+        (source / "a/m0", "name the folder that contains the owners"),
+        (tmp_path / "tmp", "has no .safetensors files OWNER/NAME/PATH"),
+    ):
+        _, said = hub("plan", folder, "-o", plan, status=1)
+        assert expected in said and not plan.exists()
+    _, said = hub("plan", source, "-o", plan, "--repo", "a/nothing", status=1)
+    assert "a/nothing" in said
+
+
+def test_garbage_needs_a_plan_with_files(tmp_path: Path, source: Path) -> None:
+    plan, empty, store = tmp_path / "plan.jsonl", tmp_path / "empty.jsonl", tmp_path / "store"
+    make_plan(source, plan)
+    run(plan, source, store, status=1)
+    empty.write_text("")
+    before = files(store)
+    hub("gc", store, "--plan", empty, "--delete", status=1)
+    assert files(store) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes")
+def test_links_out_of_a_source_and_pipes_are_left_out(tmp_path: Path) -> None:
+    source, plan = tmp_path / "source", tmp_path / "plan.jsonl"
+    inside = write(source, "o/n/model.safetensors", weights(1, 4_000))
+    outside = write(tmp_path, "outside/x/model.safetensors", weights(2, 4_000))
+    (source / "o/n/link.safetensors").symlink_to(outside)
+    (source / "o/n/nowhere.safetensors").symlink_to("nothing")
+    (source / "o/n/same.safetensors").symlink_to(inside)
+    (source / "o/linked").symlink_to(outside.parent)
+    os.mkfifo(source / "o/n/pipe.safetensors")
+    _, said = hub("plan", source, "-o", plan)
+    rows = [json.loads(line) for line in plan.read_text().splitlines()]
+    assert [row["path"] for row in rows] == ["model.safetensors", "same.safetensors"]
+    for name in ("n/link", "n/nowhere", "n/pipe", "linked/model"):
+        assert f"left out: o/{name}.safetensors: " in said, said
+    # A file may be replaced by a pipe after the plan was made.
+    inside.unlink()
+    os.mkfifo(inside)
+    outcomes, summary = run(plan, source, tmp_path / "store", "--attempts", "1", status=1)
+    assert summary["refused"] == 1 and "not a regular file" in outcomes[0]["reason"]
+
+
+def test_restore_replaces_no_other_file(tmp_path: Path, source: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    make_plan(source, plan, "--repo", "a/m0")
+    run(plan, source, store)
+    path = source / "a/m0/model.safetensors"
+    before = path.read_bytes()
+    hub("restore", store, "--plan", plan, "-o", source)
+    path.write_bytes(b"changed")
+    _, said = hub("restore", store, "--plan", plan, "-o", source, status=1)
+    assert "exists already with other bytes" in said and path.read_bytes() == b"changed"
+    path.unlink()
+    hub("restore", store, "--plan", plan, "-o", source)
+    assert path.read_bytes() == before
+
+
+def test_a_missing_original_counts_no_bytes(tmp_path: Path, source: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    make_plan(source, plan, "--repo", "a/m0")
+    (source / "a/m0/model.safetensors").unlink()
+    outcomes, summary = run(plan, source, store, "--attempts", "1", status=3)
+    assert summary["read_bytes"] == 0 and outcomes[0]["state"] == "retry"

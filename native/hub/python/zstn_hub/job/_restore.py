@@ -1,0 +1,139 @@
+"""Restoring files of a plan, and the cache of packed bases that all processes of a
+machine share."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from zstn import ZstnError, _native, unpack
+from zstn.hub import cache_folder
+from zstn.hub._cache import locked, unfinished
+
+from ._row import Row
+
+#: Folder of the cache for packed bases.
+_CACHED = "packed"
+
+_REPAIR = "`python -m zstn_hub check --repair` and another run pack it again"
+
+
+def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int = 0) -> None:
+    """Restores the file of a row, and compares it with the SHA-256 in the plan. The
+    bases of a delta come from the cache for packed bases (`zstn.hub.cache_folder`).
+
+    If `output` already exists with these bytes, it remains.
+
+    Raises:
+        FileNotFoundError: if the row is not done, or its packed file is missing.
+        ZstnError: with the code ``"differs"`` if the SHA-256 differs, or ``"exists"`` if
+            another file exists at `output`.
+    """
+    results = _native.Results(store, existing=True)
+    if results.done(row.key) is None:
+        raise FileNotFoundError(f"{row.place} is not packed in {store}; run the plan first")
+    output = Path(output)
+    if output.is_symlink() or output.exists():
+        if output.is_file() and _sha256(output) == row.sha256:
+            return
+        raise ZstnError(
+            f"{row.place}: {output} exists already with other bytes; choose another folder, or "
+            "move it away",
+            "exists",
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    packed = results.at("packed", row.packed_name)
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        try:
+            bases = base_paths(results, row) if row.bases else None
+            unpack(packed, part, base=bases, threads=threads)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{row.place}: its packed file is gone: {error}; run the plan again"
+            ) from error
+        except (MissingBaseError, RefusedBaseError) as error:
+            raise ZstnError(f"{row.place}: {error}", "needs_base") from error
+        except ZstnError as error:
+            raise ZstnError(f"{row.place}: {error}; {_REPAIR}", error.code) from error
+        digest = _sha256(part)
+        if digest != row.sha256:
+            raise ZstnError(
+                f"{row.place}: the restored file has the SHA-256 {digest}, "
+                f"but the plan lists {row.sha256}; {_REPAIR}",
+                "differs",
+            )
+        os.replace(part, output)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class MissingBaseError(Exception):
+    """A base has not been packed yet."""
+
+
+class RefusedBaseError(Exception):
+    """A base was refused, so it will never be packed."""
+
+
+def base_paths(results: _native.Results, row: Row) -> list[Path]:
+    """Returns the packed bases of a row, in the order of its `bases`. Bases in an object
+    store are downloaded to the folder `cache_folder`, once for all processes, and
+    compared with the SHA-256 in their entries.
+
+    Raises:
+        MissingBaseError, RefusedBaseError: if a base is not available.
+    """
+    return [
+        _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)
+    ]
+
+
+def _path(results: _native.Results, key: str, name: str) -> Path:
+    entry = results.done(key)
+    if entry is None:
+        failed = results.failed(key)
+        values = {} if failed is None else json.loads(failed)
+        if values.get("class") == "refused":
+            raise RefusedBaseError(
+                f"its base {key} was refused: {values['reason']}; make the plan again for "
+                "another base"
+            )
+        raise MissingBaseError(f"its base {key} is not packed yet")
+    location = results.at("packed", name)
+    if "://" not in location:
+        path = Path(location)
+        if not path.is_file():
+            raise MissingBaseError(f"its base {key} has lost its packed file; run the plan again")
+        return path
+    place = cache_folder() / _CACHED / name
+    if place.is_file():
+        return place
+    with locked(f"packed-{key}"):
+        if not place.is_file():
+            _fetch(location, place, json.loads(entry)["packed_sha256"])
+    return place
+
+
+def _fetch(location: str, place: Path, sha256: str) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished() as folder:
+        part = folder / place.name
+        _, found = _native.copy_sha256(location, part)
+        if found != sha256:
+            raise ZstnError(
+                f"{location} has the SHA-256 {found}, but its entry records {sha256}; remove both, "
+                "and run the plan again",
+                "differs",
+            )
+        part.chmod(part.stat().st_mode & 0o444)
+        os.replace(part, place)

@@ -1,0 +1,189 @@
+//! Packs a checkpoint as a delta: codes every tensor as a record that refers to the
+//! tensor of the base, if that makes it smaller.
+
+use zstn_core::bytes::index;
+use zstn_core::container::model_delta::{
+    BaseHeader, DeltaPacker, RecordInfo, RecordKind, code, version,
+};
+use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
+use zstn_core::container::zstn::ContainerOptions;
+use zstn_core::frame::Edition;
+
+use super::{base_header, data_digest, safetensors_head};
+use crate::finished::{self, FinishedTensor};
+use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
+use crate::pack::{Aliases, Data, Packed};
+use crate::report::Storage;
+use crate::source::{Local, Source};
+use crate::{Error, Job, Output, PackOptions, Progress as _, Result};
+
+/// Codes tensors as records of a delta.
+pub(super) struct DeltaCoder<'a> {
+    pub(super) job: &'a Job<'a>,
+    /// The job for steps that are not reported.
+    pub(super) quiet: &'a Job<'a>,
+    /// The data of the file that is packed.
+    pub(super) target: Data<'a>,
+    pub(super) base: &'a Local,
+    pub(super) base_header: &'a BaseHeader,
+    pub(super) options: ContainerOptions,
+}
+
+impl RecordCoder for DeltaCoder<'_> {
+    type Entry = RecordInfo;
+
+    /// The shares are for the tensors of a batch, the tensors of the base, the deltas,
+    /// two coded forms, and the batch that is being written.
+    const MEMORY_SHARES: u64 = 6;
+
+    fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
+        let reference = self.base_header.reference(tensor);
+        let reference = reference.map(|range| self.base.read(range)).transpose()?;
+        let coded = code(
+            &self.job.engine,
+            tensor,
+            bytes,
+            reference.as_deref(),
+            self.options.encode,
+        );
+        let coded = coded.map_err(Error::place(self.target.input.name()))?;
+        let payload_len = index(coded.info.payload_len_bytes);
+        let payload = &coded.record[coded.record.len() - payload_len..];
+        self.report(tensor, coded.info, payload);
+        Ok(Coded {
+            bytes: coded.record,
+            edition: coded.edition,
+            entry: coded.info,
+        })
+    }
+
+    fn write_large(
+        &self,
+        tensor: &HeaderTensor,
+        _: u64,
+        output: &mut Output,
+    ) -> Result<Record<RecordInfo>> {
+        let record = self.write_large_record(tensor, output)?;
+        // The payload is not in memory, so its frame cannot be described.
+        self.report(tensor, record.entry, &[]);
+        Ok(record)
+    }
+}
+
+impl DeltaCoder<'_> {
+    /// Reports a coded tensor to the progress.
+    fn report(&self, tensor: &HeaderTensor, info: RecordInfo, payload: &[u8]) {
+        if self.job.wants_tensors() {
+            let storage = finished::record(info.kind, payload);
+            let tensor = FinishedTensor::new(tensor, storage, info.payload_len_bytes);
+            self.job.tensor(&tensor);
+        }
+    }
+}
+
+/// The records of a delta so far.
+struct DeltaRecords {
+    infos: Vec<RecordInfo>,
+    edition: Edition,
+    /// The offset at which the next record begins.
+    position: u64,
+}
+
+impl RecordList for DeltaRecords {
+    type Entry = RecordInfo;
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn version(&self) -> u8 {
+        version(self.edition)
+    }
+
+    /// The digest in the trailer also covers the header, so it is computed at the end.
+    fn needs_original(&self) -> bool {
+        false
+    }
+
+    fn hash(&mut self, _: &[u8]) {}
+
+    fn add(&mut self, _: &HeaderTensor, record: Record<RecordInfo>) {
+        self.infos.push(record.entry);
+        self.edition = self.edition.max(record.edition);
+        self.position += record.len_bytes;
+    }
+
+    fn add_alias(&mut self, tensor: &HeaderTensor, _: usize) -> Result<()> {
+        let detail = "a delta has no aliases";
+        Err(zstn_core::Error::invalid_input(detail)
+            .tensor(&tensor.name)
+            .into())
+    }
+}
+
+impl DeltaRecords {
+    fn count(&self, kind: RecordKind) -> usize {
+        self.infos.iter().filter(|info| info.kind == kind).count()
+    }
+}
+
+/// Writes the delta from the safetensors file `base` to the safetensors file `target`.
+pub(crate) fn write(
+    job: &Job,
+    target: &Local,
+    base: &Local,
+    output: &mut Output,
+    options: &PackOptions,
+) -> Result<Packed> {
+    let refuse = Error::place(target.name());
+    let base_header = base_header(base)?;
+    let head = safetensors_head(target)?;
+    let header_len = header_len_bytes(&head, target.len_bytes()).map_err(&refuse)?;
+    let data_start = PREFIX_BYTES + header_len;
+    let json = zstn_core::bytes::part(&head, PREFIX_BYTES..data_start).to_vec();
+    drop(head);
+    let packing = DeltaPacker::new(json, target.len_bytes()).map_err(&refuse)?;
+    let tensors = packing.tensors();
+    let lens = tensors.iter().map(|t| t.span.end - t.span.start);
+    job.begin(lens.sum());
+    let digest = data_digest(job, base, &base_header)?;
+    let prefix = packing.prefix(Edition::Plain, digest).map_err(&refuse)?;
+    let data = Data::new(job, target, data_start);
+    let quiet = job.quiet();
+    let pipeline = Pipeline {
+        job,
+        data,
+        tensors,
+        coder: &DeltaCoder {
+            job,
+            quiet: &quiet,
+            target: data,
+            base,
+            base_header: &base_header,
+            options: options.container,
+        },
+        is_version_open: options.container.encode.is_extended(),
+    };
+    let mut records = DeltaRecords {
+        infos: Vec::with_capacity(tensors.len()),
+        edition: Edition::Plain,
+        position: prefix.len() as u64,
+    };
+    let mut aliases = Aliases::none(tensors.len());
+    pipeline.run(&prefix, &mut aliases, &mut records, output)?;
+    let storage = Storage::Delta {
+        copied: records.count(RecordKind::Copy),
+        differing: records.count(RecordKind::Delta) + records.count(RecordKind::Difference),
+        whole: records.count(RecordKind::Full),
+    };
+    let whole = Data::new(job, target, 0);
+    let target_digest = whole.digest(&(0..target.len_bytes()))?;
+    let position = records.position;
+    let trailer = packing.trailer(&base_header, records.infos, target_digest);
+    output.write_final(&trailer)?;
+    Ok(Packed {
+        len_bytes: position + trailer.len() as u64,
+        tensors: tensors.len(),
+        storage,
+    })
+}

@@ -1,0 +1,270 @@
+//! Packs a file into a container: codes every distinct tensor as a frame.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use zstn_core::TensorRef;
+use zstn_core::checksum::checksum_fed;
+use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES};
+use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests};
+use zstn_core::container::zstn::rows::FrameTable;
+use zstn_core::container::zstn::{
+    ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
+};
+use zstn_core::frame::Edition;
+use zstn_core::frame::select::Choice;
+use zstn_core::statistics::Statistics;
+
+use super::Packed;
+use super::aliases::Aliases;
+use super::data::Data;
+use super::large::{self, Written};
+use super::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
+use crate::finished::{self, FinishedTensor};
+use crate::report::Storage;
+use crate::source::Source;
+use crate::{Error, Job, Output, Progress as _, Result};
+
+/// Codes tensors of a file as frames.
+pub(crate) struct FrameCoder<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) data: Data<'a>,
+    options: ContainerOptions,
+}
+
+impl RecordCoder for FrameCoder<'_> {
+    type Entry = Option<FrameDigests>;
+
+    /// While a batch is coded, the previous one is written and the next one arrives.
+    const MEMORY_SHARES: u64 = 3;
+
+    fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
+        let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+        let coded = self.options.code(&self.job.engine, tensor_ref);
+        if self.job.wants_tensors() {
+            let storage = finished::frame(&coded.frame);
+            self.report(tensor, storage, coded.frame.len() as u64);
+        }
+        Ok(Coded {
+            edition: Edition::of_frame(&coded.frame),
+            bytes: coded.frame,
+            entry: coded.digests,
+        })
+    }
+
+    fn write_large(
+        &self,
+        tensor: &HeaderTensor,
+        position: u64,
+        output: &mut Output,
+    ) -> Result<Record<Self::Entry>> {
+        let written = self.write_frame(tensor, position, output)?;
+        let (len_bytes, edition) = (written.len_bytes, written.edition);
+        if self.job.wants_tensors() {
+            self.report(tensor, written.storage.clone(), len_bytes);
+        }
+        let digests = self.large_digests(tensor, position, &written, output)?;
+        // Blocks are written out of order and the frame is read back, which moves the
+        // position on some systems.
+        output.seek(position + len_bytes)?;
+        Ok(Record {
+            len_bytes,
+            edition,
+            entry: digests,
+        })
+    }
+}
+
+impl RecordList for ContainerBuilder {
+    type Entry = Option<FrameDigests>;
+
+    fn position(&self) -> u64 {
+        Self::position(self)
+    }
+
+    fn version(&self) -> u8 {
+        Self::version(self)
+    }
+
+    fn needs_original(&self) -> bool {
+        Self::needs_original(self)
+    }
+
+    fn hash(&mut self, bytes: &[u8]) {
+        self.original(bytes);
+    }
+
+    fn add(&mut self, tensor: &HeaderTensor, record: Record<Self::Entry>) {
+        let frame = StoredFrame {
+            len_bytes: record.len_bytes,
+            edition: record.edition,
+            digests: record.entry,
+        };
+        self.frame(tensor.name.clone(), tensor.span.clone(), frame);
+    }
+
+    fn add_alias(&mut self, tensor: &HeaderTensor, target: usize) -> Result<()> {
+        Ok(self.alias(tensor.name.clone(), tensor.span.clone(), target)?)
+    }
+}
+
+impl<'a> FrameCoder<'a> {
+    /// Returns a coder for the tensors of `data`.
+    pub(crate) fn new(job: &'a Job<'a>, data: Data<'a>, options: ContainerOptions) -> Self {
+        Self { job, data, options }
+    }
+
+    /// Writes the container of the whole file.
+    pub(super) fn write_container(&self, output: &mut Output) -> Result<Packed> {
+        let (engine, input) = (&self.job.engine, self.data.input);
+        let data_len_bytes = input.len_bytes() - self.data.start;
+        let header = input.read(PREFIX_BYTES..self.data.start)?;
+        self.job.begin(data_len_bytes);
+        let start = ContainerBuilder::start(engine, &header, data_len_bytes, &self.options)
+            .map_err(Error::place(input.name()))?;
+        let (mut builder, prefix, tensors) = match start {
+            ContainerStart::Indexed {
+                builder,
+                prefix,
+                tensors,
+            } => (builder, prefix, tensors),
+            ContainerStart::SingleFrame => return self.write_single_frame(&header, output),
+        };
+        drop(header);
+        let mut aliases = Aliases::of(&self.data, &tensors)?;
+        let pipeline = Pipeline {
+            job: self.job,
+            data: self.data,
+            tensors: &tensors,
+            coder: self,
+            is_version_open: self.options.encode.is_extended(),
+        };
+        pipeline.run(&prefix, &mut aliases, &mut builder, output)?;
+        let position = builder.position();
+        let end = builder.finish()?;
+        output.write_final(&end.bytes)?;
+        Ok(Packed {
+            len_bytes: position + end.bytes.len() as u64,
+            tensors: tensors.len(),
+            storage: Storage::Indexed {
+                aliased: aliases.count(),
+            },
+        })
+    }
+
+    /// Writes a container with one frame, for a file that breaks the rules of
+    /// safetensors.
+    fn write_single_frame(&self, header: &[u8], output: &mut Output) -> Result<Packed> {
+        self.data.check_end()?;
+        let data_len_bytes = self.data.input.len_bytes() - self.data.start;
+        let data = self.data.read(&(0..data_len_bytes))?;
+        let parts = single_frame(&self.job.engine, header, &data, &self.options)
+            .map_err(Error::place(self.data.input.name()))?;
+        parts.iter().try_for_each(|part| output.write_final(part))?;
+        self.job.advance(data_len_bytes);
+        Ok(Packed {
+            len_bytes: parts.iter().map(|part| part.len() as u64).sum(),
+            tensors: 0,
+            storage: Storage::SingleFrame,
+        })
+    }
+
+    /// Writes the frame of a tensor that does not fit into memory, at the offset
+    /// `position` of the output.
+    pub(crate) fn write_frame(
+        &self,
+        tensor: &HeaderTensor,
+        position: u64,
+        output: &mut Output,
+    ) -> Result<Written> {
+        let choice = self.choice(tensor)?;
+        let other = match choice {
+            Choice::Whole(frame) => frame,
+            Choice::Planes(recipe, other) => {
+                let range = self.data.range(&tensor.span);
+                let written = large::write(self, range, &recipe, position, output)?;
+                let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
+                let Some(other) = other.filter(is_less) else {
+                    return Ok(written);
+                };
+                output.cut(position)?;
+                output.seek(position)?;
+                other
+            }
+        };
+        output.write(&other)?;
+        Ok(Written {
+            len_bytes: other.len() as u64,
+            edition: Edition::of_frame(&other),
+            table: FrameTable::of(&other),
+            storage: finished::frame(&other),
+        })
+    }
+
+    /// Chooses how to code a tensor that does not fit into memory. Very long tensors
+    /// are sampled; shorter ones are read as a whole, because some types of frames can
+    /// only be made in memory.
+    fn choice(&self, tensor: &HeaderTensor) -> Result<Choice> {
+        let (engine, options) = (&self.job.engine, self.options.encode);
+        let range = self.data.range(&tensor.span);
+        let len_bytes = range.end - range.start;
+        let Some(samples) = Choice::samples(len_bytes, options) else {
+            let bytes = self.data.read(&tensor.span)?;
+            let tensor = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
+            return Ok(Choice::new(engine, tensor, options));
+        };
+        let parts = samples.into_iter().map(|part| {
+            let part = range.start + part.start..range.start + part.end;
+            self.data.input.read(part).map(Cow::into_owned)
+        });
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        let dtype = Some(tensor.dtype);
+        Ok(Choice::of_samples(engine, len_bytes, dtype, parts, options))
+    }
+
+    /// Returns the digests of a tensor that [`FrameCoder::write_frame`] wrote at
+    /// `position`, with its blocks out of order.
+    fn large_digests(
+        &self,
+        tensor: &HeaderTensor,
+        position: u64,
+        written: &Written,
+        output: &Output,
+    ) -> Result<Option<FrameDigests>> {
+        if !self.options.has_integrity {
+            return Ok(None);
+        }
+        let frame = output.part(position..position + written.len_bytes)?;
+        let frame = Data::new(self.job, &frame, 0);
+        let table = written.table.as_ref().map(FrameTable::to_bytes);
+        Ok(Some(FrameDigests {
+            stored: checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink))?,
+            tensor: self.data.digest(&tensor.span)?,
+            table: table.unwrap_or_default(),
+            statistics: self.large_statistics(tensor)?,
+        }))
+    }
+
+    /// Returns the statistics of a tensor, which may have any length.
+    fn large_statistics(&self, tensor: &HeaderTensor) -> Result<Option<EncodedStatistics>> {
+        if !self.options.has_statistics {
+            return Ok(None);
+        }
+        let HeaderTensor {
+            dtype, shape, span, ..
+        } = tensor;
+        let feed = |part: Range<u64>, sink: &mut dyn FnMut(&[u8])| {
+            let part = span.start + part.start..span.start + part.end;
+            self.data.feed(&part, sink)
+        };
+        let len_bytes = span.end - span.start;
+        let statistics = Statistics::of_fed(&self.job.engine, *dtype, shape, len_bytes, &feed)?;
+        Ok(statistics.map(|statistics| EncodedStatistics::encode(&statistics, *dtype)))
+    }
+
+    /// Reports a coded tensor to the progress.
+    fn report(&self, tensor: &HeaderTensor, storage: String, packed_bytes: u64) {
+        let tensor = FinishedTensor::new(tensor, storage, packed_bytes);
+        self.job.tensor(&tensor);
+    }
+}

@@ -1,0 +1,138 @@
+//! Verifies a packed file: decodes everything and compares it with the stored digests and
+//! with the original.
+
+use std::ops::Range;
+
+use zstn_core::catalog::Kind;
+
+use crate::container::Container;
+use crate::delta::Checked;
+use crate::report::VerifiedFile;
+use crate::source::{Local, Source};
+use crate::unpack::{check_unchanged, files};
+use crate::{Error, Job, Output, Result};
+
+/// Decodes every frame of `input`, or every record of a delta with its `base`, and compares
+/// the result with the digests in the file, if it has any; with `original`, compares every
+/// byte. Without digests and an original, damage inside stored planes stays undetected.
+pub(crate) fn verify_file(
+    job: &Job,
+    input: &Local,
+    base: Option<&Local>,
+    original: Option<&Local>,
+) -> Result<VerifiedFile> {
+    let verified = match base {
+        Some(base) => verify_records(job, input, base, original),
+        None => verify_container(job, input, original),
+    };
+    // If a file has changed, the change is reported: it may have caused any other error.
+    check_unchanged(&files([Some(input), base, original])).and(verified)
+}
+
+fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Result<VerifiedFile> {
+    let container = Container::parse(job, input)?;
+    let header = container.header()?;
+    let expected = Original::new(input, original, &header);
+    expected.check_header(container.original_len_bytes())?;
+    container.decode(job, |span, bytes| expected.check(&span, bytes))?;
+    Ok(VerifiedFile {
+        name: input.name().into(),
+        kind: Kind::Zstn,
+        packed_bytes: input.len_bytes(),
+        original_bytes: container.original_len_bytes(),
+        frames: container.frame_count(),
+        has_digests: container.has_digests(),
+        max_error: None,
+    })
+}
+
+fn verify_records(
+    job: &Job,
+    input: &Local,
+    base: &Local,
+    original: Option<&Local>,
+) -> Result<VerifiedFile> {
+    let checked = Checked::parse(job, input, base)?;
+    let delta = &checked.table;
+    let expected = Original::new(input, original, delta.header());
+    expected.check_header(delta.original_len_bytes())?;
+    if !delta.overlapping().is_empty() {
+        // Tensors that share bytes can only be compared in the restored file.
+        checked.restore(&job.quiet(), &Output::temporary()?)?;
+    }
+    checked.decode(job, |span, bytes| expected.check(&span, bytes))?;
+    Ok(VerifiedFile {
+        name: input.name().into(),
+        kind: Kind::Delta,
+        packed_bytes: input.len_bytes(),
+        original_bytes: delta.original_len_bytes(),
+        frames: delta.records().len(),
+        has_digests: delta.has_trailer(),
+        max_error: None,
+    })
+}
+
+/// The original file, if there is one to compare with.
+struct Original<'a> {
+    name: &'a str,
+    original: Option<&'a Local>,
+    header: &'a [u8],
+}
+
+impl<'a> Original<'a> {
+    fn new(input: &'a Local, original: Option<&'a Local>, header: &'a [u8]) -> Self {
+        Self {
+            name: input.name(),
+            original,
+            header,
+        }
+    }
+
+    fn data_start(&self) -> u64 {
+        8 + self.header.len() as u64
+    }
+
+    fn check_header(&self, original_len_bytes: u64) -> Result<()> {
+        let (Some(original), name) = (self.original, self.name) else {
+            return Ok(());
+        };
+        let differs = |detail| Error::Differs { detail };
+        if original.len_bytes() != original_len_bytes {
+            return Err(differs(format!(
+                "{name} restores {original_len_bytes} bytes, {} has {}",
+                original.name(),
+                original.len_bytes()
+            )));
+        }
+        let head = original.read(0..self.data_start())?;
+        let (len, header) = head.split_at(8);
+        if header != self.header || len != (self.header.len() as u64).to_le_bytes() {
+            return Err(differs(format!(
+                "the header in {name} differs from that of {}",
+                original.name()
+            )));
+        }
+        Ok(())
+    }
+
+    fn check(&self, span: &Range<u64>, bytes: &[u8]) -> Result<()> {
+        let Some(original) = self.original else {
+            return Ok(());
+        };
+        let start = self.data_start() + span.start;
+        let end = self.data_start() + span.end;
+        let expected = original.read(start..end)?;
+        let found = expected.iter().zip(bytes).position(|(a, b)| a != b);
+        match found {
+            None => Ok(()),
+            Some(at) => Err(Error::Differs {
+                detail: format!(
+                    "{} differs from {} at byte {} of the original",
+                    self.name,
+                    original.name(),
+                    start + at as u64
+                ),
+            }),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Verifies checkpoints.
+
+use zstn_core::catalog::{Kind, recognise};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use crate::delta::BaseFile;
+use crate::report::VerifyReport;
+use crate::shards::{BASES, PACKED, PLAIN, Shard, Shards, verify_shards};
+use crate::source::{Input, Location, Source};
+use crate::{Error, Job, Result, View};
+
+mod files;
+mod tensors;
+
+pub(crate) use files::verify_file;
+
+/// Options for [`verify`].
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct VerifyOptions {
+    bases: Vec<Input>,
+    original: Option<Input>,
+    view: View,
+}
+
+impl VerifyOptions {
+    /// Reads a delta with the base that it was packed against, plain or packed. If the
+    /// base is a delta itself, the next call adds the base's own base, and so on.
+    pub fn base(mut self, base: impl Into<Input>) -> Self {
+        self.bases.push(base.into());
+        self
+    }
+
+    /// Compares every byte with `original`: the file that a packed file restores, or
+    /// for other formats a model with the same tensors.
+    pub fn original(mut self, original: impl Into<Input>) -> Self {
+        self.original = Some(original.into());
+        self
+    }
+
+    /// Selects how weights that are stored in several tensors are read; the default is
+    /// [`View::Dense`].
+    pub fn view(mut self, view: View) -> Self {
+        self.view = view;
+        self
+    }
+}
+
+/// Verifies a checkpoint of any supported format, in one file or several: decodes all
+/// of it and discards the decoded bytes.
+///
+/// Every byte is compared with the digests in the files, and with the original if
+/// [`VerifyOptions::original`] was called. A packed file without digests is only
+/// decoded if there is no original; damage inside stored planes then stays undetected.
+///
+/// Files that were copied into a packed folder have no digests. They are compared if
+/// the original is a folder too, and are listed in [`VerifyReport::unchecked_files`]
+/// otherwise.
+///
+/// # Errors
+/// Damage; [`Error::Differs`] if the original differs; [`Error::NeedsBase`] for a delta
+/// without its base; every error of opening the input.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&folder)?;
+/// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+/// # let len = (header.len() as u64).to_le_bytes();
+/// # std::fs::write("model.safetensors", [&len[..], header, &[1, 2, 3]].concat())?;
+/// # zstn::pack(&zstn::Job::new(), "model.safetensors", "model.zstn", &Default::default())?;
+/// use zstn::{Job, VerifyOptions};
+///
+/// let options = VerifyOptions::default().original("model.safetensors");
+/// let report = zstn::verify(&Job::new(), "model.zstn", &options)?;
+/// assert!(report.compared && report.has_digests());
+/// # Ok(())
+/// # }
+/// ```
+pub fn verify(job: &Job, input: impl Into<Input>, options: &VerifyOptions) -> Result<VerifyReport> {
+    let input = &input.into();
+    job.run(|job| {
+        let report = options.verify(job, input)?;
+        job.ensure_running()?;
+        Ok(report)
+    })
+}
+
+impl VerifyOptions {
+    fn verify(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        if let Some(shards) = packed_shards(job, input)? {
+            return self.verify_shards(job, &shards);
+        }
+        let is_several = |location: &Location| location.is_folder() || location.is_index();
+        if input.location().is_some_and(is_several) {
+            return self.verify_model(job, input);
+        }
+        let input = &input.rewindable(&job.http)?;
+        // A packed file is fetched completely; other files are read by range.
+        match is_packed(&*input.open(&job.http)?)? {
+            true => self.verify_file(job, input),
+            false => self.verify_model(job, input),
+        }
+    }
+
+    fn verify_shards(&self, job: &Job, input: &Shards) -> Result<VerifyReport> {
+        let original = self.original.as_ref();
+        let open = |original: &Input| Shards::open_counterpart(original, PLAIN, &job.http);
+        let original = original.map(open);
+        let bases = Shards::open_counterparts(&self.bases, BASES, &job.http)?;
+        verify_shards(job, input, &bases, original.transpose()?.as_ref())
+    }
+
+    /// Verifies a file that restores another file byte for byte.
+    fn verify_file(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        let local = input.fetch(&job.http, job)?;
+        let original = self.original.as_ref();
+        let original = original.map(|original| original.fetch(&job.http, job));
+        let original = original.transpose()?;
+        let base = BaseFile::open(job, Some(&local), &self.bases)?;
+        let file = verify_file(job, &local, base.as_deref(), original.as_deref())?;
+        Ok(VerifyReport {
+            files: vec![file],
+            compared: original.is_some(),
+            identical: original.is_some(),
+            indexed_tensors: 0,
+            missing_tensors: Vec::new(),
+            unchecked_files: Vec::new(),
+        })
+    }
+
+    /// Verifies the tensors of a model in another format.
+    fn verify_model(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        let original = self.original.as_ref();
+        let original = original.map(|original| job.open(original, &[], self.view));
+        let original = original.transpose()?;
+        let reader = job.open(input, &self.bases, self.view)?;
+        let file = tensors::verify_tensors(job, &reader, original.as_ref())?;
+        Ok(VerifyReport {
+            files: vec![file],
+            compared: original.is_some(),
+            // The headers and formats of the files may differ.
+            identical: false,
+            indexed_tensors: 0,
+            missing_tensors: Vec::new(),
+            unchecked_files: Vec::new(),
+        })
+    }
+}
+
+/// Opens the input if it is a packed, sharded checkpoint. In a folder of packed
+/// files, a plain index that is broken or whose files are missing may be one that
+/// could not be packed; the folder is then opened by its packed files.
+fn packed_shards(job: &Job, input: &Input) -> Result<Option<Shards>> {
+    let http = &job.http;
+    let kinds = [PACKED, Kind::FILES].concat();
+    let found = Shards::open_input(input, &kinds, http);
+    let is_there = |file: &Shard| match &file.location {
+        Location::Path(path) => path.is_file(),
+        _ => true,
+    };
+    match &found {
+        Ok(Some(shards)) if shards.is_packed() => return found,
+        Ok(Some(found)) if !found.is_folder() || found.files().iter().all(is_there) => {
+            return Ok(None);
+        }
+        Ok(None) => return Ok(None),
+        Ok(Some(_)) | Err(_) => {}
+    }
+    match Shards::open_input(input, PACKED, http) {
+        Ok(Some(packed)) if packed.is_packed() => Ok(Some(packed)),
+        _ => found.map(|_| None),
+    }
+}
+
+/// Returns whether the file restores another file byte for byte.
+fn is_packed(source: &dyn Source) -> Result<bool> {
+    let len = source.len_bytes();
+    let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
+    let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
+    Ok(matches!(kind, Kind::Zstn | Kind::Delta))
+}

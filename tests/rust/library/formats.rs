@@ -1,0 +1,248 @@
+//! Reads files of every format through the reader and through the command line.
+
+use std::path::Path;
+
+use serde_json::Value;
+use zstn::{Engine, Error, Job, Reader, VerifyOptions};
+use zstn_core::catalog::Kind;
+use zstn_tests::cases::{self, Refusal, text};
+use zstn_tests::command;
+use zstn_tests::compressed_model::{BAD, GOOD, model_folder};
+
+fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
+    Reader::open(path.as_ref())
+}
+
+/// Asserts that every tensor of `truth` has the same value in `model`.
+fn same(model: &Reader, truth: &Reader) {
+    for name in truth.names() {
+        let expected = truth.read(name).expect("the truth");
+        let read = model.read(name).unwrap_or_else(|error| panic!("{error}"));
+        assert!(read == expected, "{}: {name} differs", model.name());
+    }
+}
+
+/// Reads all tensors.
+fn read_all(path: &Path) -> Result<(), Error> {
+    let job = Job::new();
+    zstn::verify(&job, path, &VerifyOptions::default()).map(drop)
+}
+
+#[test]
+fn gauss_files_read_like_others() {
+    let mut files = 0;
+    for vector in cases::entries("gauss", "vectors") {
+        let name = text(&vector["name"]);
+        let model = open(cases::path("gauss").join(format!("{name}.gauss"))).expect(&name);
+        assert_eq!(model.model().kind(), Kind::Gauss);
+        let truth =
+            open(cases::path("gauss").join(format!("{name}.restored.safetensors"))).expect(&name);
+        assert_eq!(model.names().count(), truth.names().count(), "{name}");
+        same(&model, &truth);
+        files += 1;
+    }
+    assert!(files >= 40, "only {files} files");
+}
+
+#[test]
+fn weights_in_parts_read_like_others() {
+    let mut models = 0;
+    for vector in cases::entries(GOOD, "vectors") {
+        let name = text(&vector["name"]);
+        let folder = model_folder(GOOD, &name);
+        let model = open(folder.path()).expect(&name);
+        assert_eq!(model.model().kind(), Kind::CompressedTensors, "{name}");
+        assert_eq!(model.model().refused().count(), 0, "{name}");
+        let truth = cases::path(GOOD).join(format!("{name}.dense.safetensors"));
+        same(&model, &open(truth).expect(&name));
+        // The model can also be opened by the path of its file in the same folder.
+        let by_file = open(folder.path().join("model.safetensors")).expect(&name);
+        assert_eq!(by_file.model().kind(), Kind::CompressedTensors, "{name}");
+        assert_eq!(by_file.names().count(), model.names().count(), "{name}");
+        // Without its configuration, tensors are returned as stored.
+        std::fs::remove_file(folder.path().join("config.json")).expect("removed");
+        let stored = open(folder.path()).expect(&name);
+        assert_eq!(stored.model().kind(), Kind::Safetensors, "{name}");
+        models += 1;
+    }
+    assert!(models >= 20, "only {models} models");
+}
+
+#[test]
+fn packed_files_keep_their_configuration() {
+    let job = Job::new().engine(&Engine::new(1).expect("a thread"));
+    for name in ["pack013_w4_g32_asym_gidx", "sb013_f32"] {
+        let folder = model_folder(GOOD, name);
+        let plain = folder.path().join("model.safetensors");
+        let packed = folder.path().join("model.zstn");
+        zstn::pack(&job, &plain, &packed, &zstn::PackOptions::default()).expect("packed");
+        std::fs::remove_file(plain).expect("removed");
+        let model = open(folder.path()).expect(name);
+        assert_eq!(model.model().kind(), Kind::CompressedTensors);
+        let truth = cases::path(GOOD).join(format!("{name}.dense.safetensors"));
+        same(&model, &open(truth).expect(name));
+    }
+}
+
+#[test]
+fn malformed_files_are_refused_for_their_rule() {
+    let gauss = cases::malformed("gauss-bad");
+    let compressed = cases::malformed(BAD);
+    assert!(gauss.len() >= 20 && compressed.len() >= 12);
+    for file in gauss {
+        let name = text(&file["file"]);
+        refused(&file, &name, &cases::path("gauss-bad").join(&name));
+    }
+    for vector in compressed {
+        let name = text(&vector["name"]);
+        let folder = model_folder(BAD, &name);
+        refused(&vector, &name, folder.path());
+    }
+}
+
+/// Checks that reading `path` fails with the error in the manifest's `entry`.
+fn refused(entry: &Value, name: &str, path: &Path) {
+    let error = read_all(path).expect_err(name);
+    let Error::Format { source, .. } = error else {
+        panic!("{name}: {error}");
+    };
+    Refusal::of_opened(entry).check::<()>(name, Err(source));
+}
+
+#[test]
+fn verify_compares_tensors_of_any_kind() {
+    let job = Job::new();
+    let verify = |name: &str, original: &str| {
+        let [name, original] = [name, original].map(|name| cases::path("ztensor").join(name));
+        zstn::verify(&job, name, &VerifyOptions::default().original(original))
+    };
+    for case in cases::ztensor() {
+        let report = verify(&case.file, &case.truth).expect("equal");
+        assert_eq!(
+            (report.files[0].kind, report.frames(), report.compared),
+            (Kind::ZTensor, case.tensors.len(), true)
+        );
+    }
+    assert!(read_all(&cases::path("ztensor-bad").join("crc_mismatch_raw.zt")).is_err());
+    let error = verify("v21_py212_raw.zt", "v20_py200_raw.safetensors").expect_err("others");
+    assert!(matches!(error, Error::Differs { .. }), "{error}");
+}
+
+/// Vectors whose encoder exceeded the error bound: it clipped outliers, or rounded
+/// integers to single precision.
+const BROKEN_PROMISES: [&str; 3] = ["big_values", "clipped", "int_gmm"];
+
+#[test]
+fn gauss_keeps_its_promise_or_is_told_off() {
+    for vector in cases::entries("gauss", "vectors") {
+        let name = text(&vector["name"]);
+        let at = |ending: &str| cases::path("gauss").join(format!("{name}.{ending}"));
+        let [truth, model] = ["safetensors", "gauss"].map(|ending| open(at(ending)).expect(&name));
+        if truth.names().count() != model.names().count() {
+            continue;
+        }
+        let options = VerifyOptions::default().original(at("safetensors"));
+        match zstn::verify(&Job::new(), at("gauss"), &options) {
+            Ok(report) => {
+                assert!(!BROKEN_PROMISES.contains(&name.as_str()), "{name}");
+                let listed = vector["tensors"].as_array().expect("a list").iter();
+                let worst = listed
+                    .filter_map(|t| t["max_abs_err"].as_f64())
+                    .fold(0.0, f64::max);
+                let own = report.max_error().unwrap_or(0.0);
+                assert!(
+                    (own - worst).abs() <= 1e-6 * (1.0 + worst),
+                    "{name}: {own} {worst}"
+                );
+            }
+            Err(Error::Differs { detail }) => {
+                assert!(BROKEN_PROMISES.contains(&name.as_str()), "{detail}");
+            }
+            Err(other) => panic!("{name}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn the_command_line_tells_of_gauss() {
+    let folder = cases::path("gauss");
+    let list = command::json(&command::zstn(
+        &folder,
+        &["ls", "sharded_mixed.gauss", "--json"],
+    ));
+    assert_eq!(list["kind"], "gauss");
+    let info = command::zstn(&folder, &["info", "sharded_mixed.gauss"]);
+    let shown = command::text(&info.stdout);
+    for word in ["tensor", "ratio", "K", "S", "shards", "raw", "F32"] {
+        assert!(shown.contains(word), "{shown}");
+    }
+    let info = command::json(&command::zstn(
+        &folder,
+        &["info", "--json", "sharded_mixed.gauss"],
+    ));
+    let tensors = info["gauss"].as_array().expect("a list");
+    assert_eq!(
+        tensors.len(),
+        list["tensors"].as_array().expect("a list").len()
+    );
+    let got = command::zstn(&folder, &["get", "sharded_mixed.gauss", "w0", "--json"]);
+    assert_eq!(command::json(&got)["name"], "w0");
+    let verified = command::zstn(
+        &folder,
+        &[
+            "verify",
+            "f32_2d_k4.gauss",
+            "--against",
+            "f32_2d_k4.safetensors",
+        ],
+    );
+    assert!(
+        verified.status.success(),
+        "{}",
+        command::text(&verified.stderr)
+    );
+    assert!(command::text(&verified.stderr).contains("as promised"));
+    let clipped = command::zstn(
+        &folder,
+        &[
+            "verify",
+            "clipped.gauss",
+            "--against",
+            "clipped.safetensors",
+        ],
+    );
+    assert_eq!(clipped.status.code(), Some(1));
+    assert!(command::text(&clipped.stderr).contains("further away"));
+}
+
+#[test]
+fn the_command_line_tells_of_weights_in_parts() {
+    let folder = model_folder(GOOD, "mixed_int8_w4");
+    let list = command::json(&command::zstn(folder.path(), &["ls", ".", "--json"]));
+    assert_eq!(list["kind"], GOOD);
+    let tensors = list["tensors"].as_array().expect("a list");
+    let weight = tensors
+        .iter()
+        .find(|tensor| tensor["format"].is_string())
+        .expect("a weight");
+    assert!(weight["parts"].as_array().expect("parts").len() > 1);
+    let stored = command::json(&command::zstn(
+        folder.path(),
+        &["ls", ".", "--stored", "--json"],
+    ));
+    assert_eq!(stored["kind"], "safetensors");
+    assert!(stored["tensors"].as_array().expect("a list").len() > tensors.len());
+    let name = text(&weight["name"]);
+    let got = command::zstn(
+        folder.path(),
+        &["get", "model.safetensors", &name, "-o", "w.npy"],
+    );
+    assert!(got.status.success(), "{}", command::text(&got.stderr));
+    assert!(folder.path().join("w.npy").exists());
+    let verified = command::zstn(folder.path(), &["verify", "."]);
+    assert!(
+        verified.status.success(),
+        "{}",
+        command::text(&verified.stderr)
+    );
+}

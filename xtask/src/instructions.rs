@@ -1,0 +1,235 @@
+//! The verb `instructions`, which counts the instructions of each stage of packing and
+//! reading and compares them with `tests/instructions.json`. Clocks on shared machines
+//! hide a regression of 10 %, while instruction counts are stable.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::Instructions;
+use crate::debian::{self, VALGRIND};
+use crate::prelude::*;
+
+const FILE: &str = "tests/instructions.json";
+/// The function in `tests/bench/src/stage.rs` whose instructions are counted, including
+/// its callees.
+const COUNTED: &str = "stage::counted*";
+/// Largest accepted increase in percent.
+const ALLOWED: f64 = 5.0;
+
+/// The contents of [`FILE`].
+#[derive(Clone, Serialize, Deserialize)]
+struct Record {
+    /// What influences the counts in addition to the source: versions of compilers, and
+    /// the processor features that valgrind emulates.
+    conditions: BTreeMap<String, String>,
+    /// Instructions per byte by stage, rounded to three decimals.
+    instructions_per_byte: BTreeMap<String, f64>,
+}
+
+pub fn run(options: &Instructions) -> Result<()> {
+    let valgrind = VALGRIND.ready()?.with_context(|| {
+        let by_hand = debian::by_hand(&["valgrind"]);
+        format!("instructions are counted by valgrind, which is missing: {by_hand}")
+    })?;
+    let only = options.only.as_deref().unwrap_or_default();
+    let counted = count(&valgrind, only)?;
+    let old = match options.write && !path(FILE).exists() {
+        true => counted.clone(),
+        false => Record::read()?,
+    };
+    let (table, judgement) = compare(&old, &counted, only.is_empty());
+    println!("\n{table}");
+    if options.write {
+        let text = serde_json::to_string_pretty(&counted)? + "\n";
+        return Ok(fs::write(path(FILE), text)?);
+    }
+    judgement.map(|summary| println!("{summary}"))
+}
+
+/// Runs the suite. Without valgrind, it is left out.
+pub fn suite() -> Result<()> {
+    let Some(valgrind) = VALGRIND.ready()? else {
+        return Ok(());
+    };
+    let counted = count(&valgrind, "")?;
+    step("comparison with the recorded instructions", |step| {
+        let (table, judgement) = compare(&Record::read()?, &counted, true);
+        step.note(judgement.with_context(|| format!("too many instructions\n\n{table}"))?);
+        Ok(())
+    })
+}
+
+impl Record {
+    fn read() -> Result<Self> {
+        serde_json::from_slice(&fs::read(path(FILE))?).context(FILE)
+    }
+}
+
+/// Counts every stage whose name contains `only`, under valgrind.
+fn count(valgrind: &Path, only: &str) -> Result<Record> {
+    let mut build = cargo("build --release --package zstn-bench --bin stage");
+    report::run("program with the stages", &mut build)?;
+    let stage = program("release/stage");
+    let profiles = target("instructions");
+    fs::create_dir_all(&profiles)?;
+    let listed = ask(Command::new(&stage).arg("--list"))?;
+    let stages: Vec<&str> = listed.lines().filter(|name| name.contains(only)).collect();
+    ensure!(
+        !stages.is_empty(),
+        "no stage has this in its name; there are:\n\n{listed}"
+    );
+
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let count_some = &|first: usize| -> Result<Vec<(String, f64)>> {
+        let some = stages.iter().skip(first).step_by(workers);
+        let count = |name: &str| count_one(valgrind, &stage, &profiles, name);
+        some.map(|name| Ok(((*name).to_owned(), count(name)?)))
+            .collect()
+    };
+    let counted = step("instructions of the stages", |step| {
+        step.after(format!(
+            "profiles for callgrind_annotate: {}",
+            paths::show(&profiles)
+        ));
+        thread::scope(|scope| {
+            let start = |first| scope.spawn(move || count_some(first));
+            let running: Vec<_> = (0..workers).map(start).collect();
+            let end = |worker: ScopedJoinHandle<'_, _>| worker.join();
+            let ended = running.into_iter().map(end);
+            ended
+                .map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect::<Result<Vec<_>>>()
+        })
+    })?;
+    let cc = ask(&mut cmd("cc --version")).unwrap_or_default();
+    let cc = cc.lines().next().unwrap_or("none").to_owned();
+    Ok(Record {
+        conditions: BTreeMap::from([
+            ("rustc".into(), cargo::rustc_field("release")?),
+            ("host".into(), cargo::rustc_field("host")?),
+            ("cc".into(), cc),
+            ("vectors".into(), vectors().into()),
+        ]),
+        instructions_per_byte: counted.into_iter().flatten().collect(),
+    })
+}
+
+/// Returns the widest vectors of this processor that valgrind emulates. It hides
+/// AVX-512 and the SHA instructions from the program.
+fn vectors() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        return "AVX2";
+    }
+    "of the target"
+}
+
+/// Returns the instructions per byte of one stage.
+fn count_one(valgrind: &Path, program: &Path, profiles: &Path, stage: &str) -> Result<f64> {
+    let profile = profiles.join(format!("{}.callgrind", report::file_name(stage)));
+    let mut command = debian::valgrind_at(valgrind);
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--toggle-collect={COUNTED}"))
+        .arg(format!("--callgrind-out-file={}", profile.display()))
+        .args([program.as_os_str(), stage.as_ref()]);
+    let output = command.output().context("valgrind could not be started")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "valgrind failed: {said}");
+    let bytes = String::from_utf8_lossy(&output.stdout)
+        .trim()
+        .parse::<f64>();
+    let bytes = bytes.context("the program did not report how many bytes it processed")?;
+    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
+    let instructions: Option<f64> = collected.and_then(|(_, count)| count.trim().parse().ok());
+    match instructions.with_context(|| format!("valgrind reported no instructions: {said}"))? {
+        0.0 => bail!("valgrind has found no function {COUNTED}"),
+        instructions => Ok((instructions / bytes * 1000.0).round() / 1000.0),
+    }
+}
+
+/// Returns a table of recorded and new counts, and a summary. It is an error if a stage
+/// executes too many instructions, is not recorded, or, if all have been counted, was
+/// not counted; unless the conditions differ from the recorded ones.
+fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>) {
+    let (was, is) = (&old.instructions_per_byte, &new.instructions_per_byte);
+    let mut names: Vec<&String> = is.keys().collect();
+    names.extend(was.keys().filter(|name| is_all && !is.contains_key(*name)));
+    let widths = names.iter().map(|name| name.chars().count());
+    let width = widths.max().unwrap_or(0).max(20);
+    let (mut least, mut most) = (0.0f64, 0.0f64);
+    let mut over = Vec::new();
+    let mut table = format!(
+        "{:width$} {:>9} {:>9} {:>9}\n",
+        "instructions a byte", "was", "is", "change"
+    );
+    for name in &names {
+        let [was, is] = [was, is].map(|counts| counts.get(*name));
+        let change = was.zip(is).map(|(was, is)| (is / was - 1.0) * 100.0);
+        least = least.min(change.unwrap_or(0.0));
+        most = most.max(change.unwrap_or(0.0));
+        let is_over = change.is_none_or(|change| change > ALLOWED);
+        if is_over {
+            over.push(name.as_str());
+        }
+        let [was, is] =
+            [was, is].map(|count| count.map_or("–".into(), |count| format!("{count:.3}")));
+        let change = change.map_or("–".into(), |change| format!("{change:+.1} %"));
+        let mark = if is_over { "  !" } else { "" };
+        table += &format!("{name:width$} {was:>9} {is:>9} {change:>9}{mark}\n");
+    }
+    let differs = |name: &&String| old.conditions.get(*name) != new.conditions.get(*name);
+    let differences: Vec<_> = new.conditions.keys().filter(differs).cloned().collect();
+    let range = format!("{} stages, {least:+.1} to {most:+.1} %", names.len());
+    let judgement = match (differences.is_empty(), over.is_empty()) {
+        (false, _) => Ok(format!(
+            "{range}; not judged, because they were recorded with another {}",
+            differences.join(", ")
+        )),
+        (true, true) => Ok(range),
+        (true, false) => Err(anyhow::anyhow!(
+            "more than {ALLOWED} % above {FILE}, or missing from it, or not counted: {}. If that is \
+             intended, `cargo xtask instructions --write` renews the file.",
+            over.join("; ")
+        )),
+    };
+    (table, judgement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(compiler: &str, counts: &[(&str, f64)]) -> Record {
+        Record {
+            conditions: BTreeMap::from([("rustc".to_owned(), compiler.to_owned())]),
+            instructions_per_byte: counts
+                .iter()
+                .map(|(name, count)| ((*name).into(), *count))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_twentieth_more_is_allowed() {
+        let old = record("1", &[("a", 2.0), ("b", 4.0)]);
+        let judge = |new: &Record, is_all| compare(&old, new, is_all).1;
+        assert!(judge(&record("1", &[("a", 2.09), ("b", 1.0)]), true).is_ok());
+        let refused = judge(&record("1", &[("a", 2.0), ("b", 4.21)]), true);
+        assert!(refused.unwrap_err().to_string().contains(": b."));
+        assert!(judge(&record("1", &[("a", 2.0), ("b", 4.0), ("c", 1.0)]), true).is_err());
+        assert!(judge(&record("1", &[("a", 2.0)]), true).is_err());
+        assert!(judge(&record("1", &[("a", 2.0)]), false).is_ok());
+    }
+
+    #[test]
+    fn another_compiler_is_not_judged() {
+        let (old, new) = (record("1", &[("a", 2.0)]), record("2", &[("a", 4.0)]));
+        let (table, judgement) = compare(&old, &new, true);
+        assert!(judgement.expect("not judged").contains("rustc"));
+        assert!(table.contains("+100.0 %"));
+    }
+}

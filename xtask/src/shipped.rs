@@ -1,0 +1,319 @@
+//! The shipped artifacts, and the third-party packages that are part of them. Notices,
+//! licence texts and SBOMs are generated from this list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::deps;
+use crate::prelude::*;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// An artifact that is shipped as a whole.
+pub struct Artifact {
+    name: &'static str,
+    description: &'static str,
+    /// File name of its SBOM.
+    pub sbom: &'static str,
+    /// Component type in CycloneDX.
+    component: &'static str,
+    /// Beginning of its package URL.
+    purl: &'static str,
+    /// Folder that contains its notices.
+    pub folder: &'static str,
+    /// Arguments of cargo that select the crates of each build.
+    builds: &'static [&'static str],
+    /// Rust targets of its builds.
+    pub targets: &'static [&'static str],
+    /// npm packages that are part of it.
+    npm: &'static [&'static str],
+    /// Libraries in it that come with a compiler.
+    runtimes: &'static [Runtime],
+}
+
+/// A library that comes with a compiler.
+#[derive(PartialEq, Eq)]
+pub struct Runtime {
+    pub name: &'static str,
+    pub licence: &'static str,
+    pub copyright: &'static str,
+    pub origin: &'static str,
+}
+
+#[rustfmt::skip]
+const STANDARD_LIBRARY: Runtime = Runtime {
+    name: "The Rust standard library", licence: "MIT OR Apache-2.0",
+    copyright: "The Rust Project Contributors", origin: "https://github.com/rust-lang/rust",
+};
+
+#[rustfmt::skip]
+const MUSL: Runtime = Runtime {
+    name: "musl, in static programs for Linux", licence: "MIT",
+    copyright: "Copyright © 2005-2020 Rich Felker, et al.", origin: "https://musl.libc.org",
+};
+
+const NATIVE: &[&str] = &[
+    "x86_64-unknown-linux-gnu",
+    "aarch64-unknown-linux-gnu",
+    "x86_64-unknown-linux-musl",
+    "x86_64-apple-darwin",
+    "aarch64-apple-darwin",
+    "x86_64-pc-windows-msvc",
+];
+
+/// All artifacts. Those with the same notices have the same folder. The first one
+/// contains the viewer.
+#[rustfmt::skip]
+pub const ARTIFACTS: [Artifact; 4] = [
+    Artifact {
+        name: "zstn", description: "The command line zstn", sbom: "zstn.cdx.json",
+        component: "application", purl: "pkg:cargo/zstn-cli", folder: "",
+        builds: &["--package zstn-cli"], targets: NATIVE, npm: &["uplot"], runtimes: &[STANDARD_LIBRARY, MUSL],
+    },
+    Artifact {
+        name: "libzstn", description: "The C library libzstn", sbom: "libzstn.cdx.json",
+        component: "library", purl: "pkg:generic/libzstn", folder: "",
+        builds: &["--package zstn-capi --features store"], targets: NATIVE, npm: &[], runtimes: &[STANDARD_LIBRARY],
+    },
+    Artifact {
+        name: "zstn", description: "The Python package zstn", sbom: "zstn-python.cdx.json",
+        component: "library", purl: "pkg:pypi/zstn", folder: "native/python",
+        builds: &["--package zstn-python"], targets: NATIVE, npm: &[], runtimes: &[STANDARD_LIBRARY],
+    },
+    Artifact {
+        name: "zstn", description: "The npm package zstn", sbom: "zstn-npm.cdx.json",
+        component: "library", purl: "pkg:npm/zstn", folder: "wasm",
+        builds: &[
+            "--package zstn-wasm --no-default-features --features formats,coder",
+            "--package zstn-wasm --no-default-features --features threads",
+        ],
+        targets: &["wasm32-unknown-unknown"], npm: &[], runtimes: &[STANDARD_LIBRARY],
+    },
+];
+
+/// A package, as `cargo metadata` describes it.
+#[derive(Clone, Deserialize)]
+pub struct Package {
+    pub name: String,
+    version: String,
+    id: String,
+    /// An SPDX expression.
+    license: Option<String>,
+    pub authors: Vec<String>,
+    pub repository: Option<String>,
+    manifest_path: PathBuf,
+    /// `None` for crates of this repository.
+    source: Option<String>,
+    /// `None` for published crates.
+    publish: Option<Vec<String>>,
+}
+
+impl Package {
+    pub fn key(&self) -> String {
+        format!("{} {}", self.name, self.version)
+    }
+
+    pub fn licence(&self) -> &str {
+        self.license.as_deref().unwrap_or_default()
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.manifest_path.with_file_name("")
+    }
+
+    fn purl(&self) -> String {
+        let registry = if self.source.as_deref() == Some(NPM) {
+            NPM
+        } else {
+            "cargo"
+        };
+        format!("pkg:{registry}/{}@{}", self.name, self.version)
+    }
+}
+
+/// The source of npm packages.
+const NPM: &str = "npm";
+
+/// The crates in the lock file, and their dependencies.
+#[derive(Deserialize)]
+pub struct Crates {
+    packages: Vec<Package>,
+    resolve: Graph,
+}
+
+#[derive(Deserialize)]
+struct Graph {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    dependencies: Vec<String>,
+}
+
+impl Crates {
+    pub fn read() -> Result<Self> {
+        let answer = ask(&mut cargo("metadata --locked --format-version 1"))?;
+        serde_json::from_str(&answer).context("cargo metadata did not answer as expected")
+    }
+
+    /// Returns the packages of this repository that are published.
+    pub fn published(&self) -> impl Iterator<Item = &Package> {
+        self.packages
+            .iter()
+            .filter(|package| package.source.is_none() && package.publish.is_none())
+    }
+}
+
+/// The packages in one or more artifacts, by key.
+#[derive(Default)]
+pub struct Shipped {
+    pub packages: BTreeMap<String, Package>,
+    /// The packages of this repository.
+    own: BTreeMap<String, Package>,
+    pub runtimes: Vec<&'static Runtime>,
+}
+
+impl Shipped {
+    /// Adds the packages in `artifact` for any of `targets`.
+    pub fn add(&mut self, crates: &Crates, artifact: &Artifact, targets: &[&str]) -> Result<()> {
+        let mut keys = BTreeSet::new();
+        for build in artifact.builds {
+            for target in targets {
+                keys.append(&mut tree(build, target)?);
+            }
+        }
+        for package in &crates.packages {
+            let list = match package.source.is_some() {
+                true => &mut self.packages,
+                false => &mut self.own,
+            };
+            if keys.contains(&package.key()) {
+                list.insert(package.key(), package.clone());
+            }
+        }
+        for name in artifact.npm {
+            let package = npm(name)?;
+            self.packages.insert(package.key(), package);
+        }
+        for runtime in artifact.runtimes {
+            if !self.runtimes.contains(&runtime) {
+                self.runtimes.push(runtime);
+            }
+        }
+        ensure!(
+            !self.own.is_empty(),
+            "cargo lists nothing for {}",
+            artifact.name
+        );
+        Ok(())
+    }
+
+    /// Returns the bill of materials of an artifact as CycloneDX 1.6 JSON. It contains
+    /// neither a time nor a random number, so that repeated builds give the same file.
+    pub fn sbom(&self, crates: &Crates, artifact: &Artifact) -> Result<String> {
+        let own = format!("{}@{VERSION}", artifact.purl);
+        let lock = fs::read_to_string(path("Cargo.lock"))?;
+        let depends = |package: &Package| -> Vec<String> {
+            let mut nodes = crates.resolve.nodes.iter();
+            let node = nodes.find(|node| node.id == package.id);
+            let ids = node.map(|node| &node.dependencies[..]).unwrap_or_default();
+            let known = self
+                .packages
+                .values()
+                .filter(|package| ids.contains(&package.id));
+            known.map(Package::purl).collect()
+        };
+        let (mut components, mut dependencies) = (Vec::new(), Vec::new());
+        for (key, package) in &self.packages {
+            let purl = package.purl();
+            let mut component = json!({
+                "type": "library",
+                "bom-ref": purl,
+                "name": package.name,
+                "version": package.version,
+                "purl": purl,
+                // A slash is an outdated notation for OR.
+                "licenses": [{ "expression": package.licence().replace(" / ", "/").replace('/', " OR ") }],
+            });
+            let mut locked = deps::locked_crates(&lock);
+            let locked =
+                locked.find(|field| format!("{} {}", field("name"), field("version")) == *key);
+            if let Some(field) = locked {
+                component["hashes"] = json!([{ "alg": "SHA-256", "content": field("checksum") }]);
+            }
+            if let Some(url) = &package.repository {
+                component["externalReferences"] = json!([{ "type": "vcs", "url": url }]);
+            }
+            components.push(component);
+            dependencies.push(json!({ "ref": purl, "dependsOn": depends(package) }));
+        }
+        let mut direct: Vec<String> = self.own.values().flat_map(depends).collect();
+        for package in self.packages.values() {
+            if artifact.npm.contains(&package.name.as_str()) {
+                direct.push(package.purl());
+            }
+        }
+        direct.sort();
+        direct.dedup();
+        dependencies.push(json!({ "ref": own, "dependsOn": direct }));
+        components.extend(self.runtimes.iter().map(|runtime| {
+            json!({
+                "type": "library",
+                "name": runtime.name,
+                "licenses": [{ "expression": runtime.licence }],
+                "externalReferences": [{ "type": "website", "url": runtime.origin }],
+            })
+        }));
+        let document = json!({
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.6",
+            "version": 1,
+            "metadata": { "component": {
+                "type": artifact.component,
+                "bom-ref": own,
+                "name": artifact.name,
+                "version": VERSION,
+                "description": artifact.description,
+                "purl": own,
+                "licenses": [{ "license": { "id": "Apache-2.0" } }],
+            } },
+            "components": components,
+            "dependencies": dependencies,
+        });
+        Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
+}
+
+/// Returns the keys of the crates that are linked into a build. Build scripts and
+/// procedural macros are excluded, since they only run while it is built.
+fn tree(build: &str, target: &str) -> Result<BTreeSet<String>> {
+    let mut tree = cargo("tree --locked --edges normal,no-proc-macro --prefix none --format {p}");
+    let lines = ask(tree.words(build).args(["--target", target]))?;
+    // A line has the form "name v1.2.3", followed by a path or a repetition mark.
+    let words = lines
+        .lines()
+        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
+    Ok(words
+        .map(|words| words.join(" ").replace(" v", " "))
+        .collect())
+}
+
+fn npm(name: &str) -> Result<Package> {
+    let file = path("node_modules").join(name).join("package.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    let author = &manifest["author"];
+    Ok(serde_json::from_value(json!({
+        "name": manifest["name"],
+        "version": manifest["version"],
+        "id": "",
+        "license": manifest["license"],
+        "authors": [if author.is_string() { author } else { &author["name"] }],
+        "repository": manifest["repository"]["url"],
+        "manifest_path": file,
+        "source": NPM,
+    }))?)
+}
