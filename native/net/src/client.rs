@@ -9,7 +9,7 @@ use std::{fmt, io, process};
 use http::Request;
 use reqwest::redirect::Policy;
 use reqwest::{Body, Client, ClientBuilder, Response};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cause::{self, BoxedError};
 use crate::proxy::{self, Proxies};
@@ -120,7 +120,7 @@ impl Connections {
         let client = self
             .client(key)
             .map_err(|error| unsendable(format!("connections cannot be set up: {error}")))?;
-        let answer = match timeout(patience, client.execute(request)).await {
+        let answer = match timeout(patience, execute(&client, request)).await {
             Ok(answer) => answer.map_err(|error| Unanswered::of(&error, described))?,
             Err(_) => return Err(Unanswered::new(Cause::Silent, "no answer came".into())),
         };
@@ -156,6 +156,38 @@ impl Connections {
         clients.push((key, client.clone()));
         Ok(client)
     }
+}
+
+/// The wait for a descriptor, and the maximum number of these waits.
+const DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
+const MAX_DESCRIPTOR_WAITS: u32 = 100;
+
+/// Sends a request. If the process has no descriptors left, waits for some: for a moment,
+/// the pool has more connections than there are requests, because it opens one while
+/// another becomes idle.
+async fn execute(
+    client: &Client,
+    mut request: reqwest::Request,
+) -> Result<Response, reqwest::Error> {
+    for _ in 0..MAX_DESCRIPTOR_WAITS {
+        let Some(copy) = request.try_clone() else {
+            break;
+        };
+        match client.execute(request).await {
+            Err(error) if error.is_connect() && lacks_descriptors(&error) => request = copy,
+            answer => return answer,
+        }
+        sleep(DESCRIPTOR_WAIT).await;
+    }
+    client.execute(request).await
+}
+
+/// Returns whether the process or the system has too many open files.
+fn lacks_descriptors(error: &reqwest::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let number = find::<io::Error>(error).and_then(io::Error::raw_os_error);
+    cfg!(unix) && matches!(number, Some(ENFILE | EMFILE))
 }
 
 /// The reason why there is no response.
