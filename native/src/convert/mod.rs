@@ -150,7 +150,8 @@ impl Written {
     }
 }
 
-/// Converts a checkpoint of any format that [`Reader::open`] supports to `target`.
+/// Converts a checkpoint of any format that [`Reader::open`](crate::Reader::open) supports
+/// to `target`.
 ///
 /// If the path of `sink` ends in `.safetensors.index.json` or `.zstn.index.json`, the
 /// tensors are written to several files in the same folder (docs/formats/sharded.md).
