@@ -1,5 +1,5 @@
 //! Reads some rows of a tensor over HTTP, and shows how little was downloaded:
-//! `cargo run --example read_rows -- https://…/model.zstn TENSOR`.
+//! `cargo run --features http --example read_rows -- https://…/model.zstn TENSOR`.
 
 use std::env;
 use std::sync::Arc;

@@ -1,8 +1,11 @@
 //! Reads the catalog of a file from its source.
 
+use std::borrow::Cow;
+
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
-use crate::source::{Source, Wanted, read_wanted};
+use crate::reader::work::{self, Need, Work};
+use crate::source::Source;
 use crate::{Engine, Error, Result};
 
 /// Reads the parts of `source` that its catalog requires, and returns the catalog.
@@ -24,8 +27,18 @@ use crate::{Engine, Error, Result};
 /// different validators and the catalog is not covered by checksums, or does not match
 /// them.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
-    let opened = open(engine, source);
-    match (opened, source.other_version()) {
+    let work = OpenFile::new(source.name(), source.len_bytes());
+    let opened = work::run(work, engine, |_| source);
+    of_one_version(opened, source.other_version())
+}
+
+/// Refuses a catalog that may contain bytes of two versions of the file. `other_version`
+/// is the result of [`Source::other_version`].
+pub(crate) fn of_one_version(
+    opened: Result<FileCatalog>,
+    other_version: Option<Error>,
+) -> Result<FileCatalog> {
+    match (opened, other_version) {
         (Ok(catalog), Some(_)) if catalog.is_covered() => Ok(catalog),
         (Ok(_), Some(change)) => Err(change),
         // Bytes of two versions may break any rule.
@@ -34,26 +47,62 @@ pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog>
     }
 }
 
-fn open(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
-    let refuse = Error::place(source.name());
-    let len = source.len_bytes();
-    let head = source
-        .read(0..FileOpener::head_len_bytes(len))?
-        .into_owned();
-    let mut opener = FileOpener::new(len, head).map_err(&refuse)?;
-    loop {
-        let needs = opener.needs().map_err(&refuse)?;
-        if needs.is_empty() {
-            return opener.finish(engine).map_err(&refuse);
+/// Reads the parts of a file that its catalog requires.
+pub(crate) struct OpenFile {
+    name: String,
+    len_bytes: u64,
+    /// `None` until the head of the file has been read.
+    opener: Option<FileOpener>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(name: &str, len_bytes: u64) -> Self {
+        Self {
+            name: name.into(),
+            len_bytes,
+            opener: None,
         }
-        let wanted = needs.iter().map(|range| Wanted {
-            source,
-            range: range.clone(),
-            is_compared: true,
-        });
-        let parts = read_wanted(&wanted.collect::<Vec<_>>())?;
-        for (range, bytes) in needs.into_iter().zip(parts) {
-            opener.supply(range.start, &bytes).map_err(&refuse)?;
+    }
+}
+
+impl<'a> Work<'a> for OpenFile {
+    type Output = FileCatalog;
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        let need = |range, is_compared| Need {
+            level: 0,
+            file: 0,
+            range,
+            is_compared,
+        };
+        let Some(opener) = &self.opener else {
+            let head = 0..FileOpener::head_len_bytes(self.len_bytes);
+            return Ok(vec![need(head, false)]);
+        };
+        let needs = opener.needs().map_err(Error::place(&self.name))?;
+        Ok(needs.into_iter().map(|range| need(range, true)).collect())
+    }
+
+    fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        let refuse = Error::place(&self.name);
+        for (need, bytes) in needs.into_iter().zip(bytes) {
+            match &mut self.opener {
+                Some(opener) => opener.supply(need.range.start, &bytes).map_err(&refuse)?,
+                None => {
+                    let opener = FileOpener::new(self.len_bytes, bytes.into_owned());
+                    self.opener = Some(opener.map_err(&refuse)?);
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn finish(self, engine: &Engine) -> Result<FileCatalog> {
+        let refuse = Error::place(&self.name);
+        let opener = match self.opener {
+            Some(opener) => opener,
+            None => FileOpener::new(self.len_bytes, Vec::new()).map_err(&refuse)?,
+        };
+        opener.finish(engine).map_err(&refuse)
     }
 }

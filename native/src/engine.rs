@@ -142,6 +142,17 @@ fn start(threads: usize) -> Result<ThreadPool> {
         .map_err(|error| Error::io("start threads", std::io::Error::other(error)))
 }
 
+#[cfg(feature = "async")]
+impl Engine {
+    /// Begins `work` on one of the threads. If there are none, runs it on this one.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        match self.pool() {
+            Some(pool) => pool.spawn(work),
+            None => work(),
+        }
+    }
+}
+
 /// The largest number of threads of an engine, for each core of the machine.
 const MAX_THREADS_PER_CORE: usize = 8;
 /// The lower bound of [`Engine::max_threads`], for machines with few cores.

@@ -153,9 +153,17 @@ impl Error {
     /// source is a copy in which the secrets of addresses are hidden. Only the copy of
     /// an [`io::Error`] has the type of the original.
     #[must_use]
-    pub fn caused_by(mut self, cause: &(dyn std::error::Error + 'static)) -> Self {
+    pub fn caused_by(self, cause: &(dyn std::error::Error + 'static)) -> Self {
+        self.with_source(Some(cause::of(cause)))
+    }
+
+    /// Makes `copy`, in which the secrets of addresses are hidden, the source of an
+    /// [`Error::Http`].
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_source(mut self, copy: Option<BoxedError>) -> Self {
         if let Self::Http { source, .. } = &mut self {
-            *source = Some(cause::of(cause));
+            *source = copy;
         }
         self
     }

@@ -31,10 +31,23 @@
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
 //!   [`SafetensorsView`] reads byte ranges of the safetensors file that a model
 //!   restores to.
+//! - `AsyncReader` reads tensors and rows without blocking a thread.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
 //! The formats themselves live in [`zstn_core`], which is re-exported; this crate
-//! adds C zstd, a thread pool, files and the network. All calls block.
+//! adds C zstd, a thread pool, files and the network. All calls block, except those of
+//! `AsyncReader`.
+//!
+//! # Features
+//!
+//! None is enabled by default, so that a program that reads local files, or a [`Source`]
+//! of its own, depends on little.
+//!
+//! - `async`: `AsyncReader` and `AsyncSource`.
+//! - `http`: addresses on web servers and in hubs (`https://`, `hf://`), and writing to
+//!   web servers. Includes `async`.
+//! - `store`: addresses in object stores (`s3://`, `az://`, `gs://`), and any store of the
+//!   crate `object_store` as a source. Includes `http`.
 
 // A print to a closed pipe panics. The library never prints: only the command line
 // writes to the terminal.
@@ -89,10 +102,9 @@ pub mod internals {
     pub use crate::shards::{
         Shards, checkpoints_below, packed_index_of, unpacked_index, unpacked_index_of,
     };
-    pub use crate::source::{
-        PLAIN, RepoKind, Repository, Transport, is_server, is_store, offline, put_watched, regular,
-        store,
-    };
+    #[cfg(feature = "http")]
+    pub use crate::source::{Attempts, Failure, RepoKind, Repository, wait};
+    pub use crate::source::{PLAIN, is_server, is_store, offline, put_watched, regular, store};
 }
 
 pub use buffer::{compress, compress_delta, decompress, decompress_delta};
@@ -105,12 +117,16 @@ pub(crate) use output::Output;
 pub use output::{Sink, on_warning, remove_unfinished};
 pub use pack::{PackOptions, pack};
 pub use progress::{Phase, Progress};
+#[cfg(feature = "async")]
+pub use reader::AsyncReader;
 pub use reader::{Reader, ReaderOptions, RowsPlan, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;
+#[cfg(feature = "async")]
+pub use source::AsyncSource;
 pub use source::{Input, Location, Source};
 pub use tensor::{CastError, Element, Tensor};
 pub use unpack::{UnpackOptions, unpack};

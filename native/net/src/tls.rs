@@ -32,12 +32,6 @@ impl Roots {
         Arc::clone(roots.get_or_insert_with(|| Arc::new(Self::load())))
     }
 
-    /// Returns the certificates in DER.
-    #[must_use]
-    pub fn certificates(&self) -> &[CertificateDer<'static>] {
-        &self.certificates
-    }
-
     /// Returns the end of an error message about an untrusted server: what to do, and
     /// which variables name no readable certificate.
     #[must_use]
@@ -109,10 +103,19 @@ pub fn trust(file: &Path) -> io::Result<()> {
 /// # Errors
 /// The TLS implementation does not support the default protocol versions.
 pub fn config() -> Result<ClientConfig, rustls::Error> {
-    let roots = Roots::of_process();
     let mut store = RootCertStore::empty();
     // Some systems contain certificates that cannot be parsed; they are ignored.
+    let roots = Roots::of_process();
     store.add_parsable_certificates(roots.certificates.iter().cloned());
+    with_store(store)
+}
+
+/// Returns the TLS settings of a client that makes unencrypted connections only.
+pub(crate) fn config_without_certificates() -> Result<ClientConfig, rustls::Error> {
+    with_store(RootCertStore::empty())
+}
+
+fn with_store(store: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?

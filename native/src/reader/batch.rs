@@ -11,6 +11,8 @@ use zstn_core::engine::Engine as _;
 use zstn_core::model::StoredPart;
 
 use super::Reader;
+use super::decode::decode_parts;
+use super::work::Opened as _;
 use crate::progress::Progress;
 use crate::source::{Source, Wanted, read_wanted};
 use crate::{Error, Result};
@@ -136,7 +138,7 @@ impl Reader {
         match (way, &parts[..]) {
             (Way::InPlace, [part]) => {
                 let read = self.read_in_pieces(part, out);
-                self.check_unchanged(parts)?;
+                self.check_parts(parts)?;
                 read
             }
             (Way::Parts, _) => {
@@ -151,7 +153,7 @@ impl Reader {
                     self.read_in_pieces(part, into)?;
                     read.push(Cow::Borrowed(into));
                 }
-                self.decode_parts(self.engine(), number, &read, None, out)
+                decode_parts(self, self.engine(), number, &read, None, out)
             }
             _ => self.decode_into(self.engine(), number, out),
         }
@@ -222,7 +224,7 @@ impl Reader {
         });
         let results = self.engine().map(with_parts.collect(), |(job, parts)| {
             match job.way {
-                Way::Parts => self.decode_parts(self.engine(), job.number, &parts, None, job.out),
+                Way::Parts => decode_parts(self, self.engine(), job.number, &parts, None, job.out),
                 _ => self.decode_into(self.engine(), job.number, job.out),
             }?;
             progress.advance(job.out.len() as u64);

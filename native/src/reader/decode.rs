@@ -1,164 +1,147 @@
 //! Reads and decodes single tensors.
 
 use std::borrow::Cow;
-use std::iter;
 use std::ptr;
 use std::slice;
 
-use zstn_core::ErrorKind;
-use zstn_core::model::StoredPart;
+use zstn_core::model::{self, StoredPart};
 
 use super::Reader;
-use crate::source::{Source, Wanted, read_wanted};
+use super::work::{self, Need, Opened, Work};
+use crate::source::{Source, Wanted};
 use crate::{Engine, Error, Result};
 
-/// A tensor whose stored parts have been read but not decoded.
-struct Fetched<'a> {
-    reader: &'a Reader,
+/// Reads the stored parts of a tensor, and of the tensors of bases that it requires. All
+/// of them are read at the same time.
+pub(super) struct ReadTensor<'a, R> {
+    /// The tensor, then the tensor of the base that it requires, and so on.
+    chain: Vec<Stored<'a, R>>,
+    is_fetched: bool,
+}
+
+/// A tensor of one model, and the bytes of its stored parts.
+struct Stored<'a, R> {
+    model: R,
     number: usize,
-    /// The bytes of its stored parts.
     parts: Vec<Cow<'a, [u8]>>,
 }
 
-impl Reader {
-    pub(super) fn decode(&self, engine: &Engine, number: usize) -> Result<Vec<u8>> {
-        let model = self.model();
-        let tensor = &model.tensors()[number];
-        if model.is_plain(number) {
-            let mut bytes = zstn_core::bytes::buffer(tensor.len_bytes())?;
-            self.decode_into(engine, number, &mut bytes)?;
-            return Ok(bytes);
+impl<'a, R: Opened> ReadTensor<'a, R> {
+    /// Returns the work for the tensor with this number.
+    ///
+    /// # Errors
+    /// A base is needed that was not attached.
+    pub(super) fn new(model: &R, number: usize) -> Result<Self> {
+        let mut last = Stored::new(model.clone(), number);
+        let mut chain = Vec::new();
+        while let Some(base) = last.base()? {
+            chain.push(last);
+            last = base;
         }
-        let (tensor, base) = self.fetch(engine, number)?;
-        tensor.decode(engine, base)
-    }
-
-    pub(super) fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
-        if let Some(part) = self.model().plain_part(number) {
-            if !out.is_empty() {
-                self.source(part).read_into(part.stored.start, out)?;
-            }
-            return self.check_unchanged(slice::from_ref(part));
-        }
-        let (fetched, base) = self.fetch(engine, number)?;
-        self.decode_parts(engine, number, &fetched.parts, base.as_deref(), out)
-    }
-
-    /// Decodes a tensor from its stored parts and, if it requires a base, from the
-    /// decoded tensor of the base.
-    pub(super) fn decode_parts(
-        &self,
-        engine: &Engine,
-        number: usize,
-        parts: &[Cow<'_, [u8]>],
-        base: Option<&[u8]>,
-        out: &mut [u8],
-    ) -> Result<()> {
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
-        let decoded = self.model().decode_into(engine, number, &parts, base, out);
-        self.check_unchanged(&self.tensors()[number].parts)?;
-        decoded.map_err(|error| self.undecodable(number, error))
-    }
-
-    /// Returns the ranges of the stored parts of a tensor. The file of each part
-    /// determines whether decoding compares its bytes with checksums.
-    pub(super) fn wanted(&self, number: usize) -> impl Iterator<Item = Wanted<'_>> {
-        let parts = self.tensors()[number].parts.iter();
-        parts.map(|part| Wanted {
-            source: self.source(part),
-            range: part.stored.clone(),
-            is_compared: self.model().files()[part.file].is_covered(),
+        chain.push(last);
+        Ok(Self {
+            chain,
+            is_fetched: false,
         })
     }
 
-    /// Returns the error for a tensor that could not be decoded. If servers have
-    /// responded with different validators, this is an [`Error::Changed`]: the file was
-    /// probably changed.
-    fn undecodable(&self, number: usize, error: zstn_core::Error) -> Error {
-        let mut sources = self.tensors()[number].parts.iter().map(|p| self.source(p));
-        let change = match error.kind() {
-            ErrorKind::Malformed => sources.find_map(Source::other_version),
-            _ => None,
-        };
-        change.unwrap_or_else(|| Error::place(self.name())(error))
+    /// Decodes the tensor into `out`.
+    pub(super) fn finish_into(mut self, engine: &Engine, out: &mut [u8]) -> Result<()> {
+        let base = self.decode_bases(engine)?;
+        match &self.chain[..] {
+            [tensor, ..] => tensor.decode_into(engine, base.as_deref(), out),
+            [] => Ok(()),
+        }
     }
 
-    pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
-        &*self.sources()[part.file]
-    }
-
-    /// Reads the stored parts of a tensor, and decodes the tensor of the base that it
-    /// requires, if any. The parts of both, and of further bases, are read at the same
-    /// time.
-    fn fetch(&self, engine: &Engine, number: usize) -> Result<(Fetched<'_>, Option<Vec<u8>>)> {
-        let mut tensor = Fetched {
-            reader: self,
-            number,
-            parts: Vec::new(),
-        };
-        let mut bases = Vec::new();
-        let mut next = tensor.base()?;
-        while let Some(base) = next {
-            next = base.base()?;
-            bases.push(base);
-        }
-        let all = iter::once(&tensor).chain(&bases);
-        let wanted: Vec<_> = all.flat_map(Fetched::wanted).collect();
-        let mut read = read_wanted(&wanted)?.into_iter();
-        for tensor in iter::once(&mut tensor).chain(&mut bases) {
-            let count = tensor.wanted().count();
-            tensor.parts = read.by_ref().take(count).collect();
-        }
-        let mut decoded = None;
-        for base in bases.into_iter().rev() {
-            decoded = Some(base.decode(engine, decoded)?);
-        }
-        Ok((tensor, decoded))
-    }
-
-    /// Returns an error if a file of `parts` was written to after it was opened, since
-    /// the bytes that were read may come from two versions.
-    pub(super) fn check_unchanged(&self, parts: &[StoredPart]) -> Result<()> {
-        let mut sources = parts.iter().map(|part| self.source(part));
-        sources.try_for_each(Source::check_unchanged)
+    /// Decodes the tensor of the base that the tensor requires, if it requires one.
+    fn decode_bases(&mut self, engine: &Engine) -> Result<Option<Vec<u8>>> {
+        let mut bases = self.chain.drain(1..).rev();
+        bases.try_fold(None, |decoded, base| base.decode(engine, decoded).map(Some))
     }
 }
 
-impl<'a> Fetched<'a> {
-    /// Returns the tensor of the base that this tensor requires. Its parts have not
-    /// been read.
+impl<'a, R: Opened> Work<'a> for ReadTensor<'a, R> {
+    type Output = Vec<u8>;
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        if self.is_fetched {
+            return Ok(Vec::new());
+        }
+        let chain = self.chain.iter().enumerate();
+        let needs = chain.flat_map(|(level, stored)| {
+            stored.entry().parts.iter().map(move |part| Need {
+                level,
+                file: part.file,
+                range: part.stored.clone(),
+                is_compared: is_compared(&stored.model, part),
+            })
+        });
+        Ok(needs.collect())
+    }
+
+    fn supply(&mut self, _: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        let mut bytes = bytes.into_iter();
+        for stored in &mut self.chain {
+            let count = stored.entry().parts.len();
+            stored.parts = bytes.by_ref().take(count).collect();
+        }
+        self.is_fetched = true;
+        Ok(())
+    }
+
+    fn finish(mut self, engine: &Engine) -> Result<Vec<u8>> {
+        let base = self.decode_bases(engine)?;
+        match self.chain.pop() {
+            Some(tensor) => tensor.decode(engine, base),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Returns whether decoding compares the bytes of a part with checksums, which depends
+/// on its file.
+fn is_compared(model: &impl Opened, part: &StoredPart) -> bool {
+    model.model().files()[part.file].is_covered()
+}
+
+impl<'a, R: Opened> Stored<'a, R> {
+    fn new(model: R, number: usize) -> Self {
+        Self {
+            model,
+            number,
+            parts: Vec::new(),
+        }
+    }
+
+    fn entry(&self) -> &model::TensorInfo {
+        &self.model.model().tensors()[self.number]
+    }
+
+    /// Returns the tensor of the base that this tensor requires. Its parts have not been
+    /// read.
     fn base(&self) -> Result<Option<Self>> {
-        let tensor = &self.reader.tensors()[self.number];
+        let tensor = self.entry();
         let name = &tensor.name;
-        match (tensor.base, self.reader.base()) {
+        match (tensor.base, self.model.base()) {
             (None, _) => Ok(None),
-            (Some(_), Some(reader)) => Ok(Some(Self {
-                number: reader.number(name)?,
-                reader,
-                parts: Vec::new(),
-            })),
+            (Some(_), Some(base)) => Ok(Some(Self::new(base.clone(), base.number(name)?))),
             (Some(_), None) => Err(Error::NeedsBase {
-                name: self.reader.name().into(),
+                name: self.model.name().into(),
                 detail: format!(", and `{name}` is needed from that one"),
             }),
         }
     }
 
-    /// Returns the ranges of its stored parts.
-    fn wanted(&self) -> impl Iterator<Item = Wanted<'a>> + use<'a> {
-        self.reader.wanted(self.number)
-    }
-
     /// Decodes the tensor; `base` is the decoded tensor of the base.
     fn decode(mut self, engine: &Engine, base: Option<Vec<u8>>) -> Result<Vec<u8>> {
-        let reader = self.reader;
         let parts: Vec<&[u8]> = self.parts.iter().map(|part| &**part).collect();
-        let model = reader.model();
+        let model = self.model.model();
         let decoded = model.decode(engine, self.number, &parts, base.as_deref());
-        reader.check_unchanged(&reader.tensors()[self.number].parts)?;
+        self.model.check_parts(&self.entry().parts)?;
         // If the result is one of the parts, because that part is stored plain, it is
         // not copied.
-        let own = match decoded.map_err(|error| reader.undecodable(self.number, error))? {
+        let own = match decoded.map_err(|error| self.model.undecodable(self.number, error))? {
             Cow::Owned(bytes) => return Ok(bytes),
             Cow::Borrowed(bytes) => match parts.iter().position(|part| ptr::eq(*part, bytes)) {
                 Some(part) => part,
@@ -166,5 +149,65 @@ impl<'a> Fetched<'a> {
             },
         };
         Ok(self.parts.swap_remove(own).into_owned())
+    }
+
+    fn decode_into(&self, engine: &Engine, base: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+        decode_parts(&self.model, engine, self.number, &self.parts, base, out)
+    }
+}
+
+/// Decodes a tensor from its stored parts and, if it requires a base, from the decoded
+/// tensor of the base.
+pub(super) fn decode_parts(
+    model: &impl Opened,
+    engine: &Engine,
+    number: usize,
+    parts: &[Cow<'_, [u8]>],
+    base: Option<&[u8]>,
+    out: &mut [u8],
+) -> Result<()> {
+    let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+    let decoded = model.model().decode_into(engine, number, &parts, base, out);
+    model.check_parts(&model.model().tensors()[number].parts)?;
+    decoded.map_err(|error| model.undecodable(number, error))
+}
+
+impl Reader {
+    pub(super) fn decode(&self, engine: &Engine, number: usize) -> Result<Vec<u8>> {
+        let model = self.model();
+        if model.is_plain(number) {
+            let mut bytes = zstn_core::bytes::buffer(model.tensors()[number].len_bytes())?;
+            self.decode_into(engine, number, &mut bytes)?;
+            return Ok(bytes);
+        }
+        work::run(ReadTensor::new(self, number)?, engine, |need| {
+            self.needed(need)
+        })
+    }
+
+    pub(super) fn decode_into(&self, engine: &Engine, number: usize, out: &mut [u8]) -> Result<()> {
+        if let Some(part) = self.model().plain_part(number) {
+            if !out.is_empty() {
+                self.source(part).read_into(part.stored.start, out)?;
+            }
+            return self.check_parts(slice::from_ref(part));
+        }
+        let mut work = ReadTensor::new(self, number)?;
+        work::fetch(&mut work, |need| self.needed(need))?;
+        work.finish_into(engine, out)
+    }
+
+    /// Returns the ranges of the stored parts of a tensor.
+    pub(super) fn wanted(&self, number: usize) -> impl Iterator<Item = Wanted<'_>> {
+        let parts = self.tensors()[number].parts.iter();
+        parts.map(|part| Wanted {
+            source: self.source(part),
+            range: part.stored.clone(),
+            is_compared: is_compared(self, part),
+        })
+    }
+
+    pub(super) fn source(&self, part: &StoredPart) -> &dyn Source {
+        &*self.sources()[part.file]
     }
 }

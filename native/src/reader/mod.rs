@@ -4,19 +4,28 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::ErrorKind;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
 use crate::source::{Input, Source};
-use crate::{Engine, Error, Result, Tensor, suggest};
+use crate::{Engine, Error, Result, Tensor};
 
+#[cfg(feature = "async")]
+mod async_driver;
+#[cfg(feature = "async")]
+mod async_reader;
 mod batch;
 mod decode;
 mod opening;
 mod options;
 mod rows;
 mod statistics;
+pub(crate) mod work;
+
+use work::{Need, Opened};
+
+#[cfg(feature = "async")]
+pub use async_reader::AsyncReader;
 
 pub use options::ReaderOptions;
 pub use rows::RowsPlan;
@@ -99,22 +108,12 @@ impl Reader {
         ReaderOptions::default()
     }
 
-    fn check_takes_base(&self) -> Result<()> {
-        if self.model.needs_base() {
-            return Ok(());
-        }
-        Err(Error::Usage(format!(
-            "{} is not a delta, so it takes no base",
-            self.files.name
-        )))
-    }
-
     /// Attaches the base of a delta. The engine of this reader also decodes the base's
     /// tensors. A base is refused if its names, lengths and dtypes do not match; a
     /// tensor with other bytes is only detected when it is read
     /// (docs/formats/zstn-delta.md 4).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
-        self.check_takes_base()?;
+        check_takes_base(&self)?;
         let bases = iter::successors(Some(&base), |base| base.base());
         check_chain(&bases.map(Self::name).collect::<Vec<_>>())?;
         Arc::make_mut(&mut self.model)
@@ -216,29 +215,18 @@ impl Reader {
         Ok(&self.model.tensors()[self.number(name)?])
     }
 
-    /// Returns the number of the tensor called `name`. If there is none, the error
-    /// suggests similar names.
-    fn number(&self, name: &str) -> Result<usize> {
-        self.model.find(name).map_err(|error| {
-            let error = match error.kind() {
-                ErrorKind::NotFound => error.hint(&suggest::hint(name, self.names())),
-                _ => error,
-            };
-            Error::place(&self.files.name)(error)
-        })
+    /// Returns the source of a file that work needs.
+    fn needed(&self, need: &Need) -> &dyn Source {
+        let reader = self.at_level(need.level).unwrap_or(self);
+        &*reader.sources()[need.file]
     }
 
     /// Reads the tensor called `name`.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         let number = self.number(name)?;
         let bytes = self.decode(&self.engine, number)?;
-        let tensor = &self.tensors()[number];
-        Ok(Tensor {
-            name: tensor.name.clone(),
-            dtype: tensor.dtype,
-            shape: tensor.shape.clone(),
-            bytes,
-        })
+        let entry = &self.tensors()[number];
+        Ok(tensor(entry, &entry.shape, bytes))
     }
 
     /// Reads the bytes of the tensor called `name` into `out`, whose length must be
@@ -247,7 +235,7 @@ impl Reader {
     ///
     /// # Errors
     /// The errors of [`Reader::read`]. If `out` has another length, nothing is read and
-    /// the error has the kind [`InvalidInput`](ErrorKind::InvalidInput). After any
+    /// the error has the kind [`InvalidInput`](zstn_core::ErrorKind::InvalidInput). After any
     /// other error, the contents of `out` are unspecified.
     ///
     /// ```
@@ -285,5 +273,47 @@ impl Reader {
         );
         let refusal = zstn_core::Error::invalid_input(detail).tensor(&tensor.name);
         Err(Error::place(self.name())(refusal))
+    }
+}
+
+impl Opened for Reader {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn model(&self) -> &Model {
+        self.model()
+    }
+
+    fn base(&self) -> Option<&Self> {
+        self.base()
+    }
+
+    fn check_unchanged(&self, file: usize) -> Result<()> {
+        self.sources()[file].check_unchanged()
+    }
+
+    fn other_version(&self, file: usize) -> Option<Error> {
+        self.sources()[file].other_version()
+    }
+}
+
+fn check_takes_base(opened: &impl Opened) -> Result<()> {
+    if opened.model().needs_base() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} is not a delta, so it takes no base",
+        opened.name()
+    )))
+}
+
+/// Returns the tensor with this entry in the index, or rows of it.
+fn tensor(entry: &model::TensorInfo, shape: &[u64], bytes: Vec<u8>) -> Tensor {
+    Tensor {
+        name: entry.name.clone(),
+        dtype: entry.dtype,
+        shape: shape.to_vec(),
+        bytes,
     }
 }

@@ -1,43 +1,91 @@
 //! Builds a model from its opened files.
 
+use std::borrow::Cow;
+
 use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, Verify};
 
-use crate::source::{Source, Wanted, read_wanted};
+use super::work::{Need, Work};
 use crate::{Engine, Error, Result};
 
-/// Returns the model whose files are `sources` with these `catalogs` and an optional
-/// shard index. `name` is the model's name in error messages, and `config` looks for
-/// its `config.json`.
-pub fn open_model(
-    engine: &Engine,
-    name: &str,
-    sources: &[Box<dyn Source>],
-    catalogs: Vec<FileCatalog>,
-    index: Option<&ShardIndex>,
+/// Builds a model from the catalogs of its files, and reads the small tensors that state
+/// the shapes of weights in several parts.
+pub(super) struct OpenModel {
+    name: String,
+    builder: ModelBuilder,
+    are_covered: Vec<bool>,
     verify: Verify,
-    config: impl FnOnce(&[FileCatalog]) -> Result<Option<Vec<u8>>>,
-) -> Result<Model> {
-    let refuse = Error::place(name);
-    let config = config(&catalogs)?;
-    let are_covered: Vec<bool> = catalogs.iter().map(FileCatalog::is_covered).collect();
-    let mut builder = ModelBuilder::new(catalogs, index, config.as_deref()).map_err(&refuse)?;
-    let needs = builder.needs();
-    let wanted = needs.iter().map(|(file, range)| Wanted {
-        source: &*sources[*file],
-        range: range.clone(),
-        is_compared: are_covered[*file],
-    });
-    let parts = read_wanted(&wanted.collect::<Vec<_>>())?;
-    for ((file, range), bytes) in needs.iter().zip(parts) {
-        builder.supply(*file, range.start, &bytes);
+    is_fetched: bool,
+    has_needs: bool,
+}
+
+impl OpenModel {
+    /// Returns the work for the model called `name`, with an optional shard index and
+    /// its `config.json`, if one was found.
+    pub(super) fn new(
+        name: &str,
+        catalogs: Vec<FileCatalog>,
+        index: Option<&ShardIndex>,
+        config: Option<&[u8]>,
+        verify: Verify,
+    ) -> Result<Self> {
+        let are_covered = catalogs.iter().map(FileCatalog::is_covered).collect();
+        let builder = ModelBuilder::new(catalogs, index, config);
+        Ok(Self {
+            name: name.into(),
+            builder: builder.map_err(Error::place(name))?,
+            are_covered,
+            verify,
+            is_fetched: false,
+            has_needs: false,
+        })
     }
-    let model = builder.verify(verify).finish(engine).map_err(&refuse)?;
-    // A weight may be unreadable because the bytes of one of its small tensors came
-    // from another version.
-    match sources.iter().find_map(|source| source.other_version()) {
-        Some(change) if !needs.is_empty() && model.refused().next().is_some() => Err(change),
+}
+
+impl<'a> Work<'a> for OpenModel {
+    /// The model, and whether it depends on the bytes of tensors.
+    type Output = (Model, bool);
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        if self.is_fetched {
+            return Ok(Vec::new());
+        }
+        let needs = self.builder.needs().into_iter();
+        Ok(needs
+            .map(|(file, range)| Need {
+                level: 0,
+                file,
+                range,
+                is_compared: self.are_covered[file],
+            })
+            .collect())
+    }
+
+    fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        self.has_needs = !needs.is_empty();
+        for (need, bytes) in needs.into_iter().zip(bytes) {
+            self.builder.supply(need.file, need.range.start, &bytes);
+        }
+        self.is_fetched = true;
+        Ok(())
+    }
+
+    fn finish(self, engine: &Engine) -> Result<(Model, bool)> {
+        let model = self.builder.verify(self.verify).finish(engine);
+        Ok((model.map_err(Error::place(&self.name))?, self.has_needs))
+    }
+}
+
+/// Refuses a model with weights that may be unreadable because the bytes of one of their
+/// small tensors came from another version. `change` is the first result of
+/// [`Source::other_version`](crate::Source::other_version) of its files.
+pub(super) fn of_one_version(
+    (model, has_needs): (Model, bool),
+    change: Option<Error>,
+) -> Result<Model> {
+    match change {
+        Some(change) if has_needs && model.refused().next().is_some() => Err(change),
         _ => Ok(model),
     }
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::catalog::{FileCatalog, Kind};
+use zstn_core::catalog::Kind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
-use super::opening::open_model;
-use super::{Files, Reader, View};
+use super::opening::{OpenModel, of_one_version};
+use super::work;
+use super::{Files, Reader, View, check_takes_base};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
 use crate::shards::Shards;
@@ -20,7 +21,7 @@ use crate::{Engine, Error, Result};
 
 /// The maximum number of files of a checkpoint that are kept open. Many systems allow a
 /// process only 256 open files.
-const MAX_OPEN_FILES: usize = 64;
+pub(super) const MAX_OPEN_FILES: usize = 64;
 
 /// Options for opening a [`Reader`], from [`Reader::options`].
 ///
@@ -48,11 +49,11 @@ const MAX_OPEN_FILES: usize = 64;
 #[derive(Clone, Default)]
 #[must_use]
 pub struct ReaderOptions {
-    engine: Option<Engine>,
-    bases: Vec<Input>,
-    view: View,
-    verify: Verify,
-    http: HttpOptions,
+    pub(super) engine: Option<Engine>,
+    pub(super) bases: Vec<Input>,
+    pub(super) view: View,
+    pub(super) verify: Verify,
+    pub(super) http: HttpOptions,
     /// The tensors whose files are opened; all files are opened if this is empty.
     only: Vec<String>,
 }
@@ -108,7 +109,7 @@ impl ReaderOptions {
     }
 
     /// Returns an index of the requested tensors only; `None` to open all files.
-    fn chosen(&self, index: &ShardIndex) -> Result<Option<ShardIndex>> {
+    pub(super) fn chosen(&self, index: &ShardIndex) -> Result<Option<ShardIndex>> {
         if self.only.is_empty() {
             return Ok(None);
         }
@@ -157,7 +158,7 @@ impl ReaderOptions {
         if self.bases.is_empty() {
             return Ok(reader);
         }
-        reader.check_takes_base()?;
+        check_takes_base(&reader)?;
         let mut base: Option<Reader> = None;
         for opened in opened.into_iter().rev() {
             base = Some(match base {
@@ -206,26 +207,21 @@ impl ReaderOptions {
             Ok((source, catalog))
         });
         let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
-        let config = |files: &[FileCatalog]| match self.view {
-            View::Dense if wants_config(files) => {
+        let config = match self.view {
+            View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
                 let config = pinned.as_ref().or(first);
                 let config = config.and_then(|file| file.sibling(CONFIG));
                 let read =
                     config.map(|config| config.read_small_if_any(&self.http, HEADER_LEN_BYTES));
-                Ok(read.transpose()?.flatten())
+                read.transpose()?.flatten()
             }
-            _ => Ok(None),
+            _ => None,
         };
-        let model = open_model(
-            engine,
-            &name,
-            &sources,
-            catalogs,
-            index,
-            self.verify,
-            config,
-        )?;
+        let work = OpenModel::new(&name, catalogs, index, config.as_deref(), self.verify)?;
+        let opened = work::run(work, engine, |need| &*sources[need.file])?;
+        let mut changes = sources.iter().filter_map(|source| source.other_version());
+        let model = of_one_version(opened, changes.next())?;
         Ok(Reader {
             files: Arc::new(Files { name, sources }),
             model: Arc::new(model),

@@ -1,14 +1,15 @@
 //! Reads parts of a tensor: ranges of its outermost dimension.
 
-use std::borrow::Cow;
-use std::iter;
+use std::borrow::{Borrow, Cow};
 use std::ops::Range;
 
 use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
-use super::Reader;
-use crate::source::{Source, parallel, read_parts};
+use super::decode::ReadTensor;
+use super::work::{self, Need, Opened, Work};
+use super::{Reader, tensor};
+use crate::source::{Source, parallel};
 use crate::{Engine, Error, Result, Tensor};
 
 /// Rows of a tensor and the byte ranges to read for them, made by
@@ -69,10 +70,225 @@ impl RowsPlan {
     }
 }
 
-/// A plan, with the reader that reads its ranges.
-struct Step<'a> {
-    reader: &'a Reader,
-    plan: &'a RowsPlan,
+/// The part of a tensor that a plan is made for.
+#[derive(Debug, Clone)]
+enum Wish {
+    /// Rows of its outermost dimension.
+    Rows(Range<u64>),
+    /// Bytes of the tensor, which rows of a delta are decoded with.
+    Bytes(Range<u64>),
+}
+
+/// Plans the reads for rows of a tensor, and for the bytes of bases that they are
+/// decoded with. Reads the block tables that were not loaded together with the index.
+pub(super) struct PlanRows<'a, R> {
+    model: R,
+    level: usize,
+    number: usize,
+    wish: Wish,
+    /// The bytes of the block table that have been read.
+    table: Option<Cow<'a, [u8]>>,
+    /// The finished plans of the levels before, with the number of stored bytes of each.
+    done: Vec<(Rows, u64)>,
+    is_complete: bool,
+}
+
+impl<R: Opened> PlanRows<'_, R> {
+    pub(super) fn new(model: &R, name: &str, rows: Range<u64>) -> Result<Self> {
+        Ok(Self {
+            model: model.clone(),
+            level: 0,
+            number: model.number(name)?,
+            wish: Wish::Rows(rows),
+            table: None,
+            done: Vec::new(),
+            is_complete: false,
+        })
+    }
+
+    /// Finishes the plan for this level, and continues with the base if the rows are
+    /// decoded with bytes of it.
+    fn advance(&mut self) -> Result<()> {
+        let model = self.model.model();
+        let table = self.table.take();
+        let rows = match &self.wish {
+            Wish::Rows(rows) => model.rows(self.number, rows.clone(), table.as_deref()),
+            Wish::Bytes(span) => model.part(self.number, span.clone(), table.as_deref()),
+        };
+        let rows = rows.map_err(Error::place(self.model.name()))?;
+        let next = rows.base().zip(self.model.base().cloned());
+        let name = rows.name().to_owned();
+        self.done
+            .push((rows, stored_with_bases(&self.model, self.number)));
+        let Some((span, base)) = next else {
+            self.is_complete = true;
+            return Ok(());
+        };
+        self.number = base.number(&name)?;
+        self.model = base;
+        self.level += 1;
+        self.wish = Wish::Bytes(span);
+        Ok(())
+    }
+}
+
+impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
+    type Output = RowsPlan;
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        while !self.is_complete {
+            let fetched = self.table.as_deref().unwrap_or_default();
+            if let Some((file, range)) = self.model.model().block_table(self.number, fetched) {
+                return Ok(vec![Need {
+                    level: self.level,
+                    file,
+                    range,
+                    is_compared: false,
+                }]);
+            }
+            self.advance()?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        for (need, bytes) in needs.iter().zip(bytes) {
+            self.model.check_unchanged(need.file)?;
+            self.table = Some(bytes);
+        }
+        Ok(())
+    }
+
+    fn finish(self, _: &Engine) -> Result<RowsPlan> {
+        let plan = self.done.into_iter().rev();
+        let plan = plan.fold(None, |base, (rows, stored_len_bytes)| {
+            Some(Box::new(RowsPlan {
+                rows,
+                base,
+                stored_len_bytes,
+            }))
+        });
+        match plan {
+            Some(plan) => Ok(*plan),
+            None => Err(Error::Usage("no rows were planned".into())),
+        }
+    }
+}
+
+/// Returns the number of bytes that are read for a whole tensor, including its bases.
+fn stored_with_bases(model: &impl Opened, number: usize) -> u64 {
+    let tensor = &model.model().tensors()[number];
+    let base = tensor.base.and(model.base());
+    let in_base = base.and_then(|base| Some((base, base.model().find(&tensor.name).ok()?)));
+    let of_base = in_base.map_or(0, |(base, number)| stored_with_bases(base, number));
+    tensor.stored_len_bytes() + of_base
+}
+
+/// Reads the rows of a plan. All ranges, including those in bases, are read at the same
+/// time. If a base's tensor cannot be read in part, it is read as a whole.
+pub(super) struct ReadRows<'a, R, P> {
+    plan: P,
+    /// The models of the plan and of the plans of its bases, up to the first one that is
+    /// read as a whole, with the bytes of their ranges.
+    levels: Vec<(R, Vec<Cow<'a, [u8]>>)>,
+    /// The tensor that is read as a whole, at the level after the last one of `levels`.
+    whole: Option<ReadTensor<'a, R>>,
+    is_fetched: bool,
+}
+
+impl<R: Opened, P: Borrow<RowsPlan>> ReadRows<'_, R, P> {
+    pub(super) fn new(model: &R, plan: P) -> Result<Self> {
+        let (mut levels, mut whole) = (Vec::new(), None);
+        let first: &RowsPlan = plan.borrow();
+        let mut next = Some((model.clone(), first));
+        while let Some((model, plan)) = next {
+            if plan.is_whole() {
+                whole = Some(ReadTensor::new(&model, model.number(plan.name())?)?);
+                break;
+            }
+            next = model.base().cloned().zip(plan.base.as_deref());
+            levels.push((model, Vec::new()));
+        }
+        Ok(Self {
+            plan,
+            levels,
+            whole,
+            is_fetched: false,
+        })
+    }
+
+    /// Returns the plan of every level, the one of `whole` included.
+    fn plans(&self) -> impl Iterator<Item = &RowsPlan> {
+        let first: &RowsPlan = self.plan.borrow();
+        std::iter::successors(Some(first), |plan| plan.base.as_deref())
+    }
+}
+
+impl<'a, R: Opened, P: Borrow<RowsPlan>> Work<'a> for ReadRows<'a, R, P> {
+    type Output = Vec<u8>;
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        if self.is_fetched {
+            return Ok(Vec::new());
+        }
+        let levels = self.plans().take(self.levels.len()).enumerate();
+        let in_part = levels.flat_map(|(level, plan)| {
+            plan.rows.ranges().map(move |(file, range)| Need {
+                level,
+                file,
+                range,
+                is_compared: false,
+            })
+        });
+        let mut needs: Vec<_> = in_part.collect();
+        let first = self.levels.len();
+        if let Some(whole) = &mut self.whole {
+            needs.extend(whole.needs()?.into_iter().map(|need| Need {
+                level: first + need.level,
+                ..need
+            }));
+        }
+        Ok(needs)
+    }
+
+    fn supply(&mut self, mut needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        let counts: Vec<_> = self.plans().map(|plan| plan.rows.ranges().len()).collect();
+        let mut bytes = bytes.into_iter();
+        let mut in_part = 0;
+        for ((_, fetched), count) in self.levels.iter_mut().zip(counts) {
+            *fetched = bytes.by_ref().take(count).collect();
+            in_part += count;
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.supply(needs.split_off(in_part), bytes.collect())?;
+        }
+        self.is_fetched = true;
+        Ok(())
+    }
+
+    fn finish(mut self, engine: &Engine) -> Result<Vec<u8>> {
+        let whole = self.whole.take();
+        let plans: Vec<_> = self.plans().collect();
+        let last = self.levels.len();
+        let mut decoded = match whole {
+            None => None,
+            Some(whole) => {
+                let mut bytes = whole.finish(engine)?;
+                let span = plans[last].span();
+                bytes.truncate(index(span.end));
+                bytes.drain(..index(span.start));
+                Some(bytes)
+            }
+        };
+        for ((model, fetched), plan) in self.levels.iter().zip(&plans).rev() {
+            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
+            let bytes = plan.rows.decode(engine, &fetched, decoded.as_deref());
+            let mut files = plan.rows.ranges().map(|(file, _)| file);
+            files.try_for_each(|file| model.check_unchanged(file))?;
+            decoded = Some(bytes.map_err(Error::place(model.name()))?);
+        }
+        Ok(decoded.unwrap_or_default())
+    }
 }
 
 impl Reader {
@@ -157,117 +373,15 @@ impl Reader {
     /// Plans the reads for the `rows` of the tensor called `name`. Reads the block
     /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
-        let number = self.number(name)?;
-        let table = self.block_table(number)?;
-        let rows = self.model().rows(number, rows, table.as_deref());
-        self.with_base_plan(number, rows.map_err(Error::place(self.name()))?)
+        let work = PlanRows::new(self, name, rows)?;
+        work::run(work, &self.engine, |need| self.needed(need))
     }
 
-    /// Plans the reads for the bytes `span` of a tensor.
-    fn plan_part(&self, name: &str, span: Range<u64>) -> Result<RowsPlan> {
-        let number = self.number(name)?;
-        let table = self.block_table(number)?;
-        let part = self.model().part(number, span, table.as_deref());
-        self.with_base_plan(number, part.map_err(Error::place(self.name()))?)
-    }
-
-    fn with_base_plan(&self, number: usize, rows: Rows) -> Result<RowsPlan> {
-        let base = match (rows.base(), self.base()) {
-            (Some(span), Some(base)) => Some(base.plan_part(rows.name(), span)?),
-            _ => None,
-        };
-        Ok(RowsPlan {
-            stored_len_bytes: self.stored_with_bases(number),
-            base: base.map(Box::new),
-            rows,
-        })
-    }
-
-    /// Returns the number of bytes that are read for a whole tensor, including its
-    /// bases.
-    fn stored_with_bases(&self, number: usize) -> u64 {
-        let tensor = &self.tensors()[number];
-        let base = tensor.base.and(self.base());
-        let in_base = base.and_then(|base| Some((base, base.model().find(&tensor.name).ok()?)));
-        let of_base = in_base.map_or(0, |(base, number)| base.stored_with_bases(number));
-        tensor.stored_len_bytes() + of_base
-    }
-
-    /// Reads the block table that the model needs to plan for rows.
-    fn block_table(&self, number: usize) -> Result<Option<Cow<'_, [u8]>>> {
-        let mut table = None;
-        loop {
-            let fetched = table.as_deref().unwrap_or_default();
-            let Some((file, range)) = self.model().block_table(number, fetched) else {
-                return Ok(table);
-            };
-            let source = &self.sources()[file];
-            table = Some(source.read(range)?);
-            source.check_unchanged()?;
-        }
-    }
-
-    /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges, including
-    /// those in the base, are read at the same time; a base that cannot be read in part
-    /// is read afterwards.
+    /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges are read at
+    /// the same time, including those in the base.
     pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
-        let tensor = self.find(plan.name())?;
-        let first = Step { reader: self, plan };
-        let steps: Vec<Step> = iter::successors(Some(first), Step::base).collect();
-        let wanted: Vec<_> = steps.iter().flat_map(Step::wanted).collect();
-        let mut read = read_parts(&wanted)?.into_iter();
-        let mut fetched: Vec<Vec<Cow<[u8]>>> = Vec::with_capacity(steps.len());
-        for step in &steps {
-            fetched.push(read.by_ref().take(step.wanted().count()).collect());
-        }
-        let mut bytes = None;
-        for (step, fetched) in steps.iter().zip(fetched).rev() {
-            bytes = Some(step.decode(&self.engine, &fetched, bytes.as_deref())?);
-        }
-        Ok(Tensor {
-            name: tensor.name.clone(),
-            dtype: tensor.dtype,
-            shape: plan.shape().to_vec(),
-            bytes: bytes.unwrap_or_default(),
-        })
-    }
-}
-
-impl<'a> Step<'a> {
-    /// Returns the step that reads from the base, if the plan has one.
-    fn base(&self) -> Option<Self> {
-        Some(Self {
-            reader: self.reader.base()?,
-            plan: self.plan.base.as_deref()?,
-        })
-    }
-
-    /// Returns the ranges to read; none if the tensor is read as a whole.
-    fn wanted(&self) -> impl Iterator<Item = (&'a dyn Source, Range<u64>)> + use<'a> {
-        let sources = self.reader.sources();
-        let ranges = self.plan.rows.ranges();
-        ranges.map(move |(file, range)| (&*sources[file], range))
-    }
-
-    /// Decodes the rows from their fetched ranges and from the bytes of the base.
-    fn decode(
-        &self,
-        engine: &Engine,
-        fetched: &[Cow<[u8]>],
-        base: Option<&[u8]>,
-    ) -> Result<Vec<u8>> {
-        let (reader, rows) = (self.reader, &self.plan.rows);
-        if rows.is_whole() {
-            let mut bytes = reader.decode(engine, reader.number(rows.name())?)?;
-            let span = rows.span();
-            bytes.truncate(index(span.end));
-            bytes.drain(..index(span.start));
-            return Ok(bytes);
-        }
-        let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
-        let bytes = rows.decode(engine, &fetched, base);
-        let mut files = rows.ranges().map(|(file, _)| &reader.sources()[file]);
-        files.try_for_each(|source| source.check_unchanged())?;
-        bytes.map_err(Error::place(reader.name()))
+        let work = ReadRows::new(self, plan)?;
+        let bytes = work::run(work, &self.engine, |need| self.needed(need))?;
+        Ok(tensor(self.find(plan.name())?, plan.shape(), bytes))
     }
 }

@@ -230,6 +230,17 @@ impl Shards {
 
     pub(super) fn of_index(location: &Location, name: String, http: &HttpOptions) -> Result<Self> {
         let (text, version) = location.read_small(http, HEADER_LEN_BYTES)?;
+        Self::parse(location, name, text, version)
+    }
+
+    /// Returns the checkpoint of the index called `name` at `location`, whose text is
+    /// `text`. Its files are the siblings of `version`.
+    pub(crate) fn parse(
+        location: &Location,
+        name: String,
+        text: Vec<u8>,
+        version: Location,
+    ) -> Result<Self> {
         let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
         let mut files: Vec<Shard> = Vec::new();
         for name in parsed.files() {

@@ -86,7 +86,7 @@ impl Shard {
         self.location.fetch(http, progress)
     }
 
-    fn check_there(&self) -> Result<()> {
+    pub fn check_there(&self) -> Result<()> {
         match &self.location {
             Location::Path(path) => match path.metadata() {
                 Err(error) if error.kind() == ErrorKind::NotFound => {

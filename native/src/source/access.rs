@@ -4,14 +4,10 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
-
-use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::regular;
 use super::scheme::{self, Scheme};
-use super::{Feed, FileSource, HttpOptions, Local, Location, Remote, Source};
-use super::{http as network, store};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Source, server, store};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -51,9 +47,9 @@ impl<'a> Access<'a> {
     pub(super) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::File(path) => Box::new(FileSource::open(path)?),
-            Self::Server(url) => match Remote::open_ranged(url, HEAD_LEN_BYTES, http)? {
-                Some(remote) => Box::new(remote),
-                None => Box::new(network::without_ranges(url, http)?),
+            Self::Server(url) => match server::open_ranged(url, http)? {
+                Some(remote) => remote,
+                None => Box::new(server::without_ranges(url, http)?),
             },
             Self::Store(url) => store::open(url, http)?,
             Self::Pipe(_) | Self::Stdin => Box::new(self.fetch(http, &|_, _| ())?),
@@ -64,10 +60,7 @@ impl<'a> Access<'a> {
     pub(super) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
         match self {
             Self::Pipe(_) | Self::Stdin => Ok(None),
-            Self::Server(url) => {
-                let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
-                Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
-            }
+            Self::Server(url) => server::open_ranged(url, http),
             Self::File(_) | Self::Store(_) => self.open(http).map(Some),
         }
     }
@@ -80,7 +73,7 @@ impl<'a> Access<'a> {
     ) -> Result<Local> {
         match self {
             Self::File(path) => Local::open(path),
-            Self::Server(url) => network::download(url, http, progress),
+            Self::Server(url) => server::download(url, http, progress),
             Self::Store(url) => {
                 let mut feed = Feed::source(store::open(url, http)?.into());
                 feed.copy(temporary::create()?, 0, progress)
@@ -94,11 +87,11 @@ impl<'a> Access<'a> {
         match self {
             Self::File(_) => Ok(None),
             Self::Server(url) => {
-                let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
+                let remote = server::open_ranged(url, http)?;
                 // Responses without a version might contain parts of two versions of
                 // the file.
-                let remote = remote.filter(Source::is_one_version);
-                Ok(remote.map(|remote| Feed::source(Arc::new(remote))))
+                let remote = remote.filter(|remote| remote.is_one_version());
+                Ok(remote.map(|remote| Feed::source(remote.into())))
             }
             Self::Store(url) => Ok(Some(Feed::source(store::open(url, http)?.into()))),
             Self::Pipe(_) | Self::Stdin => self.stream().map(Some),
@@ -132,8 +125,7 @@ impl<'a> Access<'a> {
             }
             Self::Pipe(path) => (Box::new(open_pipe(path)?), path.display().to_string()),
             Self::Server(url) => {
-                let small = network::small(url, http, max_bytes, too_long)?;
-                return Ok((small.bytes, small.pinned));
+                return server::small(url, http, max_bytes, too_long);
             }
             Self::Store(url) => {
                 let bytes = store::read_small(url, http, max_bytes, too_long)?;

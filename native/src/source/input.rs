@@ -6,7 +6,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Feed, FileSource, HttpOptions, Local, Location, Remote, Source};
+#[cfg(feature = "http")]
+use super::Remote;
+#[cfg(feature = "async")]
+use super::{AsyncSource, BlockingSource, on_thread};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Source};
 use crate::output::temporary;
 use crate::{Error, Progress, Result};
 
@@ -128,6 +132,21 @@ impl Input {
         })
     }
 
+    /// Opens the input for reading ranges without blocking a thread.
+    #[cfg(feature = "async")]
+    pub(crate) async fn open_async(&self, http: &HttpOptions) -> Result<Arc<dyn AsyncSource>> {
+        Ok(match &self.0 {
+            Kind::Location(location) => location.open_async(http).await?,
+            Kind::Source(source) => Arc::new(BlockingSource::from(source.clone())),
+            Kind::Local(local) => Arc::new(BlockingSource::new(local.clone())),
+            Kind::Reader(reader) => {
+                let reader = reader.clone();
+                let local = on_thread(move || reader.fetch(&|_, _| ())).await?;
+                Arc::new(BlockingSource::new(local))
+            }
+        })
+    }
+
     /// Makes the whole input available on this machine.
     pub(crate) fn fetch(&self, http: &HttpOptions, progress: &dyn Progress) -> Result<Arc<Local>> {
         let fetching = |so_far, len| progress.fetching(so_far, len);
@@ -209,6 +228,7 @@ impl From<FileSource> for Input {
     }
 }
 
+#[cfg(feature = "http")]
 impl From<Remote> for Input {
     fn from(source: Remote) -> Self {
         Self::source(source)

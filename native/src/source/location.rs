@@ -9,6 +9,10 @@ use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 use super::access::Access;
 use super::scheme::{self, Scheme};
+#[cfg(feature = "store")]
+use super::store;
+#[cfg(feature = "async")]
+use super::{AsyncSource, BlockingSource, async_source};
 use super::{Feed, HttpOptions, Local, Source};
 use super::{address, http as network};
 use crate::{Error, Result, display};
@@ -226,16 +230,46 @@ impl Location {
     /// than `max_bytes` is refused.
     #[doc(hidden)]
     pub fn read_small_if_any(&self, http: &HttpOptions, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-        use std::io::ErrorKind::NotFound;
-        match self.read_small(http, max_bytes) {
-            Ok((bytes, _)) => Ok(Some(bytes)),
-            Err(Error::Http {
-                status: Some(401 | 403 | 404 | 410),
-                ..
-            }) => Ok(None),
-            Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
-            Err(error) => Err(error),
+        if_any(self.read_small(http, max_bytes))
+    }
+
+    /// Reads a small file like [`Location::read_small`], without blocking a thread.
+    #[cfg(feature = "async")]
+    pub(crate) async fn read_small_async(
+        &self,
+        http: &HttpOptions,
+        max_bytes: u64,
+    ) -> Result<(Vec<u8>, Self)> {
+        #[cfg(feature = "http")]
+        if let Access::Server(url) = Access::of(self)? {
+            let small = network::small(url, http, max_bytes, || self.too_long(max_bytes));
+            let small = async_source::within(small).await?;
+            let version = small.pinned.map_or_else(|| self.clone(), Self::Url);
+            return Ok((small.bytes, version));
         }
+        let (location, http) = (self.clone(), http.clone());
+        async_source::on_thread(move || location.read_small(&http, max_bytes)).await
+    }
+
+    /// Opens the file for reading ranges without blocking a thread.
+    #[cfg(feature = "async")]
+    pub(crate) async fn open_async(
+        &self,
+        http: &HttpOptions,
+    ) -> Result<std::sync::Arc<dyn AsyncSource>> {
+        #[cfg(feature = "http")]
+        if let Access::Server(url) = Access::of(self)? {
+            return network::open_async(url, http).await;
+        }
+        #[cfg(feature = "store")]
+        if let Access::Store(url) = Access::of(self)? {
+            return store::open_async(url, http).await;
+        }
+        let (location, http) = (self.clone(), http.clone());
+        let source = async_source::on_thread(move || location.open(&http)).await?;
+        Ok(std::sync::Arc::new(BlockingSource::from(
+            std::sync::Arc::from(source),
+        )))
     }
 
     /// Reads a small file, such as the index of a checkpoint. Returns its bytes and the
@@ -243,12 +277,14 @@ impl Location {
     /// `max_bytes` is refused.
     #[doc(hidden)]
     pub fn read_small(&self, http: &HttpOptions, max_bytes: u64) -> Result<(Vec<u8>, Self)> {
-        let too_long = || {
-            let detail = format!("the file is over the cap of {max_bytes} bytes");
-            Error::place(self)(zstn_core::Error::limit(detail))
-        };
+        let too_long = || self.too_long(max_bytes);
         let (bytes, pinned) = Access::of(self)?.read_small(http, max_bytes, too_long)?;
         Ok((bytes, pinned.map_or_else(|| self.clone(), Self::Url)))
+    }
+
+    fn too_long(&self, max_bytes: u64) -> Error {
+        let detail = format!("the file is over the cap of {max_bytes} bytes");
+        Error::place(self)(zstn_core::Error::limit(detail))
     }
 
     /// Returns the location of the file called `name` in the same folder, with the
@@ -272,6 +308,20 @@ impl Location {
             Self::Url(url) => address::file_name(url),
         };
         (!name.is_empty()).then_some(name)
+    }
+}
+
+/// Returns the bytes of a small file; `None` if it does not exist or requires a login.
+pub(crate) fn if_any(read: Result<(Vec<u8>, Location)>) -> Result<Option<Vec<u8>>> {
+    use std::io::ErrorKind::NotFound;
+    match read {
+        Ok((bytes, _)) => Ok(Some(bytes)),
+        Err(Error::Http {
+            status: Some(401 | 403 | 404 | 410),
+            ..
+        }) => Ok(None),
+        Err(Error::Io { source, .. }) if source.kind() == NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+#[cfg(feature = "store")]
 use super::parallel::{self, READS_AT_ONCE};
+#[cfg(feature = "store")]
 use super::{Source, check_inside};
+#[cfg(feature = "store")]
 use crate::Result;
 
 /// The longest gap between two ranges of one request, in bytes. On most connections,
@@ -20,6 +23,7 @@ const MAX_MERGED_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// The errors of the source; a range that is not inside it.
+#[cfg(feature = "store")]
 pub(super) fn read<'a>(
     source: &dyn Source,
     ranges: &[Range<u64>],
@@ -28,34 +32,54 @@ pub(super) fn read<'a>(
     for range in ranges {
         check_inside(source, range)?;
     }
-    let merged = merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES);
+    let merged = MergedRange::of(ranges);
     let read = parallel::run(merged.len(), READS_AT_ONCE, |number| {
         let merged = &merged[number];
-        let bytes = read(merged.range.clone())?;
-        if let [read] = merged.reads[..] {
-            return Ok(vec![(read, bytes)]);
-        }
-        let parts = merged.reads.iter().map(|&read| {
-            let Range { start, end } = ranges[read];
-            let part = start - merged.range.start..end - merged.range.start;
-            let part = zstn_core::bytes::part(&bytes, part);
-            (read, Cow::Owned(part.to_vec()))
-        });
-        Ok(parts.collect())
+        Ok(merged.split(ranges, read(merged.range.clone())?))
     })?;
-    let mut parts = vec![Cow::Borrowed(&[][..]); ranges.len()];
+    Ok(in_order(ranges.len(), read))
+}
+
+/// Returns the bytes of `count` ranges in the order of their indices.
+pub(super) fn in_order<'a>(count: usize, read: Vec<Vec<Part<'a>>>) -> Vec<Cow<'a, [u8]>> {
+    let mut parts = vec![Cow::Borrowed(&[][..]); count];
     for (number, bytes) in read.into_iter().flatten() {
         parts[number] = bytes;
     }
-    Ok(parts)
+    parts
 }
+
+/// The index of a requested range, and its bytes.
+pub(super) type Part<'a> = (usize, Cow<'a, [u8]>);
 
 /// A range to read, with the requested ranges inside it.
 #[derive(Debug, PartialEq, Eq)]
-struct MergedRange {
-    range: Range<u64>,
+pub(super) struct MergedRange {
+    pub(super) range: Range<u64>,
     /// The indices of the requested ranges.
     reads: Vec<usize>,
+}
+
+impl MergedRange {
+    /// Merges the `ranges` that are not empty and close together, in file order.
+    pub(super) fn of(ranges: &[Range<u64>]) -> Vec<Self> {
+        merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES)
+    }
+
+    /// Returns the bytes of the requested ranges inside of this one, whose bytes are
+    /// `bytes`.
+    pub(super) fn split<'a>(&self, ranges: &[Range<u64>], bytes: Cow<'a, [u8]>) -> Vec<Part<'a>> {
+        if let [read] = self.reads[..] {
+            return vec![(read, bytes)];
+        }
+        let parts = self.reads.iter().map(|&read| {
+            let Range { start, end } = ranges[read];
+            let part = start - self.range.start..end - self.range.start;
+            let part = zstn_core::bytes::part(&bytes, part);
+            (read, Cow::Owned(part.to_vec()))
+        });
+        parts.collect()
+    }
 }
 
 /// Merges the `ranges` that are not empty, in file order. A gap within a merged range

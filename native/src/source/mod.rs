@@ -8,6 +8,8 @@ use crate::{Error, Result};
 mod access;
 mod address;
 mod arriving;
+#[cfg(feature = "async")]
+mod async_source;
 mod closed_file;
 mod feed;
 mod file;
@@ -16,35 +18,51 @@ mod hub;
 mod input;
 mod local;
 mod location;
+#[cfg(feature = "http")]
 mod merged;
 pub(crate) mod parallel;
 mod parts;
 pub mod regular;
 mod scheme;
+mod server;
 pub mod store;
 mod version;
 
+pub use self::http::HttpOptions;
+#[cfg(feature = "http")]
+pub use self::http::{Attempts, Failure, wait};
+#[cfg(feature = "http")]
+pub use self::http::{HttpObserver, HttpRequest, Remote, put, trust_certificates};
 pub use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
+#[cfg(feature = "async")]
+pub(crate) use async_source::on_thread;
+#[cfg(feature = "async")]
+pub use async_source::{AsyncSource, BlockingSource, Reading};
 pub(crate) use closed_file::ClosedFile;
 #[doc(hidden)]
 pub use feed::Feed;
 pub use file::FileSource;
-pub use http::Transport;
-pub(crate) use http::check_absent;
-pub use http::put_watched;
-pub use http::{HttpObserver, HttpOptions, HttpRequest, Remote, put, trust_certificates};
 pub use hub::offline;
+#[cfg(feature = "http")]
 #[doc(hidden)]
 pub use hub::{RepoKind, Repository};
 pub use input::Input;
 pub use local::Local;
 pub use location::Location;
+#[cfg(feature = "async")]
+pub(crate) use location::if_any;
 pub(crate) use parts::{Wanted, read_parts, read_wanted};
 pub use scheme::is_server;
 pub use scheme::is_store;
+pub(crate) use server::check_absent;
+pub use server::put_watched;
+#[cfg(feature = "store")]
+pub use store::ObjectStoreSource;
 pub use version::FileId;
+#[cfg(feature = "store")]
+pub use zstn_store::object_store;
 
 /// The name of the file that describes a model, in the folder of its weights.
 pub(crate) const CONFIG: &str = "config.json";

@@ -1,9 +1,11 @@
 //! Objects in a store such as S3, accessed with the crate `zstn-store`.
 
 #[cfg(feature = "store")]
+pub use linked::ObjectStoreSource;
+#[cfg(feature = "store")]
 pub use linked::{address, delete, exists, list, list_top, open_tagged};
 #[cfg(feature = "store")]
-pub(crate) use linked::{open, options, read_small};
+pub(crate) use linked::{open, open_async, options, read_small};
 #[cfg(not(feature = "store"))]
 pub(crate) use missing::{list_top, open, read_small};
 
@@ -11,22 +13,129 @@ pub(crate) use missing::{list_top, open, read_small};
 mod linked {
     use std::borrow::Cow;
     use std::ops::Range;
+    use std::sync::Arc;
 
-    use zstn_net::cause::BoxedError;
+    use futures_util::{StreamExt, TryStreamExt, stream};
+    use zstn_store::object_store::ObjectStore;
+    use zstn_store::object_store::path::Path;
     use zstn_store::{Address, ListedObject, Object, StoreOptions};
 
-    use crate::source::{HttpOptions, Source, check_inside, merged};
+    use crate::source::merged::{MergedRange, in_order};
+    use crate::source::parallel::READS_AT_ONCE;
+    use crate::source::{
+        AsyncSource, HttpOptions, Reading, Source, check_inside, merged, on_thread,
+    };
     use crate::{Error, Location, Result};
 
-    /// An object in the version that it had when it was opened.
-    struct Stored {
+    /// An object in a store, in the version that it had when it was opened. It is a
+    /// [`Source`] and an [`AsyncSource`].
+    ///
+    /// Addresses such as `s3://bucket/name` are opened with
+    /// [`Location::url`](crate::Location::url); this type is for stores that a program has
+    /// configured itself with the crate [`object_store`](zstn_store::object_store).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # runtime.block_on(async {
+    /// use std::sync::Arc;
+    /// use zstn::Reader;
+    /// use zstn::source::{HttpOptions, ObjectStoreSource};
+    /// use zstn::source::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
+    ///
+    /// let store = Arc::new(InMemory::new());
+    /// # let header = br#"{"x":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}"#;
+    /// # let len = (header.len() as u64).to_le_bytes();
+    /// # let bytes = [&len[..], header, &[1, 2, 3]].concat();
+    /// store.put(&"model.safetensors".into(), bytes.into()).await?;
+    ///
+    /// let path = "model.safetensors".into();
+    /// let source = ObjectStoreSource::open(store, path, &HttpOptions::default()).await?;
+    /// let reader = Reader::options().open_async_source(source).await?;
+    /// assert_eq!(reader.read("x").await?.bytes, [1, 2, 3]);
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub struct ObjectStoreSource {
         name: String,
         object: Object,
+    }
+
+    impl ObjectStoreSource {
+        /// Opens the object at `path`. The store makes its own connections; `http`
+        /// provides the time limits for reading.
+        ///
+        /// # Errors
+        /// The object does not exist or cannot be read.
+        pub async fn open(
+            store: Arc<dyn ObjectStore>,
+            path: Path,
+            http: &HttpOptions,
+        ) -> Result<Self> {
+            let object = Object::open_in(store, path, &options(http)).await?;
+            Ok(Self {
+                name: object.address().url(),
+                object,
+            })
+        }
+
+        /// Reads a range, or returns it from the first bytes, which opening has read.
+        async fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>> {
+            check_inside(self, &range)?;
+            let head = self.object.head();
+            if range.end <= head.len() as u64 {
+                return Ok(zstn_core::bytes::part(head, range).to_vec());
+            }
+            Ok(self.object.fetch(range).await?)
+        }
+
+        async fn fetch_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>> {
+            for range in ranges {
+                check_inside(self, range)?;
+            }
+            let merged = MergedRange::of(ranges);
+            let requests = merged.iter().map(|merged| async move {
+                let bytes = self.fetch(merged.range.clone()).await?;
+                Ok(merged.split(ranges, Cow::Owned(bytes)))
+            });
+            let requests: Vec<_> = requests.collect();
+            let fetched = stream::iter(requests).buffered(READS_AT_ONCE);
+            let fetched: Result<Vec<_>> = fetched.try_collect().await;
+            let parts = in_order(ranges.len(), fetched?);
+            Ok(parts.into_iter().map(Cow::into_owned).collect())
+        }
+    }
+
+    impl AsyncSource for ObjectStoreSource {
+        fn name(&self) -> &str {
+            &self.name
+        }
+
+        fn len_bytes(&self) -> u64 {
+            self.object.len_bytes()
+        }
+
+        fn read(&self, range: Range<u64>) -> Reading<'_, Vec<u8>> {
+            Box::pin(self.fetch(range))
+        }
+
+        fn read_ranges<'a>(&'a self, ranges: &'a [Range<u64>]) -> Reading<'a, Vec<Vec<u8>>> {
+            Box::pin(self.fetch_ranges(ranges))
+        }
     }
 
     /// Opens the object at `url` and reads its first bytes.
     pub(crate) fn open(url: &str, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(Box::new(stored(url, http)?))
+    }
+
+    /// Opens the object at `url` for reading ranges without blocking a thread.
+    pub(crate) async fn open_async(url: &str, http: &HttpOptions) -> Result<Arc<dyn AsyncSource>> {
+        let (url, http) = (url.to_owned(), http.clone());
+        // Opening may read credentials from files.
+        Ok(Arc::new(on_thread(move || stored(&url, &http)).await?))
     }
 
     /// Opens the object at `url`. Also returns its entity tag, if it has one.
@@ -36,10 +145,10 @@ mod linked {
         Ok((Box::new(stored), tag))
     }
 
-    fn stored(url: &str, http: &HttpOptions) -> Result<Stored> {
+    fn stored(url: &str, http: &HttpOptions) -> Result<ObjectStoreSource> {
         let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
         let object = Object::open_with_head(&address(url)?, head_len_bytes, &options(http))?;
-        Ok(Stored {
+        Ok(ObjectStoreSource {
             name: url.into(),
             object,
         })
@@ -97,7 +206,7 @@ mod linked {
         Ok(Address::parse(url)?)
     }
 
-    impl Source for Stored {
+    impl Source for ObjectStoreSource {
         fn name(&self) -> &str {
             &self.name
         }
@@ -116,7 +225,7 @@ mod linked {
         }
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-            merged::read(self, ranges, |range| self.read(range))
+            merged::read(self, ranges, |range| Source::read(self, range))
         }
 
         fn is_remote(&self) -> bool {
@@ -134,10 +243,6 @@ mod linked {
                 None => text.clone(),
             };
             let answer = |url: String, status| Self::http(&url, detail(&url), status);
-            let caused = |error: Self, source: Option<BoxedError>| match source {
-                Some(source) => error.caused_by(&*source),
-                None => error,
-            };
             match error {
                 Store::Io { action, source } => Self::Io { action, source },
                 Store::Changed { url, detail } => Self::Changed { name: url, detail },
@@ -157,9 +262,9 @@ mod linked {
                     status,
                     source,
                     ..
-                } => caused(answer(url, status), source),
+                } => answer(url, status).with_source(source),
                 Store::Network { url, source, .. } => {
-                    caused(Self::unanswered(&url, detail(&url)), source)
+                    Self::unanswered(&url, detail(&url)).with_source(source)
                 }
                 _ => Self::Usage(text),
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use object_store::ObjectStore;
 use object_store::path::Path;
 
 use crate::{Error, Result};
@@ -101,6 +102,15 @@ impl Address {
             key: String::new(),
         }
         .with_key(key)
+    }
+
+    /// Returns the name for messages of an object in any store.
+    pub(crate) fn in_store(store: &dyn ObjectStore, path: &Path) -> Self {
+        Self {
+            service: Service::Memory,
+            root: format!("{store}/"),
+            key: path.to_string(),
+        }
     }
 
     /// Returns the address of `relative`, which may contain slashes, below this

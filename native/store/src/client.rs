@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use object_store::client::{ClientConfigKey, HttpClient, HttpConnector};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
-use reqwest::redirect::Policy;
-
+use zstn_net::client::builder;
 use zstn_net::proxy::Proxies;
-use zstn_net::tls;
+use zstn_net::retry::{FIRST_BACKOFF, MAX_BACKOFF};
 
 use crate::observer::{Observed, Observer};
 use crate::{Limits, StoreOptions};
@@ -46,16 +45,8 @@ impl Connector {
     ) -> Result<reqwest::Client, Box<dyn std::error::Error + Send + Sync>> {
         let proxies = Proxies::of_process();
         proxies.check(allow_http)?;
-        let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
-        let builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::config()?)
-            .proxy(proxy)
-            .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
-            .http1_only()
+        let builder = builder(&proxies)?
             .https_only(!allow_http)
-            // Session tokens are in headers, which would be sent to another origin if a
-            // redirect were followed.
-            .redirect(Policy::none())
             .connect_timeout(self.limits.connect_timeout)
             .read_timeout(match self.purpose {
                 Purpose::Read => self.limits.idle_timeout,
@@ -83,8 +74,8 @@ impl HttpConnector for Connector {
 pub(crate) fn retries(limits: &Limits, purpose: Purpose) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(300),
-            max_backoff: Duration::from_secs(10),
+            init_backoff: FIRST_BACKOFF,
+            max_backoff: MAX_BACKOFF,
             base: 2.0,
         },
         max_retries: limits.retries,

@@ -1,5 +1,6 @@
 //! Connections to stores, which objects of the same bucket share.
 
+use std::process;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
 }
 
 struct Kept {
+    /// A child that was forked must not use the connections of its parent.
+    process: u32,
     root: String,
     options: StoreOptions,
     purpose: Purpose,
@@ -45,7 +48,10 @@ pub(crate) fn connect(
     let find = |kept: &[Kept]| {
         let mut kept = kept.iter();
         let same = kept.find(|kept| {
-            kept.root == address.root() && kept.purpose == purpose && kept.options == *options
+            kept.process == process::id()
+                && kept.root == address.root()
+                && kept.purpose == purpose
+                && kept.options == *options
         })?;
         Some(Arc::clone(&same.connection))
     };
@@ -62,6 +68,7 @@ pub(crate) fn connect(
         kept.remove(0);
     }
     kept.push(Kept {
+        process: process::id(),
         root: address.root().into(),
         options: options.clone(),
         purpose,

@@ -28,9 +28,8 @@
 //!   objects and on folders.
 //!
 //! Credentials, regions and endpoints are taken from environment variables
-//! ([`Environment`]). All calls block, while the requests run on a few threads shared
-//! by the process. Asynchronous code may therefore call them too, on a thread that is
-//! allowed to block. Google Cloud Storage has not been tested against the real service.
+//! ([`Environment`]). All calls block, except [`Object::fetch`] and [`Object::open_in`];
+//! a few threads, shared by the process, wait for the network. Google Cloud Storage has not been tested against the real service.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
@@ -59,6 +58,8 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 pub use listing::{ListedObject, list, list_top};
 pub use object::Object;
+/// The crate whose stores [`Object::open_in`] reads.
+pub use object_store;
 pub use observer::{FinishedRequest, Observer};
 pub use options::{Limits, StoreOptions};
 pub use small::{delete, exists, read_small};

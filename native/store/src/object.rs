@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 
 use crate::body::{self, Fault};
 use crate::client::Purpose;
@@ -30,7 +30,7 @@ pub struct Object {
 }
 
 struct Inner {
-    connection: Arc<Connection>,
+    objects: Arc<dyn ObjectStore>,
     address: Address,
     path: Path,
     opened: ObjectMeta,
@@ -48,7 +48,25 @@ impl Object {
         let connection = connect(address, options, Purpose::Read)?;
         let path = address.object_path()?;
         let opened = head(&connection, address, &path)?;
-        Ok(Self::new(connection, address, path, opened, options))
+        let objects = Arc::clone(&connection.objects);
+        Ok(Self::new(objects, address, path, opened, options))
+    }
+
+    /// Opens the object at `path` in any store of the `object_store` crate. The store
+    /// makes its own connections, so `options` provides the time limits only.
+    ///
+    /// # Errors
+    /// The same as [`Object::open`].
+    pub async fn open_in(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        let address = Address::in_store(&*store, &path);
+        let get = GetOptions::new().with_head(true);
+        let opened = runtime::within(store.get_opts(&path, get)).await?;
+        let opened = opened.map_err(|error| Failure::new(&error).into_error(&address))?;
+        Ok(Self::new(store, &address, path, opened.meta, options))
     }
 
     /// Opens the object at `address` and reads its first bytes with the same request:
@@ -81,13 +99,15 @@ impl Object {
                 let meta = may_be_empty.then(|| head_of(&connection, &path));
                 return match meta.transpose()? {
                     Some(Ok(meta)) if meta.size == 0 => {
-                        Ok(Self::new(connection, address, path, meta, options))
+                        let objects = Arc::clone(&connection.objects);
+                        Ok(Self::new(objects, address, path, meta, options))
                     }
                     _ => Err(failure.into_error(address)),
                 };
             }
         };
-        let mut object = Self::new(connection, address, path, result.meta.clone(), options);
+        let objects = Arc::clone(&connection.objects);
+        let mut object = Self::new(objects, address, path, result.meta.clone(), options);
         let range = 0..head_len_bytes.min(object.len_bytes());
         let inner = Arc::clone(&object.inner);
         let head = runtime::wait(async move { inner.fill(Some(result), range).await })??;
@@ -96,7 +116,7 @@ impl Object {
     }
 
     fn new(
-        connection: Arc<Connection>,
+        objects: Arc<dyn ObjectStore>,
         address: &Address,
         path: Path,
         opened: ObjectMeta,
@@ -104,7 +124,7 @@ impl Object {
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
-                connection,
+                objects,
                 address: address.clone(),
                 path,
                 opened,
@@ -147,6 +167,15 @@ impl Object {
         self.check(&range)?;
         let inner = Arc::clone(&self.inner);
         runtime::wait(async move { inner.fill(None, range).await })?
+    }
+
+    /// Reads the bytes of `range` without blocking a thread, on any executor.
+    ///
+    /// # Errors
+    /// The same as [`Object::read`].
+    pub async fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        self.check(&range)?;
+        runtime::within(self.inner.fill(None, range)).await?
     }
 
     /// Reads several ranges with up to 8 concurrent requests, one for each range that
@@ -249,7 +278,7 @@ impl Inner {
         let options = GetOptions::new()
             .with_if_match(self.opened.e_tag.clone())
             .with_range(Some(GetRange::Bounded(range)));
-        let answer = self.connection.objects.get_opts(&self.path, options).await;
+        let answer = self.objects.get_opts(&self.path, options).await;
         let answer = answer.map_err(|error| self.failed(&error))?;
         self.compare(&answer.meta)?;
         Ok(answer)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService};
 use reqwest::StatusCode;
-use zstn_net::{proxy, tls};
+use zstn_net::{client, proxy, tls};
 
 /// A finished request to a store, or to the service that provides its credentials. It
 /// contains neither headers nor the query of the URL, which may be a signature.
@@ -121,12 +121,7 @@ impl std::error::Error for Unanswered {}
 /// Adds to an error which proxy was used, or how to trust a certificate. Only the
 /// innermost reason is kept, because the outer ones contain the URL.
 fn explained(error: &HttpError, target: &str) -> HttpError {
-    let mut reason = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        reason = inner.to_string();
-        cause = inner.source();
-    }
+    let mut reason = client::reason(error);
     if reason.contains("invalid peer certificate") {
         reason.push_str(&tls::Roots::of_process().advice());
     } else if let Some(proxy) = proxy::describe_for(target) {

@@ -1,6 +1,7 @@
 //! Reading over HTTP, and the servers `zstn serve`, `zstn view`, `zstn gateway` and
 //! `zstn worker`.
 
+mod async_reader;
 mod faults;
 mod gateway;
 mod hub;

@@ -21,6 +21,7 @@ pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;
 pub mod upload_server;
+pub mod web;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

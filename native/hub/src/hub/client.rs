@@ -1,33 +1,33 @@
 //! Requests to the hub and to its storage servers.
 
 use std::fmt;
-use std::thread;
 use std::time::Duration;
 
+use http::request::Builder;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use reqwest::{Body, Response};
 use serde_json::Value;
-use ureq::config::ConfigBuilder;
-use ureq::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
-use ureq::typestate::AgentScope;
-use ureq::{Agent, AsSendBody, Body};
+use tokio::time::timeout;
+use zstn_net::client::{Cause, Connections, reason};
+use zstn_net::retry::requested_wait;
+use zstn_net::target;
 
 use super::refusal::Permission;
 use super::{Refusal, Repository};
-use zstn_net::target;
-
-use zstn::internals::{Transport, offline};
+use zstn::internals::{Attempts, Failure, offline, wait};
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
 /// Maximum length of an answer, in bytes. A page of a file list has 1000 entries.
-const MAX_ANSWER_BYTES: u64 = 64 << 20;
-/// Time limits for connecting, for an answer to begin, and for each read or write.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Time limits for connecting, and for the answer or the next part of it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum number of attempts of a request that fails for a transient reason.
-const MAX_ATTEMPTS: u32 = 4;
-const FIRST_WAIT: Duration = Duration::from_millis(300);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest delay that a server may request. A longer one is an error.
 const MAX_WAIT: Duration = Duration::from_secs(30);
+/// The time that all attempts of a request may take before the last one. Uploading a
+/// file may take long before the connection breaks.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// A hub, with the token of an account.
 #[derive(Clone)]
@@ -40,7 +40,9 @@ pub struct Hub {
     /// `Authorization: Basic …`, if the address contains a user.
     user: Option<HeaderValue>,
     token: Option<String>,
-    transport: Transport,
+    connections: Connections,
+    /// How often and after which waits requests are retried.
+    retries: HttpOptions,
 }
 
 /// Omits the token.
@@ -50,41 +52,6 @@ impl fmt::Debug for Hub {
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
-}
-
-/// A failed attempt. `Passing` failures are transient and may be retried.
-pub(super) enum Failure {
-    Final(Error),
-    Passing {
-        error: Error,
-        wait: Option<Duration>,
-    },
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Final(error)
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Final(refusal.into())
-    }
-}
-
-/// Returns the settings shared by all connections.
-fn configuration() -> ConfigBuilder<AgentScope> {
-    Agent::config_builder()
-        .http_status_as_error(false)
-        // The token must not follow a redirect to another server.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .timeout_connect(Some(CONNECT_TIMEOUT))
-        .timeout_recv_response(Some(ANSWER_TIMEOUT))
-        .timeout_per_read(Some(ANSWER_TIMEOUT))
-        .timeout_per_write(Some(ANSWER_TIMEOUT))
-        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
 }
 
 impl Hub {
@@ -103,13 +70,16 @@ impl Hub {
         }
         offline::check("the hub")?;
         let target = target::parse(endpoint).map_err(Error::Usage)?;
+        let mut retries = HttpOptions::default();
+        retries.give_up_after = GIVE_UP_AFTER;
         Ok(Self {
             endpoint: target.uri.to_string().trim_end_matches('/').into(),
             given: endpoint.into(),
             origin: Location::url(endpoint).origin().unwrap_or_default(),
             user: target.user,
             token: token.map(str::to_owned),
-            transport: Transport::new(configuration),
+            connections: Connections::default(),
+            retries,
         })
     }
 
@@ -136,7 +106,7 @@ impl Hub {
         path: &str,
         body: Option<(&str, &[u8])>,
     ) -> Result<(Value, HeaderMap)> {
-        retrying(|| self.call_once(repository, method, path, body))
+        self.retrying(|| self.call_once(repository, method, path, body))
     }
 
     /// Like [`Hub::call`], but without retries.
@@ -154,36 +124,31 @@ impl Hub {
                 .header("content-type", kind)
                 .header("accept", kind_of_answer(kind));
         }
-        let answer = match body {
-            Some((_, bytes)) => self.send(&url, request, bytes)?,
-            None => self.send(&url, request, ())?,
-        };
-        let (parts, mut body) = answer.into_parts();
-        if !parts.status.is_success() {
-            let (status, headers) = (parts.status, &parts.headers);
-            let permission = Permission::of_method(method);
-            let has_token = self.token.is_some();
-            return match Refusal::of(repository, status, headers, has_token, permission) {
-                Some(refusal) => Err(refusal.into()),
-                None => Err(refused(&url, status, headers)),
+        let body = body.map_or_else(Body::default, |(_, bytes)| bytes.to_vec().into());
+        wait(async {
+            let answer = self.send(&url, request, body, ANSWER_TIMEOUT).await?;
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            if !status.is_success() {
+                let permission = Permission::of_method(method);
+                let has_token = self.token.is_some();
+                return match Refusal::of(repository, status, &headers, has_token, permission) {
+                    Some(refusal) => Err(Failure::Final(refusal.into())),
+                    None => Err(refused(&url, status, &headers)),
+                };
+            }
+            let bytes = read(&url, answer).await?;
+            let value = match bytes.is_empty() {
+                true => Ok(Value::Null),
+                false => serde_json::from_slice(&bytes),
             };
-        }
-        let read = body.with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
-        let bytes = read.map_err(|error| unanswered(&url, &error))?;
-        let value = match bytes.is_empty() {
-            true => Ok(Value::Null),
-            false => serde_json::from_slice(&bytes),
-        };
-        let value = value
-            .map_err(|error| problem(&url, format!("the answer is not JSON: {error}"), None))?;
-        Ok((value, parts.headers))
+            let value = value
+                .map_err(|error| problem(&url, format!("the answer is not JSON: {error}"), None))?;
+            Ok((value, headers))
+        })
     }
 
     /// Adds the token, or else the user of the address, to a request to the hub.
-    pub(super) fn authorised(
-        &self,
-        request: ureq::http::request::Builder,
-    ) -> ureq::http::request::Builder {
+    pub(super) fn authorised(&self, request: Builder) -> Builder {
         match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
             None => match &self.user {
@@ -198,22 +163,70 @@ impl Hub {
         Location::url(url).origin().as_deref() == Some(&self.origin)
     }
 
-    /// Sends a request without adding headers.
-    pub(super) fn send(
+    /// Sends a request without adding headers. The head of its answer must arrive within
+    /// `patience`.
+    pub(super) async fn send(
         &self,
         url: &str,
-        request: ureq::http::request::Builder,
-        body: impl AsSendBody,
-    ) -> Result<Response<Body>, Failure> {
+        request: Builder,
+        body: Body,
+        patience: Duration,
+    ) -> Result<Response, Failure> {
         let request = request
             .body(body)
             .map_err(|error| problem(url, format!("this is not an address: {error}"), None))?;
-        let sent = self.transport.run(request, |limits| limits);
-        sent.map_err(|error| Failure::Passing {
-            error: Error::unanswered(url, error.describe()),
-            wait: None,
+        let sent = self.connections.send(request, CONNECT_TIMEOUT, patience);
+        sent.await.map_err(|unanswered| {
+            let error = match unanswered.cause {
+                Cause::Unsendable | Cause::Untrusted => problem(url, unanswered.detail, None),
+                _ => Error::unanswered(url, unanswered.detail),
+            };
+            let error = error.with_source(unanswered.source);
+            match error.is_retryable() {
+                true => Failure::passing(error),
+                false => Failure::Final(error),
+            }
         })
     }
+
+    /// Runs `attempt` until it succeeds, fails permanently or has failed too often.
+    pub(super) fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T> {
+        let mut attempts = Attempts::begin(&self.retries);
+        loop {
+            match attempt() {
+                Ok(value) => return Ok(value),
+                Err(failure) => wait(attempts.retry(failure))?,
+            }
+        }
+    }
+}
+
+/// Reads the body of an answer.
+async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    loop {
+        let Ok(piece) = timeout(ANSWER_TIMEOUT, answer.chunk()).await else {
+            return Err(Failure::passing(stalled(url)));
+        };
+        let piece = piece.map_err(|error| {
+            let detail = format!("the answer breaks off: {}", reason(&error));
+            Failure::passing(Error::unanswered(url, detail).caused_by(&error))
+        })?;
+        let Some(piece) = piece else {
+            return Ok(bytes);
+        };
+        if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
+            let detail = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
+            return Err(problem(url, detail, None).into());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+}
+
+/// Returns the error for a server that does not continue.
+pub(super) fn stalled(url: &str) -> Error {
+    let seconds = ANSWER_TIMEOUT.as_secs();
+    Error::unanswered(url, format!("nothing came from the server for {seconds} s"))
 }
 
 /// Returns the `Accept` header for a request body of type `kind`: LFS answers have a
@@ -225,27 +238,6 @@ fn kind_of_answer(kind: &str) -> &str {
     }
 }
 
-/// Runs `attempt` until it succeeds, fails permanently or has failed too often.
-pub(super) fn retrying<T>(mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T> {
-    let mut wait = FIRST_WAIT;
-    let mut attempts = 1;
-    loop {
-        match attempt() {
-            Ok(value) => return Ok(value),
-            Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Passing { error, wait: asked }) => {
-                let asked = asked.unwrap_or_default();
-                if attempts == MAX_ATTEMPTS || asked > MAX_WAIT {
-                    return Err(error);
-                }
-                thread::sleep(wait.max(asked));
-            }
-        }
-        attempts += 1;
-        wait *= 3;
-    }
-}
-
 /// Returns the failure for an error status.
 pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name)?.to_str().ok();
@@ -253,22 +245,14 @@ pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Fai
     let separator = if said.is_empty() { "" } else { ": " };
     let detail = format!("the server answered {status}{separator}{said}");
     let error = problem(url, detail, Some(status));
-    match status.as_u16() {
-        408 | 429 | 500 | 502..=504 => Failure::Passing {
+    let retry_after = requested_wait(headers);
+    match error.is_retryable() && retry_after.is_none_or(|wait| wait <= MAX_WAIT) {
+        true => Failure::Passing {
             error,
-            wait: header("retry-after")
-                .and_then(|value| value.parse().ok())
-                .map(Duration::from_secs),
+            retry_after,
+            stale: false,
         },
-        _ => Failure::Final(error),
-    }
-}
-
-/// Returns the failure for an answer that breaks off.
-fn unanswered(url: &str, error: &ureq::Error) -> Failure {
-    Failure::Passing {
-        error: Error::unanswered(url, format!("cannot be reached: {error}")).caused_by(error),
-        wait: None,
+        false => Failure::Final(error),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use http::StatusCode;
 use serde_json::{Value, json};
-use ureq::http::StatusCode;
 
-use super::client::{Failure, problem, retrying};
+use super::client::problem;
 use super::refusal::is_not_found;
 use super::revision::{encoded, is_commit};
 use super::{Hub, Refusal, Repository};
+use zstn::internals::Failure;
 use zstn::{Error, Result};
 
 /// A file that a commit adds or replaces.
@@ -106,7 +107,7 @@ impl Hub {
         let body = Some(("application/x-ndjson", body.as_bytes()));
         let moved = StatusCode::PRECONDITION_FAILED.as_u16();
         let mut is_answer_lost = false;
-        let sent = retrying(|| {
+        let sent = self.retrying(|| {
             if is_answer_lost && let Some(made) = self.find_made(repository, commit)? {
                 return Ok(made);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ureq::http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 use super::Repository;
 

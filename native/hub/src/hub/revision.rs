@@ -1,8 +1,8 @@
 //! Revisions and their files.
 
+use http::{HeaderMap, header};
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
-use ureq::http::{HeaderMap, header};
 
 use super::client::{path_and_query, problem};
 use super::{Hub, Repository};

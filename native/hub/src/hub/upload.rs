@@ -1,16 +1,17 @@
 //! Uploads of large files with the git-lfs protocol.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
 
+use http::{Method, Request, Uri, header};
 use serde_json::{Map, Value, json};
-use ureq::SendBody;
-use ureq::http::{Method, Request, Uri, header};
+use zstn_net::upload::upload;
 
-use super::client::{Failure, problem, refused, retrying};
+use super::client::{ANSWER_TIMEOUT, problem, refused, stalled};
 use super::{Hub, Refusal, Repository};
-use zstn::{Error, Result};
+use zstn::Result;
+use zstn::internals::{Failure, wait};
+use zstn::source::{FileSource, Source};
 
 const LFS: &str = "application/vnd.git-lfs+json";
 
@@ -104,7 +105,7 @@ impl Hub {
     fn act(&self, method: &str, action: &Value, body: &Value) -> Result<()> {
         let url = address(action)?;
         let body = body.to_string();
-        retrying(|| {
+        self.retrying(|| {
             let mut request = Request::builder().method(method).uri(&url);
             request = request.header(header::CONTENT_TYPE, LFS);
             let headers = action["header"].as_object();
@@ -119,7 +120,8 @@ impl Hub {
             for (name, value) in given_headers(headers) {
                 request = request.header(name, value);
             }
-            let answer = self.send(&url, request, body.as_bytes())?;
+            let body = body.clone().into();
+            let answer = wait(self.send(&url, request, body, ANSWER_TIMEOUT))?;
             match answer.status().is_success() {
                 true => Ok(()),
                 false => Err(refused(&url, answer.status(), answer.headers())),
@@ -189,10 +191,8 @@ impl FileUpload<'_> {
         start: u64,
         len_bytes: u64,
     ) -> Result<Option<String>> {
-        retrying(|| {
-            let mut file = File::open(self.path).map_err(Error::file("open", self.path))?;
-            let sought = file.seek(SeekFrom::Start(start));
-            sought.map_err(Error::file("read", self.path))?;
+        self.hub.retrying(|| {
+            let file = FileSource::open(self.path)?;
             let mut request = Request::builder()
                 .method(Method::PUT)
                 .uri(url)
@@ -200,13 +200,18 @@ impl FileUpload<'_> {
             for (name, value) in given_headers(headers) {
                 request = request.header(name, value);
             }
-            let mut part = file.take(len_bytes);
-            let answer = self
-                .hub
-                .send(url, request, SendBody::from_reader(&mut part))?;
+            // The time limit is for each piece of the file, not for all of it.
+            let send = |body| self.hub.send(url, request, body, Duration::MAX);
+            let read = |range: std::ops::Range<u64>| {
+                let bytes = file.read(start + range.start..start + range.end);
+                Ok(bytes?.into_owned())
+            };
+            let sent = wait(upload(len_bytes, false, ANSWER_TIMEOUT, send, read));
+            let answer = sent?.ok_or_else(|| Failure::passing(stalled(url)))?;
             if !answer.status().is_success() {
                 return Err(refused(url, answer.status(), answer.headers()));
             }
+            file.check_unchanged()?;
             let tag = answer.headers().get(header::ETAG);
             Ok::<_, Failure>(tag.and_then(|tag| Some(tag.to_str().ok()?.to_owned())))
         })

@@ -1,13 +1,16 @@
-//! The head of a response.
+//! The head and the body of a response.
 
-use ureq::Body;
-use ureq::http::{HeaderMap, StatusCode, Version, header};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, Version, header};
+use reqwest::Response;
+use tokio::time::timeout;
 
 use super::client::Client;
-use super::content_range::{ContentRange, number};
 use super::observer::InFlight;
-use super::retry::Failure;
-use crate::Error;
+use super::range::{ContentRange, number};
+use super::retry::{Attempts, Failure};
+use crate::{Error, Result};
 
 /// A response whose body has not been read yet.
 #[derive(Debug)]
@@ -15,7 +18,9 @@ pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) framing: Framing,
-    pub(super) body: Body,
+    pub(super) body: Response,
+    /// The time limit for a single read of the body.
+    pub(super) silence: Duration,
     /// The requested address, which may contain secrets.
     pub(super) asked: String,
     pub(super) in_flight: Option<Box<InFlight>>,
@@ -99,4 +104,104 @@ impl Client {
             )))
         })
     }
+}
+
+/// Receives the bytes of a file from one response or several.
+pub(super) trait Sink {
+    fn len_bytes(&self) -> u64;
+
+    /// Discards all bytes received so far.
+    fn restart(&mut self) -> Result<()>;
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Called with the total length once it is known.
+    fn expect(&mut self, _total_bytes: u64) {}
+}
+
+impl Sink for Vec<u8> {
+    fn len_bytes(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.clear();
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The expected length of a body.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Expected {
+    /// Exactly this number of bytes. More are an error; fewer are a failure that may be
+    /// retried.
+    Exactly(u64),
+    /// Any number of bytes up to this limit.
+    AtMost(u64),
+}
+
+/// Appends the body to `sink`. Returns `false` if it is longer than
+/// [`Expected::AtMost`]. After a failure, `sink` retains the bytes that have arrived.
+pub(super) async fn receive(
+    client: &Client,
+    mut answer: Answer,
+    expected: Expected,
+    sink: &mut impl Sink,
+    attempts: &mut Attempts<'_>,
+) -> Result<bool, Failure> {
+    let (most, exact) = match expected {
+        Expected::Exactly(len) => (len, Some(len)),
+        Expected::AtMost(most) => (most, None),
+    };
+    if let (Some(len), Framing::Length(announced)) = (exact, answer.framing)
+        && announced > len
+    {
+        return Err(too_long(client, len));
+    }
+    let mut got = 0;
+    attempts.begin_body();
+    loop {
+        let Ok(piece) = timeout(answer.silence, answer.body.chunk()).await else {
+            return Err(client.stalled());
+        };
+        let piece = match piece {
+            Ok(piece) => piece,
+            // Servers may break a connection after the last byte.
+            Err(_) if exact == Some(got) => None,
+            Err(error) => return Err(client.broken(&error, got, exact)),
+        };
+        let piece = piece.as_deref().unwrap_or_default();
+        client.count(piece.len());
+        if let Some(in_flight) = &mut answer.in_flight {
+            in_flight.received(piece.len());
+        }
+        if piece.len() as u64 > most - got {
+            return match exact {
+                Some(len) => Err(too_long(client, len)),
+                None => Ok(false),
+            };
+        }
+        if piece.is_empty() {
+            return match exact {
+                Some(len) if got < len => Err(client.cut(got, exact)),
+                _ => Ok(true),
+            };
+        }
+        got += piece.len() as u64;
+        sink.append(piece)?;
+        let goes_on = attempts.received(piece.len(), sink.len_bytes());
+        if !goes_on && exact != Some(got) {
+            return Err(client.stalled());
+        }
+    }
+}
+
+fn too_long(client: &Client, len: u64) -> Failure {
+    let detail = format!("the server sent more than the {len} bytes of its answer");
+    client.problem(detail).into()
 }

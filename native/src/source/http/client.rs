@@ -1,42 +1,23 @@
 //! Sends requests for one file and receives the responses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
-use ureq::config::ConfigBuilder;
-use ureq::http::request::Builder;
-use ureq::http::{HeaderName, HeaderValue, Method, Request, header};
-use ureq::typestate::AgentScope;
-use ureq::{Agent, AsSendBody};
+use http::request::Builder;
+use http::{HeaderName, HeaderValue, Method, Request, header};
+use reqwest::Body;
 use zstn_net::shown;
 use zstn_net::target::{self, Target};
 
 use super::HttpOptions;
 use super::answer::Answer;
-use super::retry::{Failure, Progress, Turn};
-use super::secrets::Origin;
+use super::origin::Origin;
+use super::retry::{Attempts, Failure, Turn};
 use crate::Error;
 use crate::source::hub::HubFile;
 use crate::source::scheme::Scheme;
 
 /// The maximum number of redirects that are followed for one request.
 pub(super) const MAX_REDIRECTS: u32 = 10;
-/// The last resort for endless bodies. Stalls are normally detected by the bytes of the
-/// body that arrive in a period, which do not include the framing of chunks.
-const BODY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The maximum length of a response before its body, in bytes. The library also counts
-/// bytes that arrive after a `100 Continue`, so this leaves space for the beginning of
-/// a body.
-const MAX_HEADERS_BYTES: usize = 255 << 10;
-/// This must be larger than the limit, or longer headers would look like a closed
-/// connection.
-const INPUT_BUFFER_BYTES: usize = 256 << 10;
-
-/// The maximum number of idle connections that are kept open, in total and to one
-/// server. The files of a checkpoint share them.
-const MAX_IDLE: usize = 32;
-const MAX_IDLE_OF_HOST: usize = 16;
 
 /// The header in which a hub states the commit that a response came from.
 const COMMIT: &str = "x-repo-commit";
@@ -56,22 +37,6 @@ pub(super) struct Client {
     answered: AtomicBool,
     requests: AtomicU64,
     received_bytes: AtomicU64,
-}
-
-/// Returns the initial settings of connections.
-pub(super) fn configuration() -> ConfigBuilder<AgentScope> {
-    Agent::config_builder()
-        .http_status_as_error(false)
-        // Redirects are followed by this module, which decides which headers may be
-        // sent to which server and which addresses are valid.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .max_response_header_size(MAX_HEADERS_BYTES)
-        .input_buffer_size(INPUT_BUFFER_BYTES)
-        .max_idle_connections(MAX_IDLE)
-        .max_idle_connections_per_host(MAX_IDLE_OF_HOST)
-        .timeout_recv_body(Some(BODY_TIMEOUT))
-        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
 }
 
 impl Client {
@@ -169,14 +134,14 @@ impl Client {
 
     /// Sends a request, always starting at the original address: an address that it
     /// redirects to may be valid only for a short time.
-    pub(super) fn request(
+    pub(super) async fn request(
         &self,
         method: &Method,
         headers: &[(HeaderName, HeaderValue)],
-        progress: &mut Progress<'_>,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Answer, Failure> {
         self.requests.fetch_add(1, Relaxed);
-        progress.begin_request();
+        attempts.begin_request();
         let mut target = self.target()?;
         let origin = Origin::of(&target.uri);
         let mut is_home = true;
@@ -185,7 +150,9 @@ impl Client {
             // file is requested with the secrets of this origin.
             is_home &= Origin::of(&target.uri) == origin;
             let secrets_for = origin.as_ref().filter(|_| is_home);
-            let answer = self.hop(method, &target, headers, secrets_for, progress)?;
+            let turn = attempts.turn();
+            let answer = self.hop(method, &target, headers, secrets_for, turn);
+            let answer = answer.await?;
             self.answered.store(true, Relaxed);
             if let (Some(hub), true) = (&self.hub, is_home)
                 && let Some(commit) = answer.headers.get(COMMIT)
@@ -217,13 +184,13 @@ impl Client {
     /// Sends one request without following redirects. `headers` are sent to any server.
     /// The secrets for `secrets_for` are added, which must be the origin of both
     /// `target` and the original address.
-    fn hop(
+    async fn hop(
         &self,
         method: &Method,
         target: &Target,
         headers: &[(HeaderName, HeaderValue)],
         secrets_for: Option<&Origin>,
-        progress: &Progress<'_>,
+        turn: Turn,
     ) -> Result<Answer, Failure> {
         let mut request = Request::builder()
             .method(method)
@@ -237,51 +204,41 @@ impl Client {
         if let (Some(user), None) = (&target.user, secrets_for) {
             request = request.header(header::AUTHORIZATION, user);
         }
-        self.send(request, (), secrets_for, progress.turn())
+        self.send(request, Body::default(), secrets_for, turn).await
     }
 
     /// Sends one request with the secrets for an origin, within the time limits of
     /// `turn`.
-    pub(super) fn send(
+    pub(super) async fn send(
         &self,
         mut request: Builder,
-        body: impl AsSendBody,
+        body: Body,
         secrets_for: Option<&Origin>,
         turn: Turn,
     ) -> Result<Answer, Failure> {
         if let Some(origin) = secrets_for {
             request = self.options.secrets.apply(origin, request);
         }
-        let request = request
+        let request: Request<Body> = request
             .body(body)
             .map_err(|error| self.problem(format!("this is not an address: {error}")))?;
         let observer = self.options.observer.as_ref();
         let asked = request.uri().to_string();
         let mut in_flight = observer.map(|observer| observer.begin(&request, turn.attempt));
-        let Turn {
-            patience, silence, ..
-        } = turn;
-        let connecting = patience.min(self.options.connect_timeout);
-        let response = self.options.transport.run(request, |limits| {
-            limits
-                .timeout_resolve(Some(connecting))
-                .timeout_connect(Some(connecting))
-                .timeout_send_request(Some(patience))
-                .timeout_recv_response(Some(patience))
-                .timeout_per_read(Some(silence))
-                .timeout_per_write(Some(patience))
-        });
-        let (parts, body) = response
-            .map_err(|error| self.unanswered(error))?
-            .into_parts();
+        let connecting = self.options.connecting();
+        let connections = &self.options.connections;
+        let sent = connections.send(request, connecting, turn.patience).await;
+        let mut body = sent.map_err(|error| self.unanswered(error))?;
+        let headers = std::mem::take(body.headers_mut());
         if let Some(in_flight) = &mut in_flight {
-            in_flight.answered(parts.status);
+            in_flight.answered(body.status());
         }
         Ok(Answer {
-            framing: self.framing(parts.version, &parts.headers)?,
-            status: parts.status,
-            headers: parts.headers,
+            framing: self.framing(body.version(), &headers)?,
+            status: body.status(),
+            headers,
             body,
+            silence: turn.silence,
             asked,
             in_flight,
         })

@@ -1,25 +1,28 @@
-//! Errors of failed requests, and whether the requests may be retried.
+//! Errors of failed requests: their messages, and whether another attempt may succeed.
 
-use std::io;
-use std::time::SystemTime;
+use http::{StatusCode, header};
+use tokio::time::timeout;
+use zstn_net::client::{Cause, Unanswered, is_invalid_body, reason};
+use zstn_net::retry::requested_wait;
+use zstn_net::shown;
 
-use ureq::Timeout;
-use ureq::http::{StatusCode, header};
-
-use super::answer::Answer;
+use super::answer::{Answer, Framing};
 use super::client::Client;
-use super::reason;
-use super::retry::{Failure, parse_retry_after};
-use super::transport::Unanswered;
+use super::retry::Failure;
 use crate::Error;
 use crate::error::is_retryable_status;
 
+/// The maximum length of a body that is searched for a reason, in bytes.
+const MAX_BODY_BYTES: usize = 16 << 10;
+/// The maximum length of a displayed reason, in characters.
+const MAX_CHARACTERS: usize = 300;
+
 impl Client {
     /// Returns the failure for a status that means the request was refused.
-    pub(super) fn refused(&self, answer: &mut Answer) -> Failure {
+    pub(super) async fn refused(&self, answer: &mut Answer) -> Failure {
         let hub = self.hub();
         let of_hub = hub.and_then(|hub| hub.advice(answer.status, &answer.headers));
-        let reason = reason::of(answer);
+        let reason = stated_reason(answer).await;
         let lower = reason.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
         let advice = match answer.status.as_u16() {
@@ -48,11 +51,9 @@ impl Client {
         if !is_retryable_status(answer.status.as_u16()) {
             return error.into();
         }
-        let retry_after = answer.headers.get(header::RETRY_AFTER);
         Failure::Passing {
             error,
-            retry_after: retry_after
-                .and_then(|value| parse_retry_after(value.to_str().ok()?, SystemTime::now())),
+            retry_after: requested_wait(&answer.headers),
             stale: false,
         }
     }
@@ -88,60 +89,43 @@ impl Client {
 
     /// Returns the failure for a request without a response.
     pub(super) fn unanswered(&self, unanswered: Unanswered) -> Failure {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        let detail = unanswered.describe();
-        let Unanswered::Failed { error, .. } = unanswered else {
-            return self.problem(detail).into();
-        };
-        match error {
-            ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
-            | ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed => self.unless_never_answered(detail, &error),
-            ureq::Error::Timeout(_) => self.stalled(),
-            ureq::Error::Io(error) => match error.kind() {
-                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof => {
-                    Failure::Passing {
-                        error: self.unfinished(detail).caused_by(&error),
-                        retry_after: None,
-                        stale: self.options().transport.has_answered(),
-                    }
+        let Unanswered {
+            cause,
+            detail,
+            source,
+        } = unanswered;
+        match cause {
+            Cause::Silent => self.stalled(),
+            Cause::Unreachable => {
+                let error = self.unfinished(detail).with_source(source);
+                match self.has_answered() {
+                    true => Failure::passing(error),
+                    false => error.into(),
                 }
-                _ => self.unless_never_answered(detail, &error),
-            },
-            ureq::Error::LargeResponseHeader(..) => {
-                let detail = "the server's answer begins with more headers than are read";
-                self.problem(detail).into()
             }
-            ureq::Error::Protocol(error) => self
-                .problem(format!("the answer is not valid HTTP: {error}"))
-                .into(),
-            error => self.problem(detail).caused_by(&error).into(),
-        }
-    }
-
-    fn unless_never_answered(
-        &self,
-        detail: String,
-        cause: &(dyn std::error::Error + 'static),
-    ) -> Failure {
-        let error = self.unfinished(detail).caused_by(cause);
-        match self.has_answered() {
-            true => Failure::passing(error),
-            false => error.into(),
+            Cause::Broken => Failure::Passing {
+                error: self.unfinished(detail).with_source(source),
+                retry_after: None,
+                stale: self.options().connections.has_answered(),
+            },
+            _ => self.problem(detail).with_source(source).into(),
         }
     }
 
     /// Returns the failure for a body that cannot be read to its end.
-    pub(super) fn broken(&self, error: &io::Error, got: u64, expected: Option<u64>) -> Failure {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-        match inner {
-            Some(ureq::Error::Timeout(_)) => self.stalled(),
-            Some(ureq::Error::Protocol(_)) => {
-                let detail = format!("the body of the answer is not valid HTTP: {error}");
-                self.problem(detail).into()
-            }
-            _ => {
-                let cut = self.cut_error(got, expected, &format!(" ({error})"));
+    pub(super) fn broken(
+        &self,
+        error: &reqwest::Error,
+        got: u64,
+        expected: Option<u64>,
+    ) -> Failure {
+        let why = reason(error);
+        match is_invalid_body(error) {
+            true => self
+                .problem(format!("the body of the answer is not valid HTTP: {why}"))
+                .into(),
+            false => {
+                let cut = self.cut_error(got, expected, &format!(" ({why})"));
                 Failure::passing(cut.caused_by(error))
             }
         }
@@ -159,4 +143,59 @@ impl Client {
              the server is at fault"
         ))
     }
+}
+
+/// Returns the reason that an object store states for a refusal, formatted as
+/// ` (REASON; CODE)`, or nothing. It consists of the XML elements `Message` and `Code`,
+/// without the secrets of the requested address.
+pub(super) async fn stated_reason(answer: &mut Answer) -> String {
+    let is_xml = answer
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_none_or(|kind| kind.as_bytes().windows(3).any(|part| part == b"xml"));
+    let is_short = match answer.framing {
+        Framing::Length(len) => (1..=MAX_BODY_BYTES as u64).contains(&len),
+        Framing::Chunked => is_xml,
+        Framing::Close => false,
+    };
+    if !is_xml || !is_short {
+        return String::new();
+    }
+    let mut body = Vec::new();
+    // The bytes before a broken connection may contain the reason.
+    while body.len() < MAX_BODY_BYTES
+        && let Ok(Ok(Some(piece))) = timeout(answer.silence, answer.body.chunk()).await
+    {
+        body.extend_from_slice(&piece);
+    }
+    body.truncate(MAX_BODY_BYTES);
+    let body = String::from_utf8_lossy(&body);
+    let reason = match (element(&body, "Message"), element(&body, "Code")) {
+        (Some(message), Some(code)) => format!("{message}; {code}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => return String::new(),
+    };
+    let reason = shown::answer(&reason, &answer.asked);
+    let end = reason.char_indices().nth(MAX_CHARACTERS);
+    let end = end.map_or(reason.len(), |(end, _)| end);
+    format!(" ({})", &reason[..end])
+}
+
+/// Returns the text of the first XML element with this name, on one line.
+fn element(text: &str, name: &str) -> Option<String> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    let (value, _) = rest.split_once("</")?;
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let plain = words.join(" ");
+    let mut plain = plain.trim_end_matches('.').to_owned();
+    for (escape, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&amp;", "&"),
+    ] {
+        plain = plain.replace(escape, character);
+    }
+    (!plain.is_empty()).then_some(plain)
 }

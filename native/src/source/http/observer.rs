@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ureq::http::{Request, StatusCode, Uri, header};
+use http::{Request, StatusCode, Uri, header};
 use zstn_net::target::{self, Target};
+
+use super::HttpOptions;
 
 /// Observes the requests to web servers, hubs and object stores. It is called when a
 /// request has ended, from any thread.
@@ -106,6 +108,22 @@ impl Observer {
                 attempt,
             },
         })
+    }
+}
+
+impl HttpOptions {
+    /// Reports every request to `observer`, including requests to object stores,
+    /// redirects and retries.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn HttpObserver>) -> Self {
+        self.observer = Some(Observer::new(observer));
+        self
+    }
+
+    /// Returns the observer for requests to stores.
+    #[cfg(feature = "store")]
+    pub(in crate::source) fn observer_of_stores(&self) -> Option<zstn_store::Observer> {
+        Some(self.observer.as_ref()?.of_stores().clone())
     }
 }
 

@@ -1,26 +1,27 @@
 //! Writes a file to a web server with one PUT request (RFC 9110, section 9.3.4).
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::ops::Range;
+use std::time::Duration;
 
-use ureq::SendBody;
-use ureq::http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use zstn_net::shown;
 use zstn_net::target::Target;
+use zstn_net::upload::upload;
 
-use super::HttpOptions;
 use super::answer::Answer;
 use super::client::{Client, MAX_REDIRECTS};
-use super::reason;
-use super::retry::{Failure, Progress, retrying};
-use super::secrets::Origin;
+use super::failure::stated_reason;
+use super::origin::Origin;
+use super::retry::{Attempts, Failure, Turn};
+use super::{HttpOptions, wait};
 use crate::error::is_retryable_status;
-use crate::source::file::read_at;
+use crate::source::file::read_exact_at;
 use crate::source::scheme::Scheme;
 use crate::{Error, Location, Result};
 
-/// The minimum length, in bytes, of a body that is sent only after the server has
-/// agreed to receive it (`Expect: 100-continue`).
+/// The minimum length, in bytes, of a body that the server has a moment to refuse before
+/// it is sent (`Expect: 100-continue`).
 const MIN_EXPECTED_BYTES: u64 = 1 << 20;
 
 /// Writes the first `len_bytes` bytes of `file` to the http(s) address `url` with a PUT
@@ -66,19 +67,27 @@ pub fn put_watched(
             shown::address(url)
         )));
     }
-    let client = &Client::new(url, options)?;
-    if !replace {
-        retrying(options, |progress| ask(client, progress))?;
-    }
-    let mut upload = Upload {
-        client,
-        file,
-        len_bytes,
-        replace,
-        sent,
-        may_be_written: false,
-    };
-    retrying(options, |progress| upload.attempt(progress))
+    let client = Client::new(url, options)?;
+    wait(async {
+        if !replace {
+            ask(&client).await?;
+        }
+        let mut upload = Upload {
+            client: &client,
+            file,
+            len_bytes,
+            replace,
+            sent,
+            may_be_written: false,
+        };
+        let mut attempts = Attempts::begin(options);
+        loop {
+            match upload.attempt(&mut attempts).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => attempts.retry(failure).await?,
+            }
+        }
+    })
 }
 
 /// Checks that no file exists at an http(s) address.
@@ -86,19 +95,27 @@ pub fn put_watched(
 /// # Errors
 /// [`Error::Exists`] if a file exists; [`Error::Http`] for a server that cannot be
 /// reached.
-pub(crate) fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
-    let client = &Client::new(url, options)?;
-    retrying(options, |progress| ask(client, progress))
+pub fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
+    let client = Client::new(url, options)?;
+    wait(ask(&client))
 }
 
 /// Checks whether the file exists. If the server does not answer this, it decides when
 /// it receives the file: an address that is signed for writing may not allow reading.
-fn ask(client: &Client, progress: &mut Progress<'_>) -> Result<(), Failure> {
-    let mut answer = client.request(&Method::HEAD, &[], progress)?;
-    match answer.status {
-        status if status.is_success() => Err(Error::exists(Location::url(client.shown())).into()),
-        status if is_retryable_status(status.as_u16()) => Err(client.refused(&mut answer)),
-        _ => Ok(()),
+async fn ask(client: &Client) -> Result<()> {
+    let mut attempts = Attempts::begin(client.options());
+    loop {
+        let failure = match client.request(&Method::HEAD, &[], &mut attempts).await {
+            Ok(answer) if answer.status.is_success() => {
+                return Err(Error::exists(Location::url(client.shown())));
+            }
+            Ok(mut answer) if is_retryable_status(answer.status.as_u16()) => {
+                client.refused(&mut answer).await
+            }
+            Ok(_) => return Ok(()),
+            Err(failure) => failure,
+        };
+        attempts.retry(failure).await?;
     }
 }
 
@@ -115,12 +132,12 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     /// Sends one request and follows its redirects.
-    fn attempt(&mut self, progress: &mut Progress<'_>) -> Result<(), Failure> {
+    async fn attempt(&mut self, attempts: &mut Attempts<'_>) -> Result<(), Failure> {
         let client = self.client;
         let mut target = client.target()?;
         let origin = Origin::of(&target.uri);
         for _ in 0..=MAX_REDIRECTS {
-            let mut answer = self.send(&target, origin.as_ref(), progress)?;
+            let mut answer = self.send(&target, origin.as_ref(), attempts).await?;
             match answer.status {
                 StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => return Ok(()),
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
@@ -143,20 +160,20 @@ impl Upload<'_> {
                 StatusCode::PRECONDITION_FAILED if !self.replace => {
                     return Err(self.found().into());
                 }
-                _ => return Err(self.refused(&mut answer)),
+                _ => return Err(self.refused(&mut answer).await),
             }
         }
         let detail = format!("the server redirects more than {MAX_REDIRECTS} times");
         Err(client.problem(detail).into())
     }
 
-    fn send(
+    async fn send(
         &mut self,
         target: &Target,
         origin: Option<&Origin>,
-        progress: &mut Progress<'_>,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Answer, Failure> {
-        progress.begin_request();
+        attempts.begin_request();
         let mut request = Request::builder()
             .method(Method::PUT)
             .uri(&target.uri)
@@ -168,36 +185,45 @@ impl Upload<'_> {
         if !self.replace {
             request = request.header(header::IF_NONE_MATCH, "*");
         }
-        if self.len_bytes >= MIN_EXPECTED_BYTES {
+        let may_be_refused = self.len_bytes >= MIN_EXPECTED_BYTES;
+        if may_be_refused {
             request = request.header(header::EXPECT, "100-continue");
         }
-        let turn = progress.turn();
-        let mut body = Body {
-            file: self.file,
-            sent_bytes: 0,
-            len_bytes: self.len_bytes,
-            sent: self.sent,
-            error: None,
-            stopped: None,
-            progress,
+        let turn = attempts.turn();
+        // The time limit is for each piece of the body, not for all of it.
+        let whole = Turn {
+            patience: Duration::MAX,
+            ..turn
         };
-        let sent = self
-            .client
-            .send(request, SendBody::from_reader(&mut body), origin, turn);
-        if let Some(error) = body.stopped {
-            return Err(error.into());
-        }
-        if let Some(error) = body.error {
-            let url = self.client.shown();
-            return Err(Error::io(format!("read the file for {url}"), error).into());
-        }
-        let was_sent = body.sent_bytes == self.len_bytes;
+        let mut sent_bytes = 0;
+        let sent = upload(
+            self.len_bytes,
+            may_be_refused,
+            turn.patience,
+            |body| self.client.send(request, body, origin, whole),
+            |range| {
+                sent_bytes = range.end;
+                Ok(self.read(range, attempts)?)
+            },
+        );
+        let sent = sent.await.transpose();
+        let sent = sent.unwrap_or_else(|| Err(self.client.stalled()));
         let is_lost = match &sent {
             Ok(answer) => answer.status.is_server_error(),
             Err(_) => true,
         };
-        self.may_be_written |= was_sent && is_lost;
+        self.may_be_written |= sent_bytes == self.len_bytes && is_lost;
         sent
+    }
+
+    /// Reads a range of the file, and counts its bytes as progress.
+    fn read(&self, range: Range<u64>, attempts: &mut Attempts<'_>) -> Result<Vec<u8>> {
+        let mut bytes = zstn_core::bytes::buffer(range.end - range.start)?;
+        let name = format!("the file for {}", self.client.shown());
+        read_exact_at(self.file, &name, 0, range.start, &mut bytes)?;
+        attempts.received(bytes.len(), range.end);
+        (self.sent)(range.end)?;
+        Ok(bytes)
     }
 
     /// Returns the error for an existing file.
@@ -209,8 +235,8 @@ impl Upload<'_> {
         }
     }
 
-    fn refused(&self, answer: &mut Answer) -> Failure {
-        let reason = reason::of(answer);
+    async fn refused(&self, answer: &mut Answer) -> Failure {
+        let reason = stated_reason(answer).await;
         let advice = match answer.status.as_u16() {
             401 | 403 => "; writing there needs a login, or more permissions",
             404 | 405 | 501 => "; it takes no files at this address",
@@ -231,47 +257,4 @@ fn redirected(client: &Client, from: &Target, answer: &Answer) -> Result<Target,
         client.status_problem(answer.status, " without saying where the file goes")
     })?;
     client.redirected(from, location)
-}
-
-/// Reads the file for the request body, and counts the bytes as progress when they are
-/// sent.
-struct Body<'a, 'p> {
-    file: &'a File,
-    sent_bytes: u64,
-    len_bytes: u64,
-    sent: &'a dyn Fn(u64) -> Result<()>,
-    error: Option<io::Error>,
-    /// The error that `sent` returned.
-    stopped: Option<Error>,
-    progress: &'a mut Progress<'p>,
-}
-
-impl Read for Body<'_, '_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let left = self.len_bytes - self.sent_bytes;
-        let most = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        if most == 0 {
-            return Ok(0);
-        }
-        let read = match read_at(self.file, &mut out[..most], self.sent_bytes) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            read => read,
-        };
-        match read {
-            Ok(len) => {
-                self.sent_bytes += len as u64;
-                self.progress.received(len, self.sent_bytes);
-                if let Err(error) = (self.sent)(self.sent_bytes) {
-                    self.stopped = Some(error);
-                    return Err(io::ErrorKind::Other.into());
-                }
-                Ok(len)
-            }
-            Err(error) => {
-                let kind = error.kind();
-                self.error = Some(error);
-                Err(kind.into())
-            }
-        }
-    }
 }

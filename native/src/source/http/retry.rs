@@ -1,16 +1,13 @@
 //! Retries requests that failed for a reason that may be temporary.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use httpdate::parse_http_date;
+use tokio::time::sleep;
+use zstn_net::retry::backoff;
 
 use super::HttpOptions;
 use crate::{Error, Result};
 
-/// The maximum wait, unless the server requests a longer one.
-const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// An attempt that received at least this many bytes is not counted as a failure: on a
 /// poor connection, large tensors arrive in many pieces.
 const PROGRESS_BYTES: u64 = 1 << 20;
@@ -21,11 +18,12 @@ const MIN_BYTES: u64 = 32 << 10;
 
 /// The reason why an attempt failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub enum Failure {
     /// The next attempt would fail as well.
     Final(Error),
     /// The next attempt may succeed.
     Passing {
+        /// The error to report if there is no other attempt.
         error: Error,
         /// The wait that the server requests.
         retry_after: Option<Duration>,
@@ -42,7 +40,8 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    pub(super) fn passing(error: Error) -> Self {
+    /// Returns a temporary failure for which the server requests no wait.
+    pub fn passing(error: Error) -> Self {
         Self::Passing {
             error,
             retry_after: None,
@@ -54,8 +53,8 @@ impl Failure {
 /// The time limits and the number of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
-    /// The time limit for sending the request, and again for receiving the response
-    /// head.
+    /// The time limit for connecting and for the response head; for an upload, also for
+    /// each piece of it.
     pub(super) patience: Duration,
     /// The time limit for a single read of the body.
     pub(super) silence: Duration,
@@ -63,15 +62,21 @@ pub(super) struct Turn {
     pub(super) attempt: u32,
 }
 
-/// The bytes that one read has received so far, and the time it has spent without
-/// progress.
+/// The attempts of one read: their number, the bytes that it has received so far, and the
+/// time that it has spent without progress.
 #[derive(Debug)]
-pub(super) struct Progress<'a> {
+pub struct Attempts<'a> {
     options: &'a HttpOptions,
     /// The number of attempts so far, including the current one.
-    attempts: u32,
+    count: u32,
+    /// The number of failures since the last `PROGRESS_BYTES`.
+    failures: u32,
+    /// True once a broken idle connection was replaced, which is not counted.
+    has_reconnected: bool,
     /// The largest number of bytes that the read has held at any time.
     highest: u64,
+    /// The value of `highest` at the start of this attempt.
+    before: u64,
     /// The time wasted by the attempts since the last `PROGRESS_BYTES`: for each, from
     /// the moment when too few bytes arrived until it was given up, and the waits
     /// between attempts.
@@ -85,22 +90,69 @@ pub(super) struct Progress<'a> {
     bytes_since_mark: u64,
 }
 
-impl<'a> Progress<'a> {
-    fn new(options: &'a HttpOptions) -> Self {
-        Self {
+impl<'a> Attempts<'a> {
+    /// Begins the first attempt.
+    #[must_use]
+    pub fn begin(options: &'a HttpOptions) -> Self {
+        let mut attempts = Self {
             options,
-            attempts: 0,
+            count: 0,
+            failures: 0,
+            has_reconnected: false,
             highest: 0,
+            before: 0,
             wasted: Duration::ZERO,
             limit: Duration::ZERO,
             marked: Instant::now(),
             answer_took: Duration::ZERO,
             bytes_since_mark: 0,
+        };
+        attempts.begin_attempt();
+        attempts
+    }
+
+    /// Waits after a failed attempt, and begins the next one.
+    ///
+    /// # Errors
+    /// The error of the attempt, if it was permanent or the last one that the options
+    /// allow.
+    pub async fn retry(&mut self, failure: Failure) -> Result<()> {
+        let (error, retry_after, stale) = match failure {
+            Failure::Final(error) => return Err(error),
+            Failure::Passing {
+                error,
+                retry_after,
+                stale,
+            } => (error, retry_after, stale),
+        };
+        if stale && !self.has_reconnected {
+            self.has_reconnected = true;
+            self.begin_attempt();
+            return Ok(());
         }
+        let much = self.highest - self.before >= PROGRESS_BYTES;
+        if much {
+            self.failures = 0;
+            self.wasted = Duration::ZERO;
+        }
+        self.wasted += self.answer_took + self.marked.elapsed();
+        let requested = retry_after.unwrap_or_default();
+        let wait = backoff(self.options.first_backoff, self.failures).max(requested);
+        if self.failures >= self.options.retries || wait >= self.left() {
+            return Err(spent(error, self.count, retry_after));
+        }
+        self.wasted += wait;
+        sleep(wait).await;
+        if !much {
+            self.failures += 1;
+        }
+        self.begin_attempt();
+        Ok(())
     }
 
     fn begin_attempt(&mut self) {
-        self.attempts += 1;
+        self.count += 1;
+        self.before = self.highest;
         self.limit = self.left().min(self.options.idle_timeout);
         self.answer_took = Duration::ZERO;
         self.begin_request();
@@ -125,11 +177,12 @@ impl<'a> Progress<'a> {
         Turn {
             patience: left.max(least),
             silence: self.limit.max(least),
-            attempt: self.attempts,
+            attempt: self.count,
         }
     }
 
-    /// Adds the time until the headers arrived to `answer_took`, and starts to time the body.
+    /// Adds the time until the headers arrived to `answer_took`, and starts to time the
+    /// body.
     pub(super) fn begin_body(&mut self) {
         self.answer_took += self.marked.elapsed();
         self.begin_request();
@@ -146,53 +199,6 @@ impl<'a> Progress<'a> {
         }
         self.marked.elapsed() < self.limit
     }
-
-    fn waste_attempt(&mut self) {
-        self.wasted += self.answer_took + self.marked.elapsed();
-    }
-}
-
-/// Runs `attempt` until it succeeds, fails permanently, or fails more often than the
-/// options allow.
-pub(super) fn retrying<T>(
-    options: &HttpOptions,
-    mut attempt: impl FnMut(&mut Progress<'_>) -> Result<T, Failure>,
-) -> Result<T> {
-    let mut progress = Progress::new(options);
-    let (mut failures, mut reconnected) = (0, false);
-    loop {
-        let before = progress.highest;
-        progress.begin_attempt();
-        let (error, retry_after, stale) = match attempt(&mut progress) {
-            Ok(value) => return Ok(value),
-            Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Passing {
-                error,
-                retry_after,
-                stale,
-            }) => (error, retry_after, stale),
-        };
-        if stale && !reconnected {
-            reconnected = true;
-            continue;
-        }
-        let much = progress.highest - before >= PROGRESS_BYTES;
-        if much {
-            failures = 0;
-            progress.wasted = Duration::ZERO;
-        }
-        progress.waste_attempt();
-        let asked = retry_after.unwrap_or_default();
-        let wait = backoff(options.first_backoff, failures).max(asked);
-        if failures >= options.retries || wait >= progress.left() {
-            return Err(spent(error, progress.attempts, retry_after));
-        }
-        progress.wasted += wait;
-        thread::sleep(wait);
-        if !much {
-            failures += 1;
-        }
-    }
 }
 
 /// Adds the number of attempts, and the wait that the server requests, to the last
@@ -207,71 +213,4 @@ fn spent(mut error: Error, attempts: u32, retry_after: Option<Duration>) -> Erro
         }
     }
     error
-}
-
-/// Returns a wait with full jitter, between zero and a limit that doubles each time.
-/// Many readers whose server failed at the same moment must not retry at the same
-/// moment.
-fn backoff(first: Duration, failures: u32) -> Duration {
-    let limit = first.saturating_mul(1 << failures.min(16)).min(MAX_BACKOFF);
-    limit.mul_f64(f64::from(random()) / f64::from(u32::MAX))
-}
-
-/// Returns a random number that is sufficient for waits, from the seed of the standard
-/// library's hash maps.
-fn random() -> u32 {
-    let bits = RandomState::new().build_hasher().finish();
-    u32::try_from(bits >> 32).unwrap_or_default()
-}
-
-/// Parses `Retry-After` (RFC 9110, section 10.2.3), which is a number of seconds or a
-/// date.
-pub(super) fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
-    let text = header.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that overflows is a very long wait.
-        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
-    }
-    let date = parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = parse_http_date("Sun, 06 Nov 1994 08:49:00 GMT").unwrap();
-        for (header, seconds) in [
-            ("0", Some(0)),
-            ("120", Some(120)),
-            (" 3 ", Some(3)),
-            ("99999999999999999999999", Some(u64::MAX)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(37)),
-            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(37)),
-            ("Sun Nov  6 08:49:37 1994", Some(37)),
-            ("Sun, 06 Nov 1994 08:40:00 GMT", Some(0)),
-            ("-5", None),
-            ("+5", None),
-            ("1.5", None),
-            ("soon", None),
-            ("", None),
-        ] {
-            let expected = seconds.map(Duration::from_secs);
-            assert_eq!(parse_retry_after(header, now), expected, "{header}");
-        }
-    }
-
-    #[test]
-    fn waits_double_up_to_a_limit() {
-        let first = Duration::from_millis(300);
-        for (failures, limit_ms) in [(0, 300), (1, 600), (5, 9600), (6, 10_000), (40, 10_000)] {
-            let limit = Duration::from_millis(limit_ms);
-            let waits: Vec<_> = (0..200).map(|_| backoff(first, failures)).collect();
-            assert!(waits.iter().all(|wait| *wait <= limit), "{failures}");
-            assert!(waits.iter().any(|wait| *wait > limit / 2), "{failures}");
-            assert!(waits.iter().any(|wait| *wait < limit / 2), "{failures}");
-        }
-    }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use ureq::http::request::Builder;
-use ureq::http::{HeaderName, HeaderValue, Uri, header};
+use http::request::Builder;
+use http::{HeaderName, HeaderValue, header};
 
-use zstn_net::target;
-
-use crate::source::hub;
+use super::HttpOptions;
+use super::origin::{Origin, origin};
+use crate::source::hub::{self, HubFile, Login};
 use crate::source::scheme::Scheme;
-use crate::{Error, Result};
+use crate::{Error, Result, display};
 
 /// Headers that the reader sets itself or that frame a request.
 const RESERVED: &[HeaderName] = &[
@@ -29,54 +29,6 @@ const RESERVED: &[HeaderName] = &[
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-
-/// The scheme, host and port of an address (RFC 6454).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Origin {
-    scheme: String,
-    host: String,
-    port: u16,
-}
-
-impl Origin {
-    /// Returns the origin of an address as a user writes it.
-    pub(super) fn of_address(address: &str) -> Option<Self> {
-        Self::of(&target::parse(address).ok()?.uri)
-    }
-
-    /// Returns the origin of an address; `None` if it is neither http nor https.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
-        let scheme = uri.scheme_str()?.to_ascii_lowercase();
-        let default_port = match &*scheme {
-            "http" => 80,
-            "https" => 443,
-            _ => return None,
-        };
-        Some(Self {
-            host: uri.host()?.to_ascii_lowercase(),
-            port: uri.port_u16().unwrap_or(default_port),
-            scheme,
-        })
-    }
-}
-
-/// Returns the origin of an address; for an address in a hub, this is the origin of the
-/// hub. `None` if the address is not read over HTTP.
-pub(in super::super) fn origin(address: &str) -> Option<String> {
-    let origin = match Scheme::find(address)? {
-        Scheme::Http => Origin::of_address(address)?,
-        Scheme::Hub => Origin::of_address(&hub::endpoint())?,
-        Scheme::File | Scheme::Store => return None,
-    };
-    Some(origin.to_string())
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheme, host, port } = self;
-        write!(f, "{scheme}://{host}:{port}")
-    }
-}
 
 /// Headers, each with the only origin that may receive it.
 #[derive(Clone, Default)]
@@ -157,32 +109,95 @@ impl fmt::Debug for Secrets {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl HttpOptions {
+    /// Sends `Authorization: Bearer TOKEN` to the origin (scheme, host and port) of
+    /// `address`, in the same way as [`HttpOptions::header`].
+    ///
+    /// # Errors
+    /// The errors of [`HttpOptions::header`].
+    ///
+    /// ```
+    /// # fn main() -> zstn::Result<()> {
+    /// let options = zstn::source::HttpOptions::default();
+    /// let options = options.token("https://example.org", "the token")?;
+    /// assert!(!format!("{options:?}").contains("the token"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn token(self, address: &str, token: &str) -> Result<Self> {
+        self.header(address, "Authorization", &format!("Bearer {token}"))
+    }
 
-    #[test]
-    fn origins_are_scheme_host_and_port() {
-        let origin = |address: &str| Origin::of(&address.parse().unwrap());
-        let first = origin("https://example.org/a?b");
-        assert!(first.is_some());
-        for same in [
-            "https://example.org",
-            "HTTPS://Example.ORG:443/",
-            "https://user@example.org/c",
-        ] {
-            assert_eq!(origin(same), first, "{same}");
+    /// Sends a header with requests to the origin (scheme, host and port) of `address`.
+    /// Other origins do not receive it, and neither does any request after a redirect
+    /// to another origin. `Debug` output and error messages do not contain the value. A
+    /// header with the same name for the same origin is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) if `address` is not an http(s) address, if
+    /// the name or the value contains invalid characters, or if the reader sets the
+    /// header itself, as it does with `Range`.
+    pub fn header(mut self, address: &str, name: &str, value: &str) -> Result<Self> {
+        self.secrets.add(address, name, value)?;
+        Ok(self)
+    }
+
+    /// Reads addresses with the scheme `hf` from the hub at `endpoint`, using `token`,
+    /// which no other origin receives.
+    ///
+    /// By default the hub is `$HF_ENDPOINT`, or <https://huggingface.co>. The default
+    /// token is `$HF_TOKEN`, or the one in the file that `hf auth login` writes
+    /// (`$HF_TOKEN_PATH`, `$HF_HOME/token`). If `HF_HUB_DISABLE_IMPLICIT_TOKEN=1` is
+    /// set, no token is sent.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](crate::Error::Usage) if `endpoint` is not an http(s) address.
+    pub fn hub(mut self, endpoint: &str, token: Option<&str>) -> Result<Self> {
+        check_endpoint(endpoint)?;
+        let endpoint = hub::without_slash(endpoint).into();
+        self.hub = Some((endpoint, Login::of(token)));
+        Ok(self)
+    }
+
+    /// Returns the same options without headers and hub.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn limits(&self) -> Self {
+        Self {
+            secrets: Secrets::default(),
+            hub: None,
+            ..self.clone()
         }
-        for other in [
-            "http://example.org",
-            "https://example.org:8443",
-            "https://example.org.evil.test",
-            "https://sub.example.org",
-            "https://example.org@evil.test/",
-            "ftp://example.org",
-            "/example.org",
-        ] {
-            assert_ne!(origin(other), first, "{other}");
+    }
+
+    /// Returns the file at an address in a hub, and adds the hub's token to the
+    /// secrets. If the caller already gave an `Authorization` header for the hub, that
+    /// one is kept.
+    pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {
+        hub::offline::check(&display::address(address))?;
+        let (endpoint, login) = match self.hub.take() {
+            Some(hub) => hub,
+            None => (hub::endpoint(), Login::of_process()?),
+        };
+        check_endpoint(&endpoint)?;
+        let file = HubFile::new(address, endpoint, login)?;
+        if let Some(token) = file.login().token()
+            && !self.secrets.has(file.endpoint(), &header::AUTHORIZATION)
+        {
+            let value = format!("Bearer {token}");
+            self.secrets.add(file.endpoint(), "Authorization", &value)?;
         }
+        Ok(file)
+    }
+}
+
+fn check_endpoint(endpoint: &str) -> Result<()> {
+    match (Scheme::find(endpoint), origin(endpoint)) {
+        (Some(Scheme::Http), Some(_)) => Ok(()),
+        _ => Err(Error::Usage(
+            "the address of the hub, which HF_ENDPOINT may give, has to be like \
+             https://huggingface.co"
+                .into(),
+        )),
     }
 }

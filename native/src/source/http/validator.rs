@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue, header};
 use httpdate::parse_http_date;
-use ureq::http::{HeaderMap, HeaderValue, header};
 
 /// The validators of one response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,14 +3,13 @@
 use std::fs::File;
 use std::io::{Seek, Write};
 
-use ureq::http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
-use super::answer::{Answer, Framing};
-use super::body::{Expected, Sink, receive};
+use super::answer::{Answer, Expected, Framing, Sink, receive};
 use super::client::Client;
-use super::retry::{Failure, Progress, retrying};
+use super::retry::{Attempts, Failure};
 use super::validator::Validators;
-use super::{HttpOptions, ranges};
+use super::{HttpOptions, range};
 use crate::output::temporary;
 use crate::source::Local;
 use crate::{Error, Result};
@@ -23,7 +22,7 @@ use crate::{Error, Result};
 /// Network errors; a server that neither announces the length of the file nor supports
 /// ranges, and ends its response by closing the connection. A truncated download would
 /// look complete in this case.
-pub fn download(
+pub async fn download(
     url: &str,
     options: &HttpOptions,
     progress: &dyn Fn(u64, Option<u64>),
@@ -36,9 +35,12 @@ pub fn download(
         total: None,
         progress,
     };
-    match Whole::new(&client, options.max_unsized_bytes).fetch(&mut spooled)? {
+    match Whole::new(&client, options.max_unsized_bytes)
+        .fetch(&mut spooled)
+        .await?
+    {
         Fetched::All => Local::of_file(client.shown().into(), &spooled.file),
-        Fetched::Absent(mut answer) => Err(absent(&client, &mut answer)),
+        Fetched::Absent(mut answer) => Err(absent(&client, &mut answer).await),
         Fetched::TooLong => Err(client.problem(format!(
             "the server sent more than {} bytes without announcing how many; an answer without \
              an end would fill the disk",
@@ -57,7 +59,7 @@ pub struct SmallFile {
 
 /// Reads a whole small file. A file of more than `most_bytes` is refused with the error
 /// `too_long`.
-pub fn small(
+pub async fn small(
     url: &str,
     options: &HttpOptions,
     most_bytes: u64,
@@ -65,34 +67,38 @@ pub fn small(
 ) -> Result<SmallFile> {
     let client = Client::new(url, options)?;
     Ok(SmallFile {
-        bytes: capped(&client, most_bytes, too_long)?,
+        bytes: capped(&client, most_bytes, too_long).await?,
         pinned: client.pinned(),
     })
 }
 
 /// Reads a whole file of at most `most_bytes`. A longer file is refused with the error
 /// `too_long`.
-fn capped(client: &Client, most_bytes: u64, too_long: impl FnOnce() -> Error) -> Result<Vec<u8>> {
+async fn capped(
+    client: &Client,
+    most_bytes: u64,
+    too_long: impl FnOnce() -> Error,
+) -> Result<Vec<u8>> {
     let mut whole = Whole::new(client, most_bytes);
     whole.is_capped = true;
     let mut bytes = Vec::new();
-    match whole.fetch(&mut bytes)? {
+    match whole.fetch(&mut bytes).await? {
         Fetched::All => Ok(bytes),
-        Fetched::Absent(mut answer) => Err(absent(client, &mut answer)),
+        Fetched::Absent(mut answer) => Err(absent(client, &mut answer).await),
         Fetched::TooLong => Err(too_long()),
     }
 }
 
 /// Reads a whole file, whose server ignores ranges, into memory. The file must not be
 /// longer than [`HttpOptions::max_full_download_bytes`].
-pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
+pub async fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
     let client = Client::new(url, options)?;
     let most_bytes = options.max_full_download_bytes;
     if most_bytes == 0 {
-        return Err(ranges::ignored(&client));
+        return Err(range::ignored(&client));
     }
-    let too_long = || ranges::ignored_beyond(&client, most_bytes);
-    let bytes = capped(&client, most_bytes, too_long)?;
+    let too_long = || range::ignored_beyond(&client, most_bytes);
+    let bytes = capped(&client, most_bytes, too_long).await?;
     if let Some(observer) = &options.observer {
         observer.read_whole(url, bytes.len() as u64);
     }
@@ -100,8 +106,8 @@ pub fn without_ranges(url: &str, options: &HttpOptions) -> Result<Local> {
 }
 
 /// Returns the error for a file that does not exist or requires a login.
-fn absent(client: &Client, answer: &mut Answer) -> Error {
-    match client.refused(answer) {
+async fn absent(client: &Client, answer: &mut Answer) -> Error {
+    match client.refused(answer).await {
         Failure::Final(error) | Failure::Passing { error, .. } => error,
     }
 }
@@ -142,7 +148,7 @@ impl Sink for Spooled<'_> {
 enum Fetched {
     All,
     /// The file does not exist, or requires a login.
-    Absent(Answer),
+    Absent(Box<Answer>),
     TooLong,
 }
 
@@ -177,23 +183,26 @@ impl<'a> Whole<'a> {
         }
     }
 
-    fn fetch(&mut self, sink: &mut dyn Sink) -> Result<Fetched> {
-        retrying(self.client.options(), |progress| {
-            let mut short_answers = 0;
-            loop {
-                if let Some(fetched) = self.attempt(sink, progress)? {
-                    return Ok(fetched);
+    async fn fetch(&mut self, sink: &mut impl Sink) -> Result<Fetched> {
+        let mut attempts = Attempts::begin(self.client.options());
+        let mut short_answers = 0;
+        loop {
+            match self.attempt(sink, &mut attempts).await {
+                Ok(Some(fetched)) => return Ok(fetched),
+                Ok(None) => range::count_short(self.client, &mut short_answers)?,
+                Err(failure) => {
+                    attempts.retry(failure).await?;
+                    short_answers = 0;
                 }
-                ranges::count_short(self.client, &mut short_answers)?;
             }
-        })
+        }
     }
 
     /// Sends one request; returns `None` if another one is needed immediately.
-    fn attempt(
+    async fn attempt(
         &mut self,
-        sink: &mut dyn Sink,
-        progress: &mut Progress<'_>,
+        sink: &mut impl Sink,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Option<Fetched>, Failure> {
         let client = self.client;
         if sink.len_bytes() > 0 && !self.version.exist() {
@@ -210,11 +219,11 @@ impl<'a> Whole<'a> {
             let condition = self.version.if_range().filter(|_| start > 0);
             headers.extend(condition.map(|value| (header::IF_RANGE, value.clone())));
         }
-        let mut answer = client.request(&Method::GET, &headers, progress)?;
+        let mut answer = client.request(&Method::GET, &headers, attempts).await?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::PARTIAL_CONTENT if !headers.is_empty() => {
-                return self.part(answer, sink, progress);
+                return self.part(answer, sink, attempts).await;
             }
             StatusCode::RANGE_NOT_SATISFIABLE if start > 0 => {
                 return Err(client.changed(" and has become shorter").into());
@@ -222,8 +231,8 @@ impl<'a> Whole<'a> {
             StatusCode::UNAUTHORIZED
             | StatusCode::FORBIDDEN
             | StatusCode::NOT_FOUND
-            | StatusCode::GONE => return Ok(Some(Fetched::Absent(answer))),
-            _ => return Err(client.refused(&mut answer)),
+            | StatusCode::GONE => return Ok(Some(Fetched::Absent(Box::new(answer)))),
+            _ => return Err(client.refused(&mut answer).await),
         }
         client.refuse_encoded(&answer)?;
         let version = Validators::of(&answer.headers);
@@ -256,7 +265,7 @@ impl<'a> Whole<'a> {
         let Some(expected) = expected else {
             return Ok(Some(Fetched::TooLong));
         };
-        let whole = receive(client, answer, expected, sink, progress)?;
+        let whole = receive(client, answer, expected, sink, attempts).await?;
         Ok(Some(if whole {
             Fetched::All
         } else {
@@ -266,11 +275,11 @@ impl<'a> Whole<'a> {
 
     /// Receives the response to a range request: the rest of the file, or its first
     /// part.
-    fn part(
+    async fn part(
         &mut self,
         answer: Answer,
-        sink: &mut dyn Sink,
-        progress: &mut Progress<'_>,
+        sink: &mut impl Sink,
+        attempts: &mut Attempts<'_>,
     ) -> Result<Option<Fetched>, Failure> {
         let client = self.client;
         let start = sink.len_bytes();
@@ -285,25 +294,25 @@ impl<'a> Whole<'a> {
             self.version = version;
         }
         client.refuse_encoded(&answer)?;
-        let range = client.content_range(&answer)?;
-        let sent = ranges::sent_from(client, &range, start)?;
-        let total = match (range.total, self.total) {
+        let stated = client.content_range(&answer)?;
+        let sent = range::sent_from(client, &stated, start)?;
+        let total = match (stated.total, self.total) {
             (Some(total), Some(known)) if start > 0 && total != known => {
-                return Err(ranges::other_length(client, known, total).into());
+                return Err(range::other_length(client, known, total).into());
             }
             (Some(total), _) => total,
             (None, Some(known)) if start > 0 => known,
-            (None, _) => return Err(ranges::unknown_length(client).into()),
+            (None, _) => return Err(range::unknown_length(client).into()),
         };
         if sent.end < total && !self.version.exist() {
-            return Err(ranges::not_joinable(client).into());
+            return Err(range::not_joinable(client).into());
         }
         self.total = Some(total);
         if self.whole_of(total, sink).is_none() {
             return Ok(Some(Fetched::TooLong));
         }
         let expected = Expected::Exactly(sent.end - sent.start);
-        receive(client, answer, expected, sink, progress)?;
+        receive(client, answer, expected, sink, attempts).await?;
         Ok((sink.len_bytes() == total).then_some(Fetched::All))
     }
 
@@ -321,7 +330,7 @@ impl<'a> Whole<'a> {
 
     /// Returns the expected length of a body with the whole file, which has `len`
     /// bytes. Returns `None` if that is too long.
-    fn whole_of(&mut self, len: u64, sink: &mut dyn Sink) -> Option<Expected> {
+    fn whole_of(&mut self, len: u64, sink: &mut impl Sink) -> Option<Expected> {
         if self.is_capped && len > self.most_bytes {
             return None;
         }

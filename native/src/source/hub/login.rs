@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::{env, fmt, io};
 
+use super::offline::is_true;
 use crate::source::regular;
 use crate::{Error, Result};
 
@@ -82,12 +83,6 @@ fn is_missing(error: &io::Error) -> bool {
 fn cleaned(text: &str) -> Option<String> {
     let token = text.trim();
     (!token.is_empty()).then(|| token.into())
-}
-
-/// Returns whether a variable is set to a word that the hub's own tools accept as true.
-pub(super) fn is_true(name: &str) -> bool {
-    let value = env::var(name).unwrap_or_default().to_ascii_uppercase();
-    ["1", "ON", "YES", "TRUE"].contains(&value.as_str())
 }
 
 /// Returns the path of the token file.

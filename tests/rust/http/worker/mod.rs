@@ -22,6 +22,7 @@ use zstn_hub::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
 use zstn_serve::Handle;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{Options, RepoId, Role, StubHub};
+use zstn_tests::web::request;
 use zstn_tests::{checkpoint, sha256};
 
 pub const TOKEN: &str = "hf_the-token-of-the-worker";
@@ -90,14 +91,10 @@ impl Desk {
     pub fn notify(&self, url: &str) {
         let address = format!("{}/api/settings/webhooks", self.stub.url());
         let body = json!({ "url": url, "secret": SECRET, "watched": [], "domains": ["repo"] });
-        let request = ureq::post(&address).header("authorization", format!("Bearer {TOKEN}"));
-        assert!(
-            request
-                .send(body.to_string())
-                .unwrap()
-                .status()
-                .is_success()
-        );
+        let token = format!("Bearer {TOKEN}");
+        let headers = [("authorization", &*token)];
+        let (status, _) = request("POST", &address, &headers, body.to_string()).unwrap();
+        assert_eq!(status / 100, 2);
     }
 
     pub fn head(&self) -> String {
@@ -200,23 +197,10 @@ pub fn post_with(
     headers: &[(&str, &str)],
     body: &str,
 ) -> (u16, Value) {
-    let agent = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .build()
-        .new_agent();
-    let mut request = agent.post(url);
-    if let Some(secret) = secret {
-        request = request.header("x-webhook-secret", secret);
-    }
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let mut answer = request.send(body).unwrap();
-    let text = answer.body_mut().read_to_string().unwrap();
-    (
-        answer.status().as_u16(),
-        serde_json::from_str(&text).unwrap(),
-    )
+    let secret = secret.map(|secret| ("x-webhook-secret", secret));
+    let headers: Vec<_> = secret.into_iter().chain(headers.iter().copied()).collect();
+    let (status, text) = request("POST", url, &headers, body).unwrap();
+    (status, serde_json::from_str(&text).unwrap())
 }
 
 /// Returns the notification of a change from `old` to `new`.

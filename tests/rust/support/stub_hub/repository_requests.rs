@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -15,6 +14,7 @@ use super::http::{
 use super::repository::{Commit, Content, RepoId, RepoKind, Repository, Visitor};
 use super::{Hub, text};
 use crate::lock;
+use crate::web::request;
 
 impl Hub {
     pub(super) async fn create(&self, visitor: Visitor, body: Incoming) -> Answer {
@@ -230,9 +230,6 @@ pub(super) fn find<'a>(
         .ok_or_else(|| Refusal::revision_not_found(revision))
 }
 
-/// Timeout for the answer of a receiver.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A receiver of commit notifications.
 #[derive(Debug, Clone)]
 pub struct Webhook {
@@ -279,19 +276,13 @@ impl Hub {
         }
         let mut payload = self.payload(repository, reference, old, new);
         thread::spawn(move || {
-            let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
-            let agent = config.build().new_agent();
             for (index, webhook) in webhooks.iter().enumerate() {
                 payload["webhook"] = json!({ "id": (index + 1).to_string(), "version": 3 });
-                let request = agent
-                    .post(&webhook.url)
-                    .header("Content-Type", "application/json");
-                let request = match &webhook.secret {
-                    Some(secret) => request.header("X-Webhook-Secret", secret),
-                    None => request,
-                };
+                let mut headers = vec![("Content-Type", "application/json")];
+                let secret = webhook.secret.as_deref();
+                headers.extend(secret.map(|secret| ("X-Webhook-Secret", secret)));
                 // Failed notifications are not retried, as on the real hub.
-                let _ = request.send(payload.to_string());
+                let _ = request("POST", &webhook.url, &headers, payload.to_string());
             }
         });
     }

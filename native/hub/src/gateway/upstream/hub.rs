@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use reqwest::redirect::Policy;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zstn_net::client::builder;
 use zstn_net::proxy::Proxies;
-use zstn_net::{shown, tls};
+use zstn_net::retry::backoff;
+use zstn_net::shown;
 
 use super::arriving_list::{ArrivingList, too_long};
 use super::{Entry, Page, PageEntries, Permissions, Refusal};
@@ -38,9 +39,6 @@ const MAX_TAG_BYTES: usize = 256;
 
 /// Maximum number of bytes of an error's body that are passed to the client.
 const MAX_ERROR_BYTES: usize = 4 << 10;
-
-/// Maximum delay between two attempts.
-const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// Maximum number of consecutive relative redirects. Hubs use them for renamed
 /// repositories and for small files.
@@ -352,14 +350,12 @@ impl Hub {
             revision.name.clone_from(commit);
         }
         let mut tries = 0;
-        let mut pause = self.http.first_backoff;
         loop {
             let file = revision.file(path);
             match self.first_byte(&file, entry, permissions).await {
                 Err(refusal) if refusal.may_pass() && tries < self.http.retries => {
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(backoff(self.http.first_backoff, tries)).await;
                     tries += 1;
-                    pause = (pause * 2).min(MAX_PAUSE);
                 }
                 proved => return proved,
             }
@@ -476,16 +472,9 @@ fn client(
 ) -> Result<reqwest::Client, Box<dyn std::error::Error>> {
     let proxies = Proxies::of_process();
     proxies.check(!endpoint.starts_with("https:"))?;
-    let proxy = reqwest::Proxy::custom(move |target| proxies.url_for(target.as_str()));
-    let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls::config()?)
-        .proxy(proxy)
-        .user_agent(concat!("zstn/", env!("CARGO_PKG_VERSION")))
-        .http1_only()
-        // Redirects are passed to the client or followed by `Hub`, which does not send
-        // the client's credentials to other servers.
-        .redirect(Policy::none())
-        .referer(false)
+    // Redirects are passed to the client or followed by `Hub`, which does not send the
+    // client's credentials to other servers.
+    let client = builder(&proxies)?
         .connect_timeout(http.connect_timeout)
         .read_timeout(http.idle_timeout)
         .pool_idle_timeout(Duration::from_secs(60))

@@ -1,11 +1,10 @@
 //! Error answers in the format of a hub.
 
-use std::error::Error as _;
-
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use zstn_core::ErrorKind;
+use zstn_net::client::reason;
 use zstn_net::{proxy, shown};
 
 use zstn::Error;
@@ -86,12 +85,7 @@ impl Refusal {
     /// Returns the refusal for an upstream that cannot be reached or does not answer in
     /// time.
     pub(super) fn unanswered(endpoint: &str, error: &reqwest::Error) -> Self {
-        let mut reason = String::new();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            reason = format!(": {error}");
-            cause = error.source();
-        }
+        let mut reason = format!(": {}", reason(error));
         let (status, problem) = match error.is_timeout() && !error.is_connect() {
             true => (StatusCode::GATEWAY_TIMEOUT, "does not answer in time"),
             false => (StatusCode::BAD_GATEWAY, "cannot be reached"),

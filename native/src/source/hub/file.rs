@@ -1,10 +1,66 @@
-//! Explains a hub's refusals to the user.
+//! A file in a hub, read from the commit that the first response names, and the hub's
+//! reasons for refusing it.
 
-use ureq::http::{HeaderMap, StatusCode};
+use std::fmt;
+use std::sync::OnceLock;
 
-use super::{HubFile, Login};
+use http::{HeaderMap, StatusCode};
+
+use super::{HubAddress, Login};
+use crate::Result;
+
+/// A file in a hub. The first response determines the commit from which it is read.
+#[derive(Debug)]
+pub(in super::super) struct HubFile {
+    address: HubAddress,
+    endpoint: String,
+    login: Login,
+    /// The commit that the first response came from.
+    commit: OnceLock<String>,
+}
 
 impl HubFile {
+    /// Parses `address`, which refers to the hub at `endpoint`.
+    pub(in super::super) fn new(address: &str, endpoint: String, login: Login) -> Result<Self> {
+        Ok(Self {
+            address: HubAddress::parse(address)?,
+            endpoint,
+            login,
+            commit: OnceLock::new(),
+        })
+    }
+
+    pub(in super::super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(in super::super) fn login(&self) -> &Login {
+        &self.login
+    }
+
+    /// Returns the http(s) address to request. Once the commit is known, this is the
+    /// address of the file in that commit, because a branch may move between two
+    /// requests.
+    pub(in super::super) fn url(&self) -> String {
+        let commit = self.commit.get().map(String::as_str);
+        self.address.url(&self.endpoint, commit)
+    }
+
+    /// Records the commit that a response of the hub came from (`X-Repo-Commit`).
+    pub(in super::super) fn note_commit(&self, commit: &str) {
+        let is_hex = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if (40..=64).contains(&commit.len()) && is_hex {
+            let _ = self.commit.set(commit.into());
+        }
+    }
+
+    /// Returns the address of the file in the commit that is read, if the hub has
+    /// reported that commit.
+    pub(in super::super) fn pinned(&self) -> Option<String> {
+        let commit = self.commit.get()?;
+        Some(self.address.at(commit).to_string())
+    }
+
     /// Returns the text to add to the status of a response: the reason that the hub
     /// states (`X-Error-Code`, `X-Error-Message`), and what the user can do. `None` if
     /// the hub states no known reason.
@@ -66,5 +122,11 @@ impl HubFile {
             Login::Token(_) => "log in with it by `hf auth login`, or set HF_TOKEN",
             Login::None => "then log in by `hf auth login`, or set HF_TOKEN",
         }
+    }
+}
+
+impl fmt::Display for HubFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
     }
 }

@@ -1,0 +1,188 @@
+//! `AsyncReader` reads what `Reader` does, and blocks no thread.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use zstn::source::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
+use zstn::source::{AsyncSource, HttpOptions, ObjectStoreSource, Reading};
+use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader};
+use zstn_tests::rng::Rng;
+use zstn_tests::round_server::{Page, RoundServer};
+use zstn_tests::{checkpoint, native};
+
+/// Runs `work` on a runtime with one thread and without timers or connections of its
+/// own.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(work)
+}
+
+/// A checkpoint, a delta from another one, and that one packed, as files in a folder.
+struct Files {
+    folder: tempfile::TempDir,
+    plain: Vec<u8>,
+}
+
+impl Files {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let job = Job::new().engine(&native());
+        let weights = Rng(31).bf16_weights(200_000);
+        let mut tuned = weights.clone();
+        tuned.iter_mut().step_by(97).for_each(|byte| *byte ^= 1);
+        let file = |bytes: &[u8]| {
+            checkpoint(&[
+                ("a", "BF16", &bytes[..300_000]),
+                ("b", "U8", &bytes[300_000..]),
+            ])
+        };
+        let at = |name: &str| folder.path().join(name);
+        let plain = file(&tuned);
+        std::fs::write(at("base.safetensors"), file(&weights)).unwrap();
+        std::fs::write(at("m.safetensors"), &plain).unwrap();
+        let options = PackOptions::default();
+        zstn::pack(&job, at("base.safetensors"), at("base.zstn"), &options).unwrap();
+        zstn::pack(&job, at("m.safetensors"), at("m.zstn"), &options).unwrap();
+        let options = options.base(at("base.safetensors"));
+        zstn::pack(&job, at("m.safetensors"), at("m.z4dm"), &options).unwrap();
+        Self { folder, plain }
+    }
+
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path().join(name)).unwrap()
+    }
+}
+
+/// Compares all that a reader reads with the plain checkpoint.
+async fn check(reader: &AsyncReader, files: &Files) {
+    let plain = Reader::open(files.folder.path().join("m.safetensors")).unwrap();
+    let names: Vec<_> = reader.names().map(str::to_owned).collect();
+    assert_eq!(names, plain.names().collect::<Vec<_>>());
+    let tensors: Vec<_> = reader.stream(names).try_collect().await.unwrap();
+    for tensor in &tensors {
+        assert_eq!(*tensor, plain.read(&tensor.name).unwrap());
+        assert_eq!(*tensor, reader.read(&tensor.name).await.unwrap());
+    }
+    let rows = 70_000..70_003;
+    let expected = plain.read_rows("a", rows.clone()).unwrap();
+    assert_eq!(reader.read_rows("a", rows).await.unwrap(), expected);
+    let missing = reader.read("c").await.unwrap_err();
+    assert_eq!(missing.code(), "not_found", "{missing}");
+}
+
+#[test]
+fn files_on_disk_and_on_servers() {
+    let files = Files::new();
+    let server = RoundServer::start();
+    for name in ["m.safetensors", "m.zstn", "m.z4dm", "base.zstn"] {
+        server.add(name, Page::File(files.bytes(name)));
+    }
+    let path = |name: &str| Input::from(files.folder.path().join(name));
+    let url = |name: &str| Input::from(Location::url(format!("{}{name}", server.url)));
+    block_on(async {
+        for open in [&path as &dyn Fn(&str) -> Input, &url] {
+            for name in ["m.safetensors", "m.zstn"] {
+                check(&AsyncReader::open(open(name)).await.unwrap(), &files).await;
+            }
+            let options = Reader::options().base(open("base.zstn"));
+            check(&options.open_async(open("m.z4dm")).await.unwrap(), &files).await;
+            let alone = AsyncReader::open(open("m.z4dm")).await.unwrap();
+            let refused = alone.read("a").await.unwrap_err();
+            assert_eq!(refused.code(), "needs_base", "{refused}");
+        }
+        let missing = AsyncReader::open(url("missing")).await;
+        assert_eq!(missing.err().unwrap().code(), "http");
+    });
+}
+
+/// Bytes in memory, read by a source of the test's own.
+struct Own(Vec<u8>);
+
+impl AsyncSource for Own {
+    fn name(&self) -> &str {
+        "bytes of the test"
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>) -> Reading<'_, Vec<u8>> {
+        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
+        Box::pin(async move { Ok(self.0[start..end].to_vec()) })
+    }
+}
+
+#[test]
+fn sources_of_ones_own_and_any_object_store() {
+    let files = Files::new();
+    block_on(async {
+        let own = Own(files.bytes("m.zstn"));
+        let reader = Reader::options().open_async_source(own).await.unwrap();
+        check(&reader, &files).await;
+
+        let store = std::sync::Arc::new(InMemory::new());
+        let bytes = files.bytes("m.zstn");
+        store.put(&"a/m.zstn".into(), bytes.into()).await.unwrap();
+        let open = |path: &str| {
+            let store: std::sync::Arc<dyn ObjectStore> = store.clone();
+            let path = path.to_owned();
+            async move { ObjectStoreSource::open(store, path.into(), &HttpOptions::default()).await }
+        };
+        let source = open("a/m.zstn").await.unwrap();
+        let reader = Reader::options().open_async_source(source).await.unwrap();
+        check(&reader, &files).await;
+
+        // The blocking reader takes it, too.
+        let reader = Reader::open(Input::source(open("a/m.zstn").await.unwrap())).unwrap();
+        let tensor = reader.read("b").unwrap();
+        assert!(files.plain.ends_with(&tensor.bytes));
+
+        let missing = open("a/missing").await.err().unwrap();
+        assert!(missing.to_string().contains("a/missing"), "{missing}");
+
+        // A version that is replaced after it was opened is not mixed with the new one.
+        let source = open("a/m.zstn").await.unwrap();
+        let reader = Reader::options().open_async_source(source).await.unwrap();
+        let other = files.bytes("m.safetensors");
+        store.put(&"a/m.zstn".into(), other.into()).await.unwrap();
+        let changed = reader.read("a").await.unwrap_err();
+        assert_eq!(changed.code(), "changed", "{changed}");
+    });
+}
+
+#[test]
+fn dropping_a_future_ends_its_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/m.zstn", listener.local_addr().unwrap());
+    let (asked, was_asked) = mpsc::channel();
+    let (closed, was_closed) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap() > 2 {
+            line.clear();
+        }
+        asked.send(()).unwrap();
+        // Nothing is answered, so the next event is the end of the connection.
+        let _ = reader.read(&mut [0]);
+        closed.send(()).unwrap();
+    });
+    let opening = AsyncReader::open(Location::url(url));
+    block_on(async {
+        let timer = async move {
+            let soon = move || was_asked.recv_timeout(Duration::from_secs(10)).unwrap();
+            tokio::task::spawn_blocking(soon).await.unwrap();
+        };
+        tokio::select! {
+            _ = opening => panic!("there was no answer"),
+            () = timer => {}
+        }
+    });
+    was_closed.recv_timeout(Duration::from_secs(1)).unwrap();
+}
