@@ -85,6 +85,12 @@ impl Engine {
         }
     }
 
+    /// Returns the threads, unless there are none or this is one of them.
+    pub(crate) fn other_threads(&self) -> Option<&ThreadPool> {
+        let is_other = |pool: &&ThreadPool| pool.current_thread_index().is_none();
+        self.pool().filter(is_other)
+    }
+
     /// Returns the largest number of threads that an engine can have on this machine:
     /// eight per core, or 16 if that is more. More threads than cores do not make
     /// anything faster, and thousands of threads keep a machine from making progress.

@@ -78,6 +78,7 @@ pub mod family;
 mod finished;
 mod job;
 pub mod model_delta;
+mod ordered;
 mod output;
 mod pack;
 mod progress;

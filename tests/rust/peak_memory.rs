@@ -69,10 +69,10 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     const LARGE_BYTES: usize = 2 << 20;
     let (few, many) = (held(12, LARGE_BYTES), held(48, LARGE_BYTES));
     for (few, many) in few.into_iter().zip(many) {
-        // The memory of two threads varies with their timing by one tensor each, not by
-        // the 36 additional tensors.
+        // Three tensors are processed at the same time. Their memory varies with the timing
+        // of two threads, not with the 36 additional tensors.
         assert!(
-            many < few + 2 * LARGE_BYTES,
+            many < few + 3 * LARGE_BYTES,
             "{few} bytes, {many} for four times as many tensors"
         );
         assert!(many < 24 << 20, "{many} bytes");

@@ -10,14 +10,12 @@ use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix,
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::finished::{self, Listed};
+use crate::ordered::{Budget, for_each, in_order};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Progress as _, Result};
 use part::{Part, Stored, parts, runs, single};
 
 mod part;
-mod wave;
-
-pub(crate) use wave::{decode_in_order, decode_in_waves};
 
 /// A container whose frames have all been checked as far as possible without decoding.
 /// No output is made and no memory is allocated for it before that.
@@ -82,10 +80,12 @@ impl<'a> Container<'a> {
                 checked.map_err(|error| refuse(container.named(part, error)))
             })
         };
-        let stored_bytes = |run: &&[Part]| run.iter().map(Part::stored_len_bytes).sum();
-        let memory_bytes = job.memory().min(MAX_CHECKED_BYTES);
-        let runs = runs(&container.parts);
-        decode_in_waves(job, &runs, stored_bytes, memory_bytes, check)?;
+        let runs = runs(&container.parts).into_iter().map(|run| {
+            let stored_bytes = run.iter().map(Part::stored_len_bytes).sum();
+            (run, stored_bytes)
+        });
+        let budget = Budget::of_bytes(job.memory().min(MAX_CHECKED_BYTES) / SHARES);
+        for_each(job, runs, budget, |run| check(run))?;
         Ok(container)
     }
 
@@ -190,9 +190,9 @@ impl<'a> Container<'a> {
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let finished = Finished::new(self, job)?;
-        let decode = |run: &[Part]| {
+        let decode = |run: &&[Part]| {
             let stored = Stored::read(self.input, run)?;
-            for part in run {
+            for part in *run {
                 let stored = stored.of(part);
                 let bytes = self.decode_part(job, part, stored)?;
                 for span in part.spans() {
@@ -205,9 +205,9 @@ impl<'a> Container<'a> {
             }
             Ok(())
         };
-        let runs = runs(&self.parts);
-        let cost = |run: &&[Part]| run.iter().map(Part::len_bytes).sum();
-        decode_in_waves(job, &runs, cost, job.memory(), decode)
+        let runs = runs(&self.parts).into_iter();
+        let runs = runs.map(|run| (run, run.iter().map(Part::len_bytes).sum()));
+        for_each(job, runs, Budget::of_bytes(job.memory() / SHARES), decode)
     }
 
     /// Decodes like [`Container::decode`], and hashes the data buffer in order on one
@@ -229,7 +229,7 @@ impl<'a> Container<'a> {
         let len = (header.len() as u64).to_le_bytes();
         let mut check = Some(check.with(&len).with(&header));
         drop(header);
-        let decode = |(span, part): (&Range<u64>, &Part)| {
+        let decode = |&(span, part): &(&Range<u64>, &Part)| {
             let stored = self.input.read(part.place.clone())?;
             let bytes = self.decode_part(job, part, &stored)?;
             sink(span, &bytes)?;
@@ -251,10 +251,27 @@ impl<'a> Container<'a> {
             }
             Ok(())
         };
-        let cost = |(span, _): &(&Range<u64>, &Part)| span.end - span.start;
-        decode_in_order(job, &spans, cost, decode, hash)?;
+        let lens_bytes = spans.iter().map(|(span, _)| span.end - span.start);
+        let budget = decoded_in_order(job, lens_bytes);
+        let items = spans.into_iter();
+        let items = items.map(|(span, part)| Ok(((span, part), span.end - span.start)));
+        in_order(job, items, budget, decode, hash)?;
         check.map_or(Ok(()), FileCheck::finish).map_err(&refuse)
     }
+}
+
+/// Items that are decoded at the same time may take one share of the allowed memory; the
+/// shares are for their stored bytes, for the results, and for deltas or planes in
+/// between.
+pub(crate) const SHARES: u64 = 3;
+
+/// Returns the budget for items of these decoded lengths whose results are consumed in
+/// order.
+pub(crate) fn decoded_in_order(job: &Job, lens_bytes: impl Iterator<Item = u64>) -> Budget {
+    /// More would not make it faster: long tensors are decoded by several threads each.
+    const MAX_BYTES: u64 = 256 << 20;
+    let max_bytes = MAX_BYTES.min(job.memory() / SHARES);
+    Budget::for_threads(job, lens_bytes.max().unwrap_or(0), max_bytes)
 }
 
 /// The maximum memory for frames that are checked before decoding, even if more is

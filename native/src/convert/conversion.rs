@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use zstn_core::catalog::{self, Kind};
 use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Manifest, ZTensorFooter};
-use zstn_core::engine::Engine as _;
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
 
 use super::{ConvertOptions, TargetKind};
 use crate::finished;
+use crate::ordered::{Budget, in_order};
 use crate::output::{Mode, check_inputs};
-use crate::pack::pipeline;
 use crate::source::{Input, Local, Location, Source};
 use crate::{Error, Job, Output, Progress as _, Reader, Result, Tensor};
 
-/// The tensors of a batch may take one share of the allowed memory; the shares are for
-/// their stored bytes, for the converted tensors, and for buffers of the coding.
+/// The tensors that are converted at the same time may take one share of the allowed
+/// memory; the shares are for their stored bytes, for the converted tensors, and for
+/// buffers of the coding.
 const SHARES: u64 = 4;
 
 /// A running conversion.
@@ -80,32 +80,29 @@ impl<'a> Conversion<'a> {
         Ok((found == Ok(kind)).then_some(local))
     }
 
-    /// Reads the tensors with these numbers batch by batch. Passes each tensor to `job`
-    /// on any thread of the engine, and the results to `sink` in order.
+    /// Reads the tensors with these numbers. Passes each tensor to `convert` on any thread
+    /// of the engine, and the results to `sink` in order.
     pub fn each<R: Send>(
         &self,
         numbers: &[usize],
-        job: impl Fn(usize, Tensor) -> Result<R> + Sync + Send,
-        mut sink: impl FnMut(usize, R) -> Result<()>,
+        convert: impl Fn(usize, Tensor) -> Result<R> + Sync + Send,
+        sink: impl FnMut(usize, R) -> Result<()>,
     ) -> Result<()> {
         let tensors = self.tensors();
-        let lens: Vec<u64> = numbers.iter().map(|&n| tensors[n].len_bytes()).collect();
-        let no_aliases = vec![None; lens.len()];
-        for batch in pipeline::cut(&lens, &no_aliases, self.job.memory() / SHARES) {
-            let numbers = &numbers[batch.tensors];
-            let results = self.job.engine.map(numbers.to_vec(), |number| {
-                let result = job(number, self.read(number)?);
-                self.job.advance(tensors[number].len_bytes());
-                if self.job.wants_tensors() {
-                    let tensor = finished::read(self.reader, &tensors[number]);
-                    self.job.tensor(&tensor);
-                }
-                result
-            });
-            for (&number, result) in numbers.iter().zip(results) {
-                sink(number, result?)?;
+        let convert = |&number: &usize| {
+            let result = convert(number, self.read(number)?);
+            self.job.advance(tensors[number].len_bytes());
+            if self.job.wants_tensors() {
+                let tensor = finished::read(self.reader, &tensors[number]);
+                self.job.tensor(&tensor);
             }
-        }
+            result
+        };
+        let lens_bytes = numbers.iter().map(|&number| tensors[number].len_bytes());
+        let largest_bytes = lens_bytes.clone().max().unwrap_or(0);
+        let budget = Budget::for_threads(&self.job, largest_bytes, self.job.memory() / SHARES);
+        let items = numbers.iter().copied().zip(lens_bytes).map(Ok);
+        in_order(&self.job, items, budget, convert, sink)?;
         self.check_unchanged()
     }
 

@@ -10,8 +10,9 @@ use zstn_core::container::model_delta::{
 };
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 
-use crate::container::{MAX_CHECKED_BYTES, decode_in_order, decode_in_waves};
+use crate::container::{MAX_CHECKED_BYTES, SHARES, decoded_in_order};
 use crate::finished::{self, Listed};
+use crate::ordered::{Budget, for_each, in_order};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
@@ -74,19 +75,16 @@ impl<'a> Checked<'a> {
             input,
             base,
         };
-        let check = |number: usize| {
+        let check = |&number: &usize| {
             let payload = checked.payload(number)?;
             let result = checked.table.check(number, &payload, &checked.base_header);
             result.map_err(Error::place(input.name()))
         };
         let records = checked.table.records();
-        let numbers: Vec<usize> = (0..records.len()).collect();
-        let payload_bytes = |&number: &usize| {
-            let payload = &records[number].payload;
-            payload.end - payload.start
-        };
-        let memory_bytes = job.memory().min(MAX_CHECKED_BYTES);
-        decode_in_waves(job, &numbers, payload_bytes, memory_bytes, check)?;
+        let payloads = records.iter().map(|record| &record.payload);
+        let payloads = payloads.map(|payload| payload.end - payload.start);
+        let budget = Budget::of_bytes(job.memory().min(MAX_CHECKED_BYTES) / SHARES);
+        for_each(job, (0..).zip(payloads), budget, check)?;
         Ok(checked)
     }
 
@@ -126,14 +124,15 @@ impl<'a> Checked<'a> {
             Ok(tensor)
         };
         // The cost includes the tensor of the base.
-        let cost = |&number: &usize| match records[number].kind {
+        let cost = |number: usize| match records[number].kind {
             RecordKind::Full => records[number].len_bytes(),
             _ => records[number].len_bytes().saturating_mul(2),
         };
         let is_tiled = self.table.overlapping().is_empty();
         let Some(check) = self.table.restored_check().filter(|_| is_tiled) else {
-            let decode = |number| decode(number).map(drop);
-            return decode_in_waves(job, &numbers, cost, job.memory(), decode);
+            let items = numbers.into_iter().map(|number| (number, cost(number)));
+            let budget = Budget::of_bytes(job.memory() / SHARES);
+            return for_each(job, items, budget, |&number| decode(number).map(drop));
         };
         numbers.sort_by_key(|&number| (records[number].span.start, records[number].span.end));
         let header = self.table.header();
@@ -146,7 +145,9 @@ impl<'a> Checked<'a> {
             check = check.take().map(|check| check.with(&tensor));
             Ok(())
         };
-        decode_in_order(job, &numbers, cost, decode, hash)?;
+        let budget = decoded_in_order(job, numbers.iter().map(|&number| cost(number)));
+        let items = numbers.into_iter().map(|number| Ok((number, cost(number))));
+        in_order(job, items, budget, |&number| decode(number), hash)?;
         let finished = check.map_or(Ok(()), RestoredCheck::finish);
         finished.map_err(Error::place(self.input.name()))
     }

@@ -7,6 +7,7 @@ use zstn_core::container::model_delta::{
 };
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
+use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::{base_header, data_digest, safetensors_head};
@@ -32,8 +33,8 @@ pub(super) struct DeltaCoder<'a> {
 impl RecordCoder for DeltaCoder<'_> {
     type Entry = RecordInfo;
 
-    /// The shares are for the tensors of a batch, the tensors of the base, the deltas,
-    /// two coded forms, and the batch that is being written.
+    /// The shares are for the tensors, the tensors of the base, the deltas, two coded
+    /// forms, and the records that are being written.
     const MEMORY_SHARES: u64 = 6;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
@@ -100,12 +101,12 @@ impl RecordList for DeltaRecords {
         version(self.edition)
     }
 
-    /// The digest in the trailer also covers the header, so it is computed at the end.
-    fn needs_original(&self) -> bool {
-        false
+    /// The trailer has another digest, which is computed at the end.
+    fn take_hash(&mut self) -> Option<OriginalHash> {
+        None
     }
 
-    fn hash(&mut self, _: &[u8]) {}
+    fn set_hash(&mut self, _: OriginalHash) {}
 
     fn add(&mut self, _: &HeaderTensor, record: Record<RecordInfo>) {
         self.infos.push(record.entry);

@@ -1,16 +1,14 @@
 //! Finds tensors with equal bytes, which are stored once.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use zstn_core::checksum::checksum_fed;
 use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
-use zstn_core::engine::Engine as _;
 
 use super::data::Data;
-use crate::{Engine, Result};
+use crate::Result;
 
 /// For every tensor, the index of the first tensor with the same bytes, if that is an
 /// earlier one.
@@ -53,11 +51,6 @@ impl Aliases {
         }
     }
 
-    /// Returns the target of each tensor, as far as aliases have been found.
-    pub(super) fn targets(&self) -> &[Option<usize>] {
-        &self.targets
-    }
-
     /// Returns the earlier tensor that tensor `number` is stored as a reference to.
     pub(super) fn of_tensor(&self, number: usize) -> Option<usize> {
         self.targets[number]
@@ -68,23 +61,19 @@ impl Aliases {
         self.targets.iter().flatten().count()
     }
 
-    /// Compares the tensors with these numbers, which have just arrived, with all
-    /// earlier tensors.
+    /// Compares tensor `number`, which has just arrived, with all earlier tensors.
     pub(super) fn look_at(
         &mut self,
-        engine: &Engine,
         data: &Data,
         tensors: &[HeaderTensor],
-        numbers: Range<usize>,
+        number: usize,
     ) -> Result<()> {
         let Some(search) = &mut self.search else {
             return Ok(());
         };
-        let numbers: Vec<usize> = numbers.filter(|&n| search.may_be_equal[n]).collect();
-        let digests = engine.map(numbers.clone(), |number| data.digest(&tensors[number].span));
-        for (number, digest) in numbers.into_iter().zip(digests) {
+        if search.may_be_equal[number] {
             let span = &tensors[number].span;
-            let key = (span.end - span.start, digest?);
+            let key = (span.end - span.start, data.digest(span)?);
             // Tensors with equal 256-bit digests are treated as equal.
             let first = *search.first.entry(key).or_insert(number);
             self.targets[number] = (first != number).then_some(first);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use zstn_core::TensorRef;
 use zstn_core::checksum::checksum_fed;
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES};
-use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests};
+use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, OriginalHash};
 use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
     ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
@@ -35,7 +35,7 @@ pub(crate) struct FrameCoder<'a> {
 impl RecordCoder for FrameCoder<'_> {
     type Entry = Option<FrameDigests>;
 
-    /// While a batch is coded, the previous one is written and the next one arrives.
+    /// The shares are for the tensors, their planes and their coded forms.
     const MEMORY_SHARES: u64 = 3;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
@@ -86,12 +86,12 @@ impl RecordList for ContainerBuilder {
         Self::version(self)
     }
 
-    fn needs_original(&self) -> bool {
-        Self::needs_original(self)
+    fn take_hash(&mut self) -> Option<OriginalHash> {
+        self.take_original_hash()
     }
 
-    fn hash(&mut self, bytes: &[u8]) {
-        self.original(bytes);
+    fn set_hash(&mut self, hash: OriginalHash) {
+        self.set_original_hash(hash);
     }
 
     fn add(&mut self, tensor: &HeaderTensor, record: Record<Self::Entry>) {

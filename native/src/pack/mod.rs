@@ -23,6 +23,7 @@ use crate::{Error, Job, Output, Progress as _, Result, Sink};
 mod aliases;
 mod data;
 mod frames;
+mod hashing;
 mod large;
 mod options;
 pub(crate) mod pipeline;

@@ -1,20 +1,21 @@
-//! The packing pipeline: reads the tensors of a file, codes them on all threads, hashes
-//! the original and writes the records in order, in bounded memory.
+//! The packing pipeline: reads and codes the tensors of a file on all threads, hashes the
+//! original on a thread of its own, and writes the records in order, in bounded memory.
 //!
-//! A file is processed batch by batch. While a batch is coded, it is hashed, the records
-//! of the batch before are written, and the next batch is fetched. The batches have no
-//! influence on the output.
+//! A tensor holds its share of the memory until its record has been written and its bytes
+//! have been hashed. How many tensors are processed at the same time has no influence on
+//! the output.
 
-use std::borrow::Cow;
-use std::ops::Range;
+use std::sync::Arc;
 
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::safetensors::HeaderTensor;
-use zstn_core::engine::Engine as _;
+use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::aliases::Aliases;
 use super::data::Data;
+use super::hashing::{Hashing, Piece, hash_during};
+use crate::ordered::{Budget, in_order};
 use crate::{Job, Output, Progress as _, Result, finished};
 
 /// Codes tensors as records of one format: as frames, or as deltas from a base.
@@ -22,7 +23,8 @@ pub(crate) trait RecordCoder: Sync {
     /// The entry for a record in the list of the packed file.
     type Entry: Send;
 
-    /// A batch may take one share of the allowed memory, in bytes of original data.
+    /// The tensors that are processed at the same time may take one share of the allowed
+    /// memory, in bytes of original data.
     const MEMORY_SHARES: u64;
 
     /// Codes a tensor from its bytes.
@@ -48,11 +50,12 @@ pub(crate) trait RecordList: Send {
     /// Returns the version that the records so far require of the file.
     fn version(&self) -> u8;
 
-    /// Returns whether [`RecordList::hash`] has to be called.
-    fn needs_original(&self) -> bool;
+    /// Takes the hash to which the original's data have to be added; `None` if the list
+    /// needs no such hash.
+    fn take_hash(&mut self) -> Option<OriginalHash>;
 
-    /// Adds the next bytes of the original's data to its digest.
-    fn hash(&mut self, bytes: &[u8]);
+    /// Sets the hash of all of the original's data.
+    fn set_hash(&mut self, hash: OriginalHash);
 
     /// Adds the record that begins at [`RecordList::position`].
     fn add(&mut self, tensor: &HeaderTensor, record: Record<Self::Entry>);
@@ -88,7 +91,22 @@ pub(crate) struct Pipeline<'a, C> {
     pub(crate) is_version_open: bool,
 }
 
-impl<C: RecordCoder> Pipeline<'_, C> {
+/// A tensor of the file, and how it is stored.
+struct Item {
+    number: usize,
+    form: Form,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Coded,
+    /// A tensor that is coded block by block, because it does not fit into memory.
+    Large,
+    /// A reference to the earlier tensor with this number.
+    Alias(usize),
+}
+
+impl<'a, C: RecordCoder> Pipeline<'a, C> {
     /// Writes the `prefix` of the packed file, then the records of all tensors, which it
     /// adds to `list`.
     pub(crate) fn run<L: RecordList<Entry = C::Entry>>(
@@ -97,6 +115,28 @@ impl<C: RecordCoder> Pipeline<'_, C> {
         aliases: &mut Aliases,
         list: &mut L,
         output: &mut Output,
+    ) -> Result<()> {
+        let len_bytes = self.tensors.iter().map(len_bytes).sum();
+        match list.take_hash() {
+            None => self.write(prefix, aliases, list, output, None),
+            Some(hash) => {
+                let write = |hashing: &Hashing<'a>| {
+                    self.write(prefix, aliases, list, output, Some(hashing))
+                };
+                let hash = hash_during(self.job, self.data, len_bytes, hash, write)?;
+                list.set_hash(hash);
+                Ok(())
+            }
+        }
+    }
+
+    fn write<L: RecordList<Entry = C::Entry>>(
+        &self,
+        prefix: &[u8],
+        aliases: &mut Aliases,
+        list: &mut L,
+        output: &mut Output,
+        hashing: Option<&Hashing<'a>>,
     ) -> Result<()> {
         // The version is part of the prefix, but depends on the records.
         let mut version = Version {
@@ -107,114 +147,75 @@ impl<C: RecordCoder> Pipeline<'_, C> {
             output.hold();
         }
         output.write_final(prefix)?;
-        let lens: Vec<u64> = self.tensors.iter().map(len_bytes).collect();
         let max_bytes = self.job.memory() / C::MEMORY_SHARES;
-        let batch_bytes = enough_bytes(&lens, self.job.engine.threads(), max_bytes);
-        let batches = cut(&lens, aliases.targets(), batch_bytes);
-        let end_of = |batch: &Batch| self.tensors[batch.tensors.end - 1].span.end;
-        // The records of the previous batch, which are already in the list.
-        let mut pending: Vec<Vec<u8>> = Vec::new();
-        for (number, batch) in batches.iter().enumerate() {
-            let end = end_of(batch);
-            let next_end = batches.get(number + 1).map_or(end, end_of);
-            self.data.fetch_until(end)?;
-            let numbers = batch.tensors.clone();
-            aliases.look_at(&self.job.engine, &self.data, self.tensors, numbers)?;
-            let distinct: Vec<usize> = batch
-                .tensors
-                .clone()
-                .filter(|&number| aliases.of_tensor(number).is_none())
-                .collect();
-            let read = match batch.large {
-                true => Vec::new(),
-                false => self.read(&distinct)?,
+        let largest = self.tensors.iter().map(len_bytes).max().unwrap_or(0);
+        let budget = Budget::for_threads(self.job, largest, max_bytes);
+        let items = (0..self.tensors.len()).map(|number| {
+            let span = &self.tensors[number].span;
+            self.data.fetch_until(span.end)?;
+            aliases.look_at(&self.data, self.tensors, number)?;
+            let len_bytes = len_bytes(&self.tensors[number]);
+            let (form, cost_bytes) = match aliases.of_tensor(number) {
+                Some(target) => (Form::Alias(target), 0),
+                None if len_bytes > max_bytes => (Form::Large, u64::MAX),
+                None => (Form::Coded, len_bytes),
             };
-            self.data.will_need(&(end..next_end));
-            let (coded, written) = self.job.engine.join(
-                || self.code(&distinct, &read),
-                || {
-                    if list.needs_original() {
-                        self.hash(batch, &distinct, &read, list)?;
-                    }
-                    write_all(output, &pending)?;
-                    self.data.fetch_until(next_end)
-                },
-            );
-            written?;
-            version.settle(list, output)?;
-            drop(read);
-            pending = Vec::new();
-            let mut coded = coded?.into_iter();
-            for number in batch.tensors.clone() {
-                let tensor = &self.tensors[number];
-                if let Some(target) = aliases.of_tensor(number) {
+            self.data.will_need(span);
+            Ok((Item { number, form }, cost_bytes))
+        });
+        let code = |item: &Item| self.code(item, hashing);
+        let write = |item: Item, coded: Option<Coded<C::Entry>>| {
+            let tensor = &self.tensors[item.number];
+            match (item.form, coded) {
+                (Form::Alias(target), _) => {
                     self.report_alias(tensor, target);
                     list.add_alias(tensor, target)?;
-                } else if batch.large {
-                    let position = list.position();
-                    let record = self.coder.write_large(tensor, position, output)?;
-                    list.add(tensor, record);
-                } else {
-                    let coded = coded.next().expect("a record for every tensor coded");
+                }
+                (_, Some(coded)) => {
                     let record = Record {
                         len_bytes: coded.bytes.len() as u64,
                         edition: coded.edition,
                         entry: coded.entry,
                     };
-                    pending.push(coded.bytes);
                     list.add(tensor, record);
+                    output.write_final(&coded.bytes)?;
+                }
+                (_, None) => {
+                    let position = list.position();
+                    let record = self.coder.write_large(tensor, position, output)?;
+                    list.add(tensor, record);
+                    output.settle()?;
                 }
             }
-            if batch.large {
-                output.settle()?;
+            version.settle(list, output)?;
+            if let Some(hashing) = hashing {
+                hashing.wait_for(self.job, self.data, item.number)?;
             }
-            self.data.free_until(end);
-        }
-        self.data.check_end()?;
-        write_all(output, &pending)?;
-        version.settle(list, output)
+            self.data.free_until(tensor.span.end);
+            Ok(())
+        };
+        in_order(self.job, items, budget, code, write)?;
+        self.data.check_end()
     }
 
-    /// Reads the tensors with these numbers.
-    fn read(&self, numbers: &[usize]) -> Result<Vec<Cow<'_, [u8]>>> {
-        let read = |number: usize| self.data.read(&self.tensors[number].span);
-        let read = self.job.engine.map(numbers.to_vec(), read);
-        read.into_iter().collect()
-    }
-
-    /// Codes the tensors with these numbers, whose bytes are `read`. If the batch is one
-    /// large tensor, `read` is empty and nothing is coded.
-    fn code(&self, numbers: &[usize], read: &[Cow<'_, [u8]>]) -> Result<Vec<Coded<C::Entry>>> {
-        let jobs = numbers.iter().zip(read).collect();
-        let coded = self.job.engine.map(jobs, |(&number, bytes): (_, &Cow<_>)| {
-            let tensor = &self.tensors[number];
-            let coded = self.coder.code(tensor, bytes)?;
-            self.job.advance(bytes.len() as u64);
-            Ok(coded)
-        });
-        coded.into_iter().collect()
-    }
-
-    /// Hashes the tensors of a batch in order.
-    fn hash(
-        &self,
-        batch: &Batch,
-        distinct: &[usize],
-        read: &[Cow<'_, [u8]>],
-        list: &mut impl RecordList,
-    ) -> Result<()> {
-        let mut read = distinct.iter().zip(read).peekable();
-        for number in batch.tensors.clone() {
-            match read.next_if(|(distinct, _)| **distinct == number) {
-                Some((_, bytes)) => self.job.feed_bytes(bytes, |piece| list.hash(piece))?,
-                // The bytes of aliases and large tensors are not in memory.
-                None => {
-                    let span = &self.tensors[number].span;
-                    self.data.feed(span, &mut |piece| list.hash(piece))?;
-                }
+    /// Reads and codes a tensor, unless it is an alias or large, and supplies its bytes to
+    /// the hash.
+    fn code(&self, item: &Item, hashing: Option<&Hashing<'a>>) -> Result<Option<Coded<C::Entry>>> {
+        let tensor = &self.tensors[item.number];
+        let supply = |piece| {
+            if let Some(hashing) = hashing {
+                hashing.supply(item.number, piece);
             }
+        };
+        if !matches!(item.form, Form::Coded) {
+            supply(Piece::Span(tensor.span.clone()));
+            return Ok(None);
         }
-        Ok(())
+        let bytes = Arc::new(self.data.read(&tensor.span)?);
+        supply(Piece::Bytes(Arc::clone(&bytes)));
+        let coded = self.coder.code(tensor, &bytes)?;
+        self.job.advance(bytes.len() as u64);
+        Ok(Some(coded))
     }
 
     fn report_alias(&self, tensor: &HeaderTensor, target: usize) {
@@ -246,123 +247,6 @@ impl Version {
     }
 }
 
-fn write_all(output: &mut Output, records: &[Vec<u8>]) -> Result<()> {
-    let mut records = records.iter();
-    records.try_for_each(|record| output.write_final(record))
-}
-
 fn len_bytes(tensor: &HeaderTensor) -> u64 {
     tensor.span.end - tensor.span.start
-}
-
-/// Consecutive tensors that are processed at the same time.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Batch {
-    /// The numbers of the tensors.
-    pub(crate) tensors: Range<usize>,
-    /// True for a single tensor that does not fit into memory and is coded block by
-    /// block.
-    pub(crate) large: bool,
-}
-
-/// The minimum size of a batch, in bytes: enough small tensors to keep all threads
-/// busy.
-const MIN_BYTES: u64 = 8 << 20;
-/// The maximum number of tensors in a batch: enough to keep all threads busy, however
-/// small they are.
-const MAX_TENSORS: usize = 512;
-
-/// Returns the size of a batch for tensors of these lengths, in bytes: one tensor for
-/// every thread, or many small ones, but at most `max_bytes`. Larger batches would take
-/// more memory without being faster.
-fn enough_bytes(lens_bytes: &[u64], threads: usize, max_bytes: u64) -> u64 {
-    let largest = lens_bytes.iter().copied().max().unwrap_or(0);
-    let one_each = largest.saturating_mul(threads as u64);
-    one_each.max(MIN_BYTES).min(max_bytes)
-}
-
-/// Divides tensors of these lengths into batches. Aliases take no memory.
-pub(crate) fn cut(lens_bytes: &[u64], aliases: &[Option<usize>], batch_bytes: u64) -> Vec<Batch> {
-    let mut batches = Vec::new();
-    let mut start = 0;
-    let mut held = 0;
-    for (number, &len) in lens_bytes.iter().enumerate() {
-        let cost = if aliases[number].is_some() { 0 } else { len };
-        let large = cost > batch_bytes;
-        let is_full = held + cost > batch_bytes || number - start == MAX_TENSORS;
-        if (large || is_full) && start < number {
-            batches.push(Batch {
-                tensors: start..number,
-                large: false,
-            });
-            start = number;
-            held = 0;
-        }
-        held += cost;
-        if large {
-            batches.push(Batch {
-                tensors: number..number + 1,
-                large: true,
-            });
-            start = number + 1;
-            held = 0;
-        }
-    }
-    if start < lens_bytes.len() {
-        batches.push(Batch {
-            tensors: start..lens_bytes.len(),
-            large: false,
-        });
-    }
-    batches
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_tensor_is_in_one_batch_and_large_ones_stand_alone() {
-        let lens = [5, 5, 30, 1, 9, 40, 2, 0, 100];
-        let mut aliases = vec![None; lens.len()];
-        aliases[5] = Some(2);
-        let batches = cut(&lens, &aliases, 12);
-        let numbers: Vec<usize> = batches.iter().flat_map(|b| b.tensors.clone()).collect();
-        assert_eq!(numbers, (0..lens.len()).collect::<Vec<_>>());
-        let large: Vec<usize> = batches
-            .iter()
-            .filter(|b| b.large)
-            .map(|b| b.tensors.start)
-            .collect();
-        assert_eq!(large, [2, 8]);
-        for batch in &batches {
-            let cost: u64 = batch
-                .tensors
-                .clone()
-                .filter(|&t| aliases[t].is_none())
-                .map(|t| lens[t])
-                .sum();
-            assert!(batch.large || cost <= 12, "{batch:?}");
-        }
-    }
-
-    #[test]
-    fn a_batch_has_a_tensor_for_every_thread_if_they_fit() {
-        assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 1 << 30), 60 << 20);
-        assert_eq!(enough_bytes(&[1 << 20, 30 << 20], 2, 20 << 20), 20 << 20);
-        assert_eq!(enough_bytes(&[4096; 9], 2, 1 << 30), MIN_BYTES);
-        assert_eq!(enough_bytes(&[], 2, 1 << 30), MIN_BYTES);
-    }
-
-    #[test]
-    fn many_small_tensors_are_several_batches() {
-        let batches = cut(&[1; 1300], &[None; 1300], 1 << 20);
-        let counts: Vec<usize> = batches.iter().map(|batch| batch.tensors.len()).collect();
-        assert_eq!(counts, [512, 512, 276]);
-    }
-
-    #[test]
-    fn nothing_makes_no_batches() {
-        assert!(cut(&[], &[], 100).is_empty());
-    }
 }

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::index::write_record;
 use super::integrity::{
-    ChecksumBuilder, FrameDigests, HeadChecksums, Section, checksum, write_entry,
+    ChecksumBuilder, FrameDigests, HeadChecksums, OriginalHash, Section, checksum, write_entry,
 };
 use super::{
     Announced, ContainerFooter, ContainerLayout, ContainerOptions, IndexRecord, PREFIX_FIXED_BYTES,
@@ -158,11 +158,18 @@ impl ContainerBuilder {
         &self.records
     }
 
-    /// Returns whether [`ContainerBuilder::original`] has to be called, because
-    /// the builder computes the SHA-256 of the original file.
-    #[must_use]
-    pub fn needs_original(&self) -> bool {
-        self.sums.as_ref().is_some_and(ChecksumBuilder::needs_data)
+    /// Takes the hash of the original file, if the builder computes its SHA-256. The
+    /// caller adds the original's data in order, including the bytes of aliases, and
+    /// returns it with [`ContainerBuilder::set_original_hash`].
+    pub fn take_original_hash(&mut self) -> Option<OriginalHash> {
+        self.sums.as_mut().and_then(ChecksumBuilder::take_hash)
+    }
+
+    /// Sets the hash of the original file, to which all of its data have been added.
+    pub fn set_original_hash(&mut self, hash: OriginalHash) {
+        if let Some(sums) = &mut self.sums {
+            sums.set_hash(hash);
+        }
     }
 
     /// Adds the next bytes of the original's data, including the bytes of

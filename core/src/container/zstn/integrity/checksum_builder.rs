@@ -70,14 +70,29 @@ fn table(frame: &[u8]) -> Vec<u8> {
     table.unwrap_or_default()
 }
 
+/// The SHA-256 of the part of the original file that has been added. It is separate from
+/// the other checksums so that another thread can compute it.
+#[derive(Debug, Clone, Default)]
+pub struct OriginalHash {
+    sha256: Sha256,
+    len_bytes: u64,
+}
+
+impl OriginalHash {
+    /// Adds the next bytes of the original file.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.sha256.update(bytes);
+        self.len_bytes += bytes.len() as u64;
+    }
+}
+
 /// Collects the checksums of a file while it is packed.
 #[derive(Debug, Clone)]
 pub struct ChecksumBuilder {
     original: OriginalSha256,
     /// The hash of the bytes added so far, unless the digest is known in
     /// advance.
-    sha256: Sha256,
-    len_bytes: u64,
+    hash: OriginalHash,
     pub(in crate::container::zstn) frames: Vec<FrameDigests>,
 }
 
@@ -88,8 +103,7 @@ impl ChecksumBuilder {
     pub fn new(header: &[u8], original: OriginalSha256) -> Self {
         let mut sums = Self {
             original,
-            sha256: Sha256::new(),
-            len_bytes: 0,
+            hash: OriginalHash::default(),
             frames: Vec::new(),
         };
         sums.data(&(header.len() as u64).to_le_bytes());
@@ -108,9 +122,20 @@ impl ChecksumBuilder {
     /// aliases.
     pub fn data(&mut self, bytes: &[u8]) {
         if self.needs_data() {
-            self.sha256.update(bytes);
+            self.hash.update(bytes);
         }
-        self.len_bytes += bytes.len() as u64;
+    }
+
+    /// Takes the hash of the bytes added so far, unless the SHA-256 is known in advance.
+    /// The caller adds the remaining bytes and returns it with
+    /// [`ChecksumBuilder::set_hash`].
+    pub fn take_hash(&mut self) -> Option<OriginalHash> {
+        self.needs_data().then(|| core::mem::take(&mut self.hash))
+    }
+
+    /// Sets the hash of the bytes added so far.
+    pub fn set_hash(&mut self, hash: OriginalHash) {
+        self.hash = hash;
     }
 
     /// Adds the next frame.
@@ -123,7 +148,7 @@ impl ChecksumBuilder {
     pub(in crate::container::zstn) fn file(&self, len_bytes: u64) -> Option<FileDigest> {
         let sha256 = match self.original.known() {
             Some(sha256) => *sha256,
-            None if self.len_bytes == len_bytes => self.sha256.clone().finalize().into(),
+            None if self.hash.len_bytes == len_bytes => self.hash.sha256.clone().finalize().into(),
             None => return None,
         };
         Some(FileDigest {

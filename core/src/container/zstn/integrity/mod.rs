@@ -19,7 +19,7 @@ mod statistics;
 mod verify;
 
 pub use crate::checksum::checksum;
-pub use checksum_builder::{ChecksumBuilder, FrameDigests};
+pub use checksum_builder::{ChecksumBuilder, FrameDigests, OriginalHash};
 pub use frame_check::{CheckedFrame, StatisticsCheck, check_table};
 #[doc(hidden)]
 pub use statistics::bands_checksum;

@@ -1,0 +1,203 @@
+//! Hashes the original file while its tensors are coded.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use zstn_core::container::zstn::integrity::OriginalHash;
+
+use super::data::Data;
+use crate::{Error, Job, Result};
+
+/// The bytes of one tensor.
+pub(crate) enum Piece<'a> {
+    /// Bytes in memory, which are shared with the thread that codes them.
+    Bytes(Arc<Cow<'a, [u8]>>),
+    /// Bytes that have to be read: of an alias, or of a tensor that does not fit into
+    /// memory.
+    Span(Range<u64>),
+}
+
+/// Less data is hashed between other work: starting a thread takes longer.
+const MIN_BYTES: u64 = 4 << 20;
+
+/// The hash of a file, to which threads supply the pieces in any order.
+pub(crate) struct Hashing<'a> {
+    sender: Sender<Option<(usize, Piece<'a>)>>,
+    /// Hashes the pieces; `None` while a thread of its own does that.
+    chain: Mutex<Option<Chain<'a>>>,
+    progress: Mutex<Progress>,
+    progressed: Condvar,
+}
+
+/// The progress of the thread that hashes.
+#[derive(Default)]
+struct Progress {
+    is_running: bool,
+    /// The number of pieces that have been hashed.
+    hashed: usize,
+}
+
+/// Runs `work` with a hash of `data`, whose length is `len_bytes`: `work` supplies all
+/// pieces to it. Returns the hash of all pieces.
+///
+/// # Errors
+/// I/O errors; [`Error::Cancelled`]; the errors of `work`.
+pub(crate) fn hash_during<'a>(
+    job: &Job,
+    data: Data<'a>,
+    len_bytes: u64,
+    hash: OriginalHash,
+    work: impl FnOnce(&Hashing<'a>) -> Result<()>,
+) -> Result<OriginalHash> {
+    let (sender, pieces) = mpsc::channel();
+    let chain = Chain {
+        pieces,
+        early: BTreeMap::new(),
+        hashed: 0,
+        hash,
+    };
+    let hashing = Hashing {
+        sender,
+        chain: Mutex::new(Some(chain)),
+        progress: Mutex::default(),
+        progressed: Condvar::new(),
+    };
+    thread::scope(|scope| {
+        let _end = EndOnDrop(&hashing);
+        let mut thread = None;
+        if len_bytes >= MIN_BYTES {
+            let run = || hashing.run(job, data);
+            hashing.progress().is_running = true;
+            let builder = thread::Builder::new().name("zstn-sha256".into());
+            thread = builder.spawn_scoped(scope, run).ok();
+            hashing.progress().is_running &= thread.is_some();
+        }
+        let worked = work(&hashing);
+        hashing.end();
+        let hashed = match thread.map(thread::ScopedJoinHandle::join) {
+            None => hashing.run(job, data),
+            Some(Ok(hashed)) => hashed,
+            Some(Err(payload)) => resume_unwind(payload),
+        };
+        // If hashing failed, `work` only knows that it did.
+        match (worked, hashed) {
+            (Ok(()), hashed) => hashed,
+            (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
+        }
+    })
+}
+
+impl<'a> Hashing<'a> {
+    /// Supplies piece `number`.
+    pub(crate) fn supply(&self, number: usize, piece: Piece<'a>) {
+        // Nobody receives it after an error.
+        let _ = self.sender.send(Some((number, piece)));
+    }
+
+    /// Waits until piece `number` has been hashed. It and all pieces before it must have
+    /// been supplied.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if hashing has failed; [`hash_during`] returns the reason.
+    pub(crate) fn wait_for(&self, job: &Job, data: Data<'a>, number: usize) -> Result<()> {
+        let mut progress = self.progress();
+        while progress.is_running && progress.hashed <= number {
+            let waited = self.progressed.wait(progress);
+            progress = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if progress.hashed > number {
+            return Ok(());
+        }
+        drop(progress);
+        match &mut *self.chain() {
+            Some(chain) => chain.hash_until(job, data, number),
+            None => Err(Error::Cancelled),
+        }
+    }
+
+    /// Hashes the pieces that are supplied until [`Hashing::end`].
+    fn run(&self, job: &Job, data: Data<'a>) -> Result<OriginalHash> {
+        let _stop = StopOnDrop(self);
+        let chain = self.chain().take();
+        let mut chain = chain.ok_or(Error::Cancelled)?;
+        while let Ok(Some((number, piece))) = chain.pieces.recv() {
+            chain.take(job, data, number, piece)?;
+            self.progress().hashed = chain.hashed;
+            self.progressed.notify_all();
+        }
+        Ok(chain.hash)
+    }
+
+    /// Ends the pieces.
+    fn end(&self) {
+        let _ = self.sender.send(None);
+    }
+
+    fn chain(&self) -> MutexGuard<'_, Option<Chain<'a>>> {
+        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the thread that hashes if the work that supplies it unwinds.
+struct EndOnDrop<'h, 'a>(&'h Hashing<'a>);
+
+impl Drop for EndOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Wakes those who wait for a thread that has ended.
+struct StopOnDrop<'h, 'a>(&'h Hashing<'a>);
+
+impl Drop for StopOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        self.0.progress().is_running = false;
+        self.0.progressed.notify_all();
+    }
+}
+
+/// The hash of consecutive pieces, and the pieces that have not been hashed.
+struct Chain<'a> {
+    pieces: Receiver<Option<(usize, Piece<'a>)>>,
+    /// Pieces that arrived before their predecessors.
+    early: BTreeMap<usize, Piece<'a>>,
+    hashed: usize,
+    hash: OriginalHash,
+}
+
+impl<'a> Chain<'a> {
+    /// Hashes pieces that have been supplied, up to and including piece `number`.
+    fn hash_until(&mut self, job: &Job, data: Data<'a>, number: usize) -> Result<()> {
+        while self.hashed <= number {
+            match self.pieces.try_recv() {
+                Ok(Some((number, piece))) => self.take(job, data, number, piece)?,
+                _ => return Err(Error::Cancelled),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a piece, and hashes all pieces whose turn it is.
+    fn take(&mut self, job: &Job, data: Data<'a>, number: usize, piece: Piece<'a>) -> Result<()> {
+        self.early.insert(number, piece);
+        while let Some(piece) = self.early.remove(&self.hashed) {
+            let hash = &mut self.hash;
+            match piece {
+                Piece::Bytes(bytes) => job.feed_bytes(&bytes, |piece| hash.update(piece))?,
+                Piece::Span(span) => data.feed(&span, &mut |piece| hash.update(piece))?,
+            }
+            self.hashed += 1;
+        }
+        Ok(())
+    }
+}
