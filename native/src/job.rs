@@ -80,8 +80,9 @@ impl<'a> Job<'a> {
 
     /// Sets the approximate limit for memory in bytes.
     ///
-    /// The default is 1 GiB for packing and converting; packing requires at least 64
-    /// MiB, and uses less than the limit if that keeps all threads busy. Unpacking and
+    /// The default for packing and converting is 1 GiB, or 256 MiB for each thread if that
+    /// is more; packing requires at least 64 MiB, and uses less than the limit if that
+    /// keeps all threads busy. Unpacking and
     /// verifying have no limit by default: every thread decodes a tensor. Converting,
     /// unpacking and verifying exceed the limit if a single tensor does.
     pub fn memory_bytes(mut self, memory_bytes: u64) -> Self {
@@ -114,10 +115,35 @@ impl<'a> Job<'a> {
         self.clone().progress(&())
     }
 
-    /// Returns the job with the limit `memory_bytes`, unless the caller has set one.
-    pub(crate) fn or_memory_bytes(mut self, memory_bytes: u64) -> Self {
-        self.memory_bytes.get_or_insert(memory_bytes);
+    /// Returns the job with the default limit for packing and converting, unless the
+    /// caller has set a limit.
+    pub(crate) fn or_default_memory(mut self) -> Self {
+        const MIN_BYTES: u64 = 1 << 30;
+        const BYTES_PER_THREAD: u64 = 256 << 20;
+        self.memory_bytes.get_or_insert_with(|| {
+            let threads = self.engine.threads() as u64;
+            threads.saturating_mul(BYTES_PER_THREAD).max(MIN_BYTES)
+        });
         self
+    }
+
+    /// Returns a job for one of `count` files that are processed at the same time, which
+    /// share the memory. Cancelling `token`, a child of the job's token, cancels it alone.
+    pub(crate) fn for_one_of(&self, count: usize, token: &CancelToken) -> Self {
+        let share = |bytes: u64| bytes / count.max(1) as u64;
+        Self {
+            memory_bytes: self.memory_bytes.map(share),
+            cancel_token: token.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a token that is also cancelled when the job is.
+    pub(crate) fn child_token(&self) -> CancelToken {
+        CancelToken(Arc::new(TokenState {
+            is_cancelled: AtomicBool::new(false),
+            parent: Some(self.cancel_token.clone()),
+        }))
     }
 
     /// Returns the limit for memory, or `u64::MAX` if there is none.
@@ -254,7 +280,13 @@ impl Progress for Job<'_> {
 /// Cancels [`Job`]s, from any thread. All clones cancel the same jobs, and a cancelled
 /// token stays cancelled.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken(Arc<TokenState>);
+
+#[derive(Debug, Default)]
+struct TokenState {
+    is_cancelled: AtomicBool,
+    parent: Option<CancelToken>,
+}
 
 impl CancelToken {
     /// Returns a token that is not cancelled.
@@ -265,13 +297,14 @@ impl CancelToken {
 
     /// Cancels the running jobs with this token, and all later ones.
     pub fn cancel(&self) {
-        self.0.store(true, Relaxed);
+        self.0.is_cancelled.store(true, Relaxed);
     }
 
     /// Returns whether the token has been cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Relaxed)
+        let parent = self.0.parent.as_ref();
+        self.0.is_cancelled.load(Relaxed) || parent.is_some_and(Self::is_cancelled)
     }
 
     /// Returns a guard that cancels the token when it is dropped, for work that ends

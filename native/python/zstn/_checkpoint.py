@@ -54,8 +54,8 @@ def pack(
             and later can read a file that contains one; z4ai cannot. If `dst` is a file
             object, it receives nothing before the first extension frame or the end.
         threads: 1 to 1024, or 0 to share one thread per core with the whole process.
-        memory: approximate limit in bytes, or a text such as ``"512M"``; 1 GiB by
-            default.
+        memory: approximate limit in bytes, or a text such as ``"512M"``; by
+            default 1 GiB, or 256 MiB for each thread if that is more.
         base: a plain or packed checkpoint to store the delta from, or ``"auto"`` for
             the best one in `family`, if one is good enough.
         family: a folder of checkpoints, local or in an object store.

@@ -11,7 +11,6 @@ use zstn_core::catalog::Kind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::output::{self, Publication, Staging, sink};
-use crate::pack::DEFAULT_MEMORY_BYTES;
 use crate::progress::Unpublished;
 use crate::source::{Input, Location, is_same};
 use crate::{Error, Job, Progress as _, Result, Sink, View};
@@ -189,7 +188,7 @@ pub fn convert<'s>(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     let (input, sink) = (&input.into(), sink.into());
-    let job = job.clone().or_memory_bytes(DEFAULT_MEMORY_BYTES);
+    let job = job.clone().or_default_memory();
     job.run(|job| match sink.0 {
         sink::Kind::Path { path, overwrite } => {
             let name = path.display().to_string();

@@ -31,10 +31,8 @@ pub(crate) mod pipeline;
 pub(crate) use aliases::Aliases;
 pub(crate) use data::Data;
 pub(crate) use frames::FrameCoder;
+pub(crate) use options::LEAST_MEMORY_BYTES;
 pub use options::PackOptions;
-
-/// The default memory limit of packing and converting, in bytes.
-pub(crate) const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,
 /// or with [`PackOptions::base`] into the delta from that base. A file that breaks the
@@ -81,7 +79,7 @@ pub fn pack<'s>(
     options: &PackOptions,
 ) -> Result<PackReport> {
     let (input, sink) = (input.into(), sink.into());
-    let job = job.clone().or_memory_bytes(DEFAULT_MEMORY_BYTES);
+    let job = job.clone().or_default_memory();
     job.run(|job| {
         options.check(job)?;
         if let Some(shards) = Shards::open_input(&input, PLAIN, &job.http)? {

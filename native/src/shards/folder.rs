@@ -90,13 +90,13 @@ pub(crate) fn unpack_shards(
 
 /// Writes the result of `plan` into the new folder `target`. `write` writes the result of
 /// one shard. Returns its results and the report about the other files.
-fn write_folder<T>(
+fn write_folder<T: Send>(
     job: &Job,
     input: &Shards,
     plan: Plan<'_>,
     bases: &[Shards],
     target: &FolderPlace,
-    write: impl Fn(&CurrentShard, Output) -> Result<T>,
+    write: impl Fn(&CurrentShard, Output) -> Result<T> + Sync,
 ) -> Result<(Vec<T>, FolderReport)> {
     let work = Work::open(job, &plan, bases)?;
     let mut folder = OutputFolder::create(target, &job.http)?;

@@ -1,8 +1,8 @@
-//! Runs work on the shards of all checkpoints of a folder, sequentially and with one
+//! Runs work on the shards of all checkpoints of a folder, several at a time and with one
 //! progress.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::catalog::Kind;
 use zstn_core::container::zstn;
@@ -11,10 +11,11 @@ use super::plan::{Plan, Unit};
 use super::{Shard, Shards};
 use crate::catalog::open_catalog;
 use crate::delta::BaseFile;
+use crate::pack::LEAST_MEMORY_BYTES;
 use crate::progress::Part;
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{Local, Source};
-use crate::{Engine, Error, Job, Progress as _, Result};
+use crate::{CancelToken, Engine, Error, Job, Progress as _, Result};
 
 /// All checkpoints of a plan, opened, with their bases if they have any.
 pub(super) struct Work<'a> {
@@ -72,35 +73,81 @@ impl<'a> Work<'a> {
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));
         }
-        let len_bytes = units.iter().map(|(.., files)| files.len_bytes());
-        job.begin(len_bytes.sum());
-        Ok(Self { job, units })
+        let work = Self { job, units };
+        job.begin(work.len_bytes());
+        Ok(work)
     }
 
-    /// Runs `work` on the shards sequentially. Returns the results, and the tensors
-    /// that the indices list.
-    pub(super) fn each<T>(
+    /// Runs `work` on all shards. Returns the results in the order of the shards, and the
+    /// tensors that the indices list.
+    ///
+    /// # Errors
+    /// The error of the first shard that fails, in the order of the shards.
+    pub(super) fn each<T: Send>(
         self,
-        mut work: impl FnMut(CurrentShard) -> Result<T>,
+        work: impl Fn(CurrentShard) -> Result<T> + Sync,
     ) -> Result<(Vec<T>, Indexed)> {
-        let (mut results, mut all) = (Vec::new(), Indexed::default());
-        for (unit_number, (unit, bases, mut files)) in self.units.into_iter().enumerate() {
-            for number in 0..files.lens_bytes.len() {
-                let local = files.fetch(number)?;
-                let progress = Part::new(self.job, files.lens_bytes[number]);
-                results.push(work(CurrentShard {
+        let at_once = self.at_once();
+        let units = self.units.iter().enumerate();
+        let shards = units.flat_map(|(unit_number, (.., files))| {
+            let numbers = 0..files.shards.files().len();
+            numbers.map(move |number| (unit_number, number))
+        });
+        let shards: Vec<_> = shards.collect();
+        let tokens: Vec<_> = shards.iter().map(|_| self.job.child_token()).collect();
+        let results = parallel::run(shards.len(), at_once, |place| {
+            let (unit_number, number) = shards[place];
+            let (unit, bases, files) = &self.units[unit_number];
+            let (local, len_bytes) = files.fetch(number, || self.len_bytes())?;
+            let progress = Part::new(self.job, len_bytes);
+            let job = self.job.for_one_of(at_once, &tokens[place]);
+            let result = job.progress(&progress).run(|job| {
+                work(CurrentShard {
                     unit,
                     unit_number,
                     number,
                     local: &local,
-                    job: &self.job.clone().progress(&progress),
+                    job,
                     bases: bases.as_ref(),
-                })?);
-                progress.finish();
+                })
+            });
+            match &result {
+                Ok(_) => progress.finish(),
+                // Later shards have no influence on the result any more.
+                Err(_) => tokens[place..].iter().for_each(CancelToken::cancel),
             }
-            all.add(files.indexed);
+            result
+        });
+        let (results, mut all) = (results?, Indexed::default());
+        for (.., files) in self.units {
+            all.add(files.into_state().indexed);
         }
         Ok((results, all))
+    }
+
+    /// Returns the number of shards that are processed at the same time. Each has one
+    /// thread for SHA-256, which would be the limit on a machine with many cores. Shards
+    /// that are fetched or restored take disk space, so there is one of them at a time.
+    fn at_once(&self) -> usize {
+        const MAX_AT_ONCE: usize = 4;
+        const THREADS_EACH: usize = 2;
+        let is_local = |shard: &Shard| !shard.location.is_remote();
+        let are_ready = self
+            .units
+            .iter()
+            .all(|(_, bases, files)| bases.is_none() && files.shards.files().iter().all(is_local));
+        let by_memory = self.job.memory() / LEAST_MEMORY_BYTES;
+        let by_threads = self.job.engine.threads() / THREADS_EACH;
+        let most = by_threads.min(usize::try_from(by_memory).unwrap_or(usize::MAX));
+        match are_ready {
+            true => most.clamp(1, MAX_AT_ONCE),
+            false => 1,
+        }
+    }
+
+    /// Returns the known number of bytes of work on all shards.
+    fn len_bytes(&self) -> u64 {
+        self.units.iter().map(|(.., files)| files.len_bytes()).sum()
     }
 }
 
@@ -128,10 +175,16 @@ impl Bases {
 
 /// All shards are inspected before the work begins, remote ones only if their server
 /// supports ranges. Each shard is opened or fetched again when the work reaches it, so
-/// only one file at a time needs a descriptor or disk space.
+/// only files that are being processed need a descriptor or disk space.
 struct Files<'a> {
     job: &'a Job<'a>,
     shards: &'a Shards,
+    state: Mutex<Inspected>,
+}
+
+/// What is known about the shards of a checkpoint.
+struct Inspected {
+    /// The number of bytes of work on each shard; 0 if it is not known yet.
     lens_bytes: Vec<u64>,
     indexed: Indexed,
 }
@@ -177,26 +230,45 @@ impl<'a> Files<'a> {
         Ok(Self {
             job,
             shards,
-            lens_bytes,
-            indexed,
+            state: Mutex::new(Inspected {
+                lens_bytes,
+                indexed,
+            }),
         })
     }
 
     /// Returns the known number of bytes of work on all shards.
     fn len_bytes(&self) -> u64 {
-        self.lens_bytes.iter().sum()
+        self.state().lens_bytes.iter().sum()
     }
 
-    fn fetch(&mut self, number: usize) -> Result<Local> {
+    /// Opens or fetches a shard. Returns it with the number of bytes of work on it. If that
+    /// was not known before, begins the progress again with `all_bytes`.
+    fn fetch(&self, number: usize, all_bytes: impl FnOnce() -> u64) -> Result<(Local, u64)> {
         let shard = &self.shards.files()[number];
         let local = fetch(self.job, shard)?;
-        if self.lens_bytes[number] == 0 {
-            let looked = look(&self.job.engine, shard, &local)?;
-            self.lens_bytes[number] = looked.original_len_bytes;
-            self.indexed.add(looked.indexed);
-            self.job.begin(self.lens_bytes.iter().sum());
+        let known_bytes = self.state().lens_bytes[number];
+        if known_bytes > 0 {
+            return Ok((local, known_bytes));
         }
-        Ok(local)
+        let looked = look(&self.job.engine, shard, &local)?;
+        {
+            let mut state = self.state();
+            state.lens_bytes[number] = looked.original_len_bytes;
+            state.indexed.add(looked.indexed);
+        }
+        self.job.begin(all_bytes());
+        Ok((local, looked.original_len_bytes))
+    }
+
+    fn state(&self) -> MutexGuard<'_, Inspected> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn into_state(self) -> Inspected {
+        self.state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

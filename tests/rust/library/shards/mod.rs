@@ -279,6 +279,42 @@ fn a_shard_outside_the_rules_is_kept_whole() {
 }
 
 #[test]
+fn shards_that_are_processed_at_the_same_time_give_the_same_result() {
+    let files = model(false);
+    let (scratch, folder) = scratch(&files);
+    let at = |name: &str| scratch.path().join(name);
+    let options = PackOptions::default();
+    zstn::pack(&job(), &folder, at("two"), &options).unwrap();
+    // Four of eight threads begin a shard each.
+    let eight = Job::new().engine(&Engine::new(8).unwrap());
+    for round in 0..4 {
+        let [packed, back] = ["packed", "back"].map(|name| at(&format!("{name}-{round}")));
+        let report = zstn::pack(&eight, &folder, &packed, &options).unwrap();
+        let names: Vec<_> = report.files.iter().map(|file| &*file.input).collect();
+        assert_eq!(names, [FIRST, SECOND, THIRD]);
+        assert!(read(&packed) == read(&at("two")));
+        zstn::unpack(&eight, &packed, &back, &UnpackOptions::default()).unwrap();
+        assert!(read(&back) == files);
+        // The first damaged shard is named, whichever fails first.
+        for name in [SECOND, THIRD] {
+            let path = packed.join(name.replace(".safetensors", ".zstn"));
+            let mut bytes = std::fs::read(&path).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let error = zstn::verify(&eight, &packed, &VerifyOptions::default()).unwrap_err();
+        assert!(
+            error.to_string().contains("model-00002-of-00003"),
+            "{error}"
+        );
+        let target = at("nothing");
+        zstn::unpack(&eight, &packed, &target, &UnpackOptions::default()).unwrap_err();
+        assert!(!target.exists());
+    }
+}
+
+#[test]
 fn verifying_finds_what_differs() {
     let files = model(false);
     let (scratch, folder) = scratch(&files);
