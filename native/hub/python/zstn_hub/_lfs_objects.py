@@ -25,8 +25,10 @@ PIECE_BYTES = 1 << 20
 
 _OID = re.compile("[0-9a-f]{64}")
 
+
 class ObjectError(Exception):
     """The bytes are not the bytes of the named object, or have been damaged."""
+
 
 class ObjectFolder:
     """A folder of objects. Each is a separate file that appears only when it is complete
@@ -101,6 +103,7 @@ class ObjectFolder:
         """Opens the original of an object. Raises `FileNotFoundError` if the object is
         missing."""
         return Original(self.path(prefix, oid), self._cache_bytes)
+
 
 class Original(io.RawIOBase):
     """The original of a stored object as a file that is decoded on demand."""
@@ -197,12 +200,15 @@ class Original(io.RawIOBase):
             digest.update(piece)
         return digest.hexdigest()
 
+
 def _is_name(part: str) -> bool:
     return part not in ("", ".", "..") and not set(part) & set("/\\\0")
+
 
 def _check(found: str, oid: str) -> None:
     if found != oid:
         raise ObjectError(f"the bytes that were sent have the SHA-256 {found}, not {oid}")
+
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> str:
     """Copies the rest of a stream, and returns its SHA-256."""
@@ -212,6 +218,7 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
         target.write(piece)
     return digest.hexdigest()
 
+
 def _is_smaller_packed(path: Path, packed: Path) -> bool:
     """Packs a file if it is a safetensors file; returns whether the result is smaller.
     """
@@ -220,6 +227,7 @@ def _is_smaller_packed(path: Path, packed: Path) -> bool:
     except ZstnError:
         return False
     return report.packed_bytes < report.original_bytes
+
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
@@ -232,6 +240,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
+
 
 def _publish(path: Path, target: Path) -> None:
     """Renames a file to its final path, unless the object already exists."""
