@@ -183,8 +183,8 @@ impl<'a> Plan<'a> {
         match all.find(|path| !seen.insert(path.clone())) {
             None => Ok(()),
             Some(path) => Err(Error::Usage(format!(
-                "{}: two files of the result would be called {}; move the one that is there \
-                 elsewhere",
+                "{}: two files of the result would be called {}; move one of the files \
+                 that they are made from",
                 input.location(),
                 path.display()
             ))),
