@@ -103,6 +103,8 @@ pub mod internals {
     pub use crate::shards::{
         Shards, checkpoints_below, packed_index_of, unpacked_index, unpacked_index_of,
     };
+    #[cfg(feature = "async")]
+    pub use crate::source::on_thread;
     #[cfg(feature = "http")]
     pub use crate::source::{Attempts, Failure, RepoKind, Repository, wait};
     pub use crate::source::{PLAIN, is_server, is_store, offline, put_watched, regular, store};

@@ -1,5 +1,6 @@
 //! Reads single tensors without blocking a thread.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ pub struct AsyncReader {
     model: Arc<Model>,
     engine: Engine,
     base: Option<Arc<Self>>,
+    _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 struct Files {
@@ -150,6 +152,35 @@ impl AsyncReader {
             .map_err(Error::place(&self.files.name))?;
         self.base = Some(Arc::new(base));
         Ok(self)
+    }
+
+    /// Returns a reader of the same model that reads its bytes from `sources`, one for
+    /// each file, which must contain the same bytes. A server uses it for clients that
+    /// each read with their own permissions. The new reader has the name of the first
+    /// source.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_sources(&self, sources: Vec<Arc<dyn AsyncSource>>) -> Self {
+        debug_assert_eq!(sources.len(), self.files.sources.len());
+        let name = sources
+            .first()
+            .map_or_else(String::new, |source| source.name().into());
+        Self {
+            files: Arc::new(Files { name, sources }),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a reader whose reads hold `guard` until they release their memory. A
+    /// tensor that is being decoded when its future is dropped holds it until the thread
+    /// of the engine has finished.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_guard(&self, guard: Arc<dyn Any + Send + Sync>) -> Self {
+        Self {
+            _guard: Some(guard),
+            ..self.clone()
+        }
     }
 
     /// Reads the tensor called `name`.
@@ -391,6 +422,7 @@ impl ReaderOptions {
             model: Arc::new(model),
             engine: engine.clone(),
             base: None,
+            _guard: None,
         })
     }
 }

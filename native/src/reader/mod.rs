@@ -132,27 +132,6 @@ impl Reader {
         self
     }
 
-    /// Returns a reader of the same model that reads its bytes from `sources`, one for
-    /// each file, which must contain the same bytes. A server uses it for clients that
-    /// each read with their own permissions. The new reader has the name of the first
-    /// source.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_sources(&self, sources: Vec<Box<dyn Source>>) -> Self {
-        debug_assert_eq!(sources.len(), self.files.sources.len());
-        Self {
-            files: Arc::new(Files {
-                name: sources
-                    .first()
-                    .map_or_else(String::new, |source| source.name().into()),
-                sources,
-            }),
-            model: Arc::clone(&self.model),
-            engine: self.engine.clone(),
-            base: self.base.clone(),
-        }
-    }
-
     /// Returns the base of a delta, if one was given.
     #[must_use]
     pub fn base(&self) -> Option<&Self> {

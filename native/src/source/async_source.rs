@@ -146,7 +146,11 @@ fn owned(read: Result<Vec<Cow<'_, [u8]>>>) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Runs `work` on a thread for blocking work. Dropping the future does not end the work.
-pub(crate) async fn on_thread<T: Send + 'static>(
+///
+/// # Errors
+/// The errors of `work`, and an error if it panics or threads cannot be started.
+#[doc(hidden)]
+pub async fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let runtime = zstn_net::runtime::handle();

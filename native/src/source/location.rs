@@ -252,11 +252,11 @@ impl Location {
     }
 
     /// Opens the file for reading ranges without blocking a thread.
+    ///
+    /// # Errors
+    /// The errors of [`Location::open`].
     #[cfg(feature = "async")]
-    pub(crate) async fn open_async(
-        &self,
-        http: &HttpOptions,
-    ) -> Result<std::sync::Arc<dyn AsyncSource>> {
+    pub async fn open_async(&self, http: &HttpOptions) -> Result<std::sync::Arc<dyn AsyncSource>> {
         #[cfg(feature = "http")]
         if let Access::Server(url) = Access::of(self)? {
             return network::open_async(url, http).await;

@@ -37,7 +37,7 @@ pub use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving::{Arriving, Begun};
 #[cfg(feature = "async")]
-pub(crate) use async_source::on_thread;
+pub use async_source::on_thread;
 #[cfg(feature = "async")]
 pub use async_source::{AsyncSource, BlockingSource, Reading};
 pub(crate) use closed_file::ClosedFile;

@@ -16,15 +16,14 @@ mod linked {
     use std::sync::Arc;
 
     use futures_util::{StreamExt, TryStreamExt, stream};
+    use zstn_core::limits::HEAD_LEN_BYTES;
     use zstn_store::object_store::ObjectStore;
     use zstn_store::object_store::path::Path;
     use zstn_store::{Address, ListedObject, Object, StoreOptions};
 
     use crate::source::merged::{MergedRange, in_order};
     use crate::source::parallel::READS_AT_ONCE;
-    use crate::source::{
-        AsyncSource, HttpOptions, Reading, Source, check_inside, merged, on_thread,
-    };
+    use crate::source::{AsyncSource, HttpOptions, Reading, Source, check_inside, merged};
     use crate::{Error, Location, Result};
 
     /// An object in a store, in the version that it had when it was opened. It is a
@@ -128,30 +127,28 @@ mod linked {
 
     /// Opens the object at `url` and reads its first bytes.
     pub(crate) fn open(url: &str, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        Ok(Box::new(stored(url, http)?))
+        let object = Object::open_with_head(&address(url)?, HEAD_LEN_BYTES, &options(http))?;
+        let name = url.into();
+        Ok(Box::new(ObjectStoreSource { name, object }))
     }
 
     /// Opens the object at `url` for reading ranges without blocking a thread.
     pub(crate) async fn open_async(url: &str, http: &HttpOptions) -> Result<Arc<dyn AsyncSource>> {
-        let (url, http) = (url.to_owned(), http.clone());
-        // Opening may read credentials from files.
-        Ok(Arc::new(on_thread(move || stored(&url, &http)).await?))
+        Ok(open_tagged(url, http).await?.0)
     }
 
-    /// Opens the object at `url`. Also returns its entity tag, if it has one.
-    pub fn open_tagged(url: &str, http: &HttpOptions) -> Result<(Box<dyn Source>, Option<String>)> {
-        let stored = stored(url, http)?;
-        let tag = stored.object.e_tag().map(Into::into);
-        Ok((Box::new(stored), tag))
-    }
-
-    fn stored(url: &str, http: &HttpOptions) -> Result<ObjectStoreSource> {
-        let head_len_bytes = zstn_core::limits::HEAD_LEN_BYTES;
-        let object = Object::open_with_head(&address(url)?, head_len_bytes, &options(http))?;
-        Ok(ObjectStoreSource {
-            name: url.into(),
-            object,
-        })
+    /// Opens the object at `url` for reading ranges without blocking a thread. Also
+    /// returns its entity tag, if it has one.
+    pub async fn open_tagged(
+        url: &str,
+        http: &HttpOptions,
+    ) -> Result<(Arc<dyn AsyncSource>, Option<String>)> {
+        let (address, options) = (address(url)?, options(http));
+        let opening = Object::open_with_head_async(&address, HEAD_LEN_BYTES, &options);
+        let object = opening.await?;
+        let tag = object.e_tag().map(Into::into);
+        let name = url.into();
+        Ok((Arc::new(ObjectStoreSource { name, object }), tag))
     }
 
     /// Reads a small object. An object of more than `max_bytes` is refused with the

@@ -45,11 +45,7 @@ impl Object {
     /// [`Error::NoCredentials`], [`Error::Denied`], [`Error::NoContainer`],
     /// [`Error::WrongRegion`], [`Error::Network`], [`Error::Server`].
     pub fn open(address: &Address, options: &StoreOptions) -> Result<Self> {
-        let connection = connect(address, options, Purpose::Read)?;
-        let path = address.object_path()?;
-        let opened = head(&connection, address, &path)?;
-        let objects = Arc::clone(&connection.objects);
-        Ok(Self::new(objects, address, path, opened, options))
+        Self::open_with_head(address, 0, options)
     }
 
     /// Opens the object at `path` in any store of the `object_store` crate. The store
@@ -80,39 +76,58 @@ impl Object {
         head_len_bytes: u64,
         options: &StoreOptions,
     ) -> Result<Self> {
-        if head_len_bytes == 0 {
-            return Self::open(address, options);
-        }
+        runtime::wait(Self::begin(address, head_len_bytes, options))?
+    }
+
+    /// Opens the object like [`Object::open_with_head`] without blocking a thread, on any
+    /// executor.
+    ///
+    /// # Errors
+    /// The same as [`Object::open`].
+    pub async fn open_with_head_async(
+        address: &Address,
+        head_len_bytes: u64,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        runtime::within(Self::begin(address, head_len_bytes, options)).await?
+    }
+
+    async fn begin(address: &Address, head_len_bytes: u64, options: &StoreOptions) -> Result<Self> {
         let connection = connect(address, options, Purpose::Read)?;
         let path = address.object_path()?;
+        let open = |meta| {
+            let objects = Arc::clone(&connection.objects);
+            Self::new(objects, address, path.clone(), meta, options)
+        };
+        let fail = |error: &_| Failure::new(error).into_error(address);
+        if head_len_bytes == 0 {
+            let meta = head_of(&connection, &path).await;
+            return Ok(open(meta.map_err(|error| fail(&error))?));
+        }
         let get = GetOptions::new().with_range(Some(GetRange::Bounded(0..head_len_bytes)));
-        let (store, location) = (Arc::clone(&connection), path.clone());
-        let answer = runtime::wait(async move { store.objects.get_opts(&location, get).await })?;
-        let result = match answer {
+        let result = match connection.objects.get_opts(&path, get).await {
             Ok(result) => result,
             Err(error) => {
                 // An empty object has no range, so the request for its first bytes
                 // fails.
                 let failure = Failure::new(&error);
-                let may_be_empty =
-                    failure.kind == Kind::Other && matches!(failure.status, None | Some(416));
-                let meta = may_be_empty.then(|| head_of(&connection, &path));
-                return match meta.transpose()? {
-                    Some(Ok(meta)) if meta.size == 0 => {
-                        let objects = Arc::clone(&connection.objects);
-                        Ok(Self::new(objects, address, path, meta, options))
-                    }
-                    _ => Err(failure.into_error(address)),
-                };
+                if failure.kind == Kind::Other
+                    && matches!(failure.status, None | Some(416))
+                    && let Ok(meta) = head_of(&connection, &path).await
+                    && meta.size == 0
+                {
+                    return Ok(open(meta));
+                }
+                return Err(failure.into_error(address));
             }
         };
-        let objects = Arc::clone(&connection.objects);
-        let mut object = Self::new(objects, address, path, result.meta.clone(), options);
+        let object = open(result.meta.clone());
         let range = 0..head_len_bytes.min(object.len_bytes());
-        let inner = Arc::clone(&object.inner);
-        let head = runtime::wait(async move { inner.fill(Some(result), range).await })??;
-        object.head = head.into();
-        Ok(object)
+        let head = object.inner.fill(Some(result), range).await?;
+        Ok(Self {
+            head: head.into(),
+            ..object
+        })
     }
 
     fn new(
@@ -340,13 +355,11 @@ pub(crate) fn head(
     address: &Address,
     path: &Path,
 ) -> Result<ObjectMeta> {
-    head_of(connection, path)?.map_err(|error| Failure::new(&error).into_error(address))
+    runtime::wait(head_of(connection, path))?
+        .map_err(|error| Failure::new(&error).into_error(address))
 }
 
-fn head_of(connection: &Arc<Connection>, path: &Path) -> Result<object_store::Result<ObjectMeta>> {
-    let (store, path) = (Arc::clone(connection), path.clone());
-    runtime::wait(async move {
-        let options = GetOptions::new().with_head(true);
-        Ok(store.objects.get_opts(&path, options).await?.meta)
-    })
+async fn head_of(connection: &Connection, path: &Path) -> object_store::Result<ObjectMeta> {
+    let options = GetOptions::new().with_head(true);
+    Ok(connection.objects.get_opts(path, options).await?.meta)
 }

@@ -1,18 +1,18 @@
 //! In-memory caches that are bounded by the bytes they hold, and the cache of blocks of
 //! upstream files, which all tensors and requests share.
 
-use std::borrow::Cow;
 use std::hash::Hash;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::sync::OnceCell;
 use zstn_core::bytes::{index, part};
 
 use super::metrics::Metrics;
-use zstn::source::Source;
+use zstn::source::{AsyncSource, Reading};
 use zstn::{Error, Result};
 
 /// Length of a cached block, in bytes. Files are fetched block by block.
@@ -93,8 +93,8 @@ impl Blocks {
     }
 }
 
-/// Opens a file with the permissions of one client.
-type Opener = Box<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
+/// A file that is being opened with the permissions of one client.
+pub(super) type Opening = Reading<'static, Arc<dyn AsyncSource>>;
 
 /// A file of the upstream. Its bytes are fetched with the permissions of one client and
 /// cached for every client that may read the file. The file is opened when a block is
@@ -104,8 +104,8 @@ pub(super) struct CachedSource {
     name: String,
     identity: Arc<str>,
     len_bytes: u64,
-    opener: Opener,
-    opened: Mutex<Option<Arc<dyn Source>>>,
+    opener: Box<dyn Fn() -> Opening + Send + Sync>,
+    opened: OnceCell<Arc<dyn AsyncSource>>,
 }
 
 impl CachedSource {
@@ -116,7 +116,7 @@ impl CachedSource {
         name: String,
         identity: &Arc<str>,
         len_bytes: u64,
-        opener: Opener,
+        opener: Box<dyn Fn() -> Opening + Send + Sync>,
     ) -> Self {
         Self {
             blocks: Arc::clone(blocks),
@@ -124,26 +124,28 @@ impl CachedSource {
             identity: Arc::clone(identity),
             len_bytes,
             opener,
-            opened: Mutex::default(),
+            opened: OnceCell::new(),
         }
     }
 
     /// Returns the opened file. Concurrent callers wait until the first one has opened
     /// it.
-    fn opened(&self) -> Result<Arc<dyn Source>> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = &*opened {
-            return Ok(Arc::clone(opened));
-        }
-        let new: Arc<dyn Source> = (self.opener)()?.into();
-        if new.len_bytes() != self.len_bytes {
-            let (found, expected) = (new.len_bytes(), self.len_bytes);
-            return Err(Error::Changed {
-                name: self.name.clone(),
-                detail: format!(": it has {found} bytes, not {expected}"),
-            });
-        }
-        Ok(Arc::clone(opened.insert(new)))
+    async fn opened(&self) -> Result<&dyn AsyncSource> {
+        let open = async || {
+            let opened = (self.opener)().await?;
+            let (found, expected) = (opened.len_bytes(), self.len_bytes);
+            match found == expected {
+                true => Ok(opened),
+                false => Err(Error::Changed {
+                    name: self.name.clone(),
+                    detail: format!(": it has {found} bytes, not {expected}"),
+                }),
+            }
+        };
+        self.opened
+            .get_or_try_init(open)
+            .await
+            .map(|opened| &**opened)
     }
 
     fn block(&self, number: u64) -> Range<u64> {
@@ -153,10 +155,9 @@ impl CachedSource {
 
     /// Fetches the blocks of a contiguous range of numbers in one request, and returns
     /// them in order.
-    fn fetch(&self, numbers: Range<u64>) -> Result<Vec<Arc<[u8]>>> {
+    async fn fetch(&self, numbers: Range<u64>) -> Result<Vec<Arc<[u8]>>> {
         let range = self.block(numbers.start).start..self.block(numbers.end - 1).end;
-        let source = self.opened()?;
-        let bytes = source.read(range.clone())?;
+        let bytes = self.opened().await?.read(range.clone()).await?;
         self.blocks
             .metrics
             .upstream_bytes
@@ -167,18 +168,8 @@ impl CachedSource {
         });
         Ok(blocks.collect())
     }
-}
 
-impl Source for CachedSource {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn len_bytes(&self) -> u64 {
-        self.len_bytes
-    }
-
-    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+    async fn read_blocks(&self, range: Range<u64>) -> Result<Vec<u8>> {
         if range.start > range.end || range.end > self.len_bytes {
             let (name, Range { start, end }) = (&self.name, range);
             return Err(Error::Usage(format!("{name} has no bytes {start}..{end}")));
@@ -190,33 +181,31 @@ impl Source for CachedSource {
             let inside = inside.start - all.start..inside.end - all.start;
             out.extend_from_slice(part(block, inside));
         };
-        let cached = |number, timeout| {
-            let key = (Arc::clone(&self.identity), number);
-            self.blocks.cache.get_value_or_guard(&key, timeout)
-        };
+        let cache = &self.blocks.cache;
+        let key = |number| (Arc::clone(&self.identity), number);
         let end = range.end.div_ceil(BLOCK_BYTES);
         let mut number = range.start / BLOCK_BYTES;
         while number < end && !range.is_empty() {
-            // If another thread is fetching this block, waits for it.
-            let mut missing = match cached(number, None) {
-                GuardResult::Value(block) => {
+            // If another request is fetching this block, waits for it.
+            let mut missing = match cache.get_value_or_guard_async(&key(number)).await {
+                Ok(block) => {
                     add(number, &block);
                     number += 1;
                     continue;
                 }
-                GuardResult::Guard(guard) => vec![guard],
-                GuardResult::Timeout => continue,
+                Err(guard) => vec![guard],
             };
-            // A run of missing blocks is fetched in one request. If it fails, waiting
-            // threads fetch the blocks themselves.
+            // A run of missing blocks is fetched in one request. If it fails or is
+            // dropped, waiting requests fetch the blocks themselves.
             let mut next = number + 1;
             while next < end
-                && let GuardResult::Guard(guard) = cached(next, Some(Duration::ZERO))
+                && let GuardResult::Guard(guard) =
+                    cache.get_value_or_guard(&key(next), Some(Duration::ZERO))
             {
                 missing.push(guard);
                 next += 1;
             }
-            let fetched = self.fetch(number..next)?;
+            let fetched = self.fetch(number..next).await?;
             for ((number, block), guard) in (number..next).zip(fetched).zip(missing) {
                 add(number, &block);
                 // The block is not cached if the file has been dropped meanwhile.
@@ -225,17 +214,93 @@ impl Source for CachedSource {
             self.blocks.note_bytes();
             number = next;
         }
-        Ok(Cow::Owned(out))
+        Ok(out)
+    }
+}
+
+impl AsyncSource for CachedSource {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn is_remote(&self) -> bool {
-        true
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read(&self, range: Range<u64>) -> Reading<'_, Vec<u8>> {
+        Box::pin(self.read_blocks(range))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+
     use super::*;
+
+    /// A file whose reads are counted, and wait until there are permits.
+    struct Gated {
+        reads: AtomicUsize,
+        gate: Semaphore,
+    }
+
+    impl AsyncSource for Gated {
+        fn name(&self) -> &str {
+            "gated"
+        }
+
+        fn len_bytes(&self) -> u64 {
+            10
+        }
+
+        fn read(&self, range: Range<u64>) -> Reading<'_, Vec<u8>> {
+            self.reads.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async move {
+                let _permit = self.gate.acquire().await;
+                Ok(vec![7; index(range.end - range.start)])
+            })
+        }
+    }
+
+    #[test]
+    fn a_fetch_is_shared_and_repeated_if_its_request_is_dropped() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        runtime.block_on(async {
+            let file = Arc::new(Gated {
+                reads: AtomicUsize::new(0),
+                gate: Semaphore::new(0),
+            });
+            let blocks = Arc::new(Blocks::new(1 << 20, &Arc::new(Metrics::default())));
+            let read = || {
+                let opened = Arc::clone(&file);
+                let opener = move || -> Opening {
+                    let opened: Arc<dyn AsyncSource> = opened.clone();
+                    Box::pin(ready(Ok(opened)))
+                };
+                let (name, identity) = ("file".to_owned(), "identity".into());
+                let source = CachedSource::new(&blocks, name, &identity, 10, Box::new(opener));
+                tokio::spawn(async move { source.read(2..9).await })
+            };
+            let begun = async |count| {
+                while file.reads.load(Ordering::SeqCst) < count {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let first = read();
+            begun(1).await;
+            let others = [(); 3].map(|()| read());
+            first.abort();
+            begun(2).await;
+            file.gate.add_permits(1);
+            for other in others {
+                assert_eq!(other.await.unwrap().unwrap(), [7; 7]);
+            }
+            assert_eq!(file.reads.load(Ordering::SeqCst), 2);
+        });
+    }
 
     #[test]
     fn cached_values_stay_within_the_limit() {

@@ -1,32 +1,36 @@
 //! Packed files of the upstream, and the files that they restore.
 
+use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tokio::task::block_in_place;
 
 use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
-use super::block_cache::{Blocks, BoundedCache, CachedSource, bounded_cache};
+use super::block_cache::{Blocks, BoundedCache, CachedSource, Opening, bounded_cache};
 use super::metrics::Metrics;
 use super::request::Revision;
 use super::task_limit::TaskLimit;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
 use zstn::internals::unpacked_index_of;
-use zstn::source::{Input, Source};
-use zstn::{Engine, Error};
+use zstn::{AsyncSource, Engine, Error};
 use zstn_serve::unpacked::{DecodedTensors, Packed, Patience};
 
 /// Number of tensors that are fetched and decoded concurrently if the upstream is on
-/// another machine. Decoding shares the threads of the engine.
-const TURNS: usize = 32;
+/// another machine. It bounds the connections to the upstream; the cache of decoded
+/// tensors bounds the memory, and the threads of the engine the decoding.
+const TURNS: usize = 256;
 
 /// Number of tensors that are fetched for a request ahead of the one being sent.
 const AHEAD: usize = 8;
 
-/// Number of files that are opened concurrently; one address may use half of them.
+/// Number of files that are opened or hashed concurrently; one address may use half of
+/// them. It bounds the memory for headers and short files, and the connections to the
+/// upstream.
 const MAX_OPENINGS: usize = 64;
 
 /// Maximum length of a shard index, in bytes.
@@ -246,17 +250,18 @@ impl PackedFiles {
                 ..*file
             };
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            let (engine, source) = (self.engine.clone(), self.source(file, &identity));
-            let nothing = self.unreadable(file, &identity);
+            let source = self.source(file, &identity);
+            let nothing = Arc::new(self.unreadable(file, &identity));
             self.metrics.opened_files.inc();
-            let opened = self.openings.run(file.client, move || {
-                let packed = Packed::open(&engine, Input::from(source), id)?;
+            let opened = self.openings.run(file.client, async {
+                let packed = Packed::open(&self.engine, source, id).await?;
                 Ok(Arc::new(packed.with_source(nothing, Arc::new(|| ()))))
             });
             opened.await.inspect_err(|_| self.kept.forget(&identity))
         };
         let opened = self.kept.open.get_or_insert_async(&identity, open).await?;
-        let (source, kept) = (self.source(file, &identity), Arc::clone(&self.kept));
+        let source = Arc::new(self.source(file, &identity));
+        let kept = Arc::clone(&self.kept);
         let on_failure = Arc::new(move || kept.forget(&identity));
         Ok(Arc::new(opened.with_source(source, on_failure)))
     }
@@ -277,14 +282,12 @@ impl PackedFiles {
                 sha256: None,
             });
         }
-        let (hashed, claimed) = (Arc::clone(packed), packed.sha256());
-        let sha256 = self.openings.run(file.client, move || {
-            let mut hasher = Sha256::new();
-            hashed.each_part(&mut |part| hasher.update(part))?;
-            Ok(hex(&hasher.finalize()))
+        let sha256 = self.openings.run(file.client, async {
+            let restored = packed.restore().await?;
+            Ok(hex(&block_in_place(|| Sha256::digest(restored))))
         });
         let sha256 = sha256.await?;
-        if claimed.is_some_and(|claimed| claimed != sha256) {
+        if packed.sha256().is_some_and(|claimed| claimed != sha256) {
             return Err(Refusal::of_file(file.path, FALSE_DIGEST));
         }
         Ok(Restored {
@@ -313,14 +316,15 @@ impl PackedFiles {
                 entry: &entry,
                 ..*file
             };
-            let (source, path) = (self.source(file, identity), file.path.to_owned());
-            let made = self.openings.run(file.client, move || {
+            let source = self.source(file, identity);
+            let made = self.openings.run(file.client, async {
                 if source.len_bytes() > MAX_INDEX_BYTES {
                     let detail = "the index is too long";
-                    return Err(Error::place(&path)(zstn_core::Error::limit(detail)));
+                    return Err(Error::place(file.path)(zstn_core::Error::limit(detail)));
                 }
-                let text = source.read(0..source.len_bytes())?.into_owned();
-                Ok(Arc::new(unpacked_index_of(&path, text)?))
+                let text = source.read(0..source.len_bytes()).await?;
+                let index = block_in_place(|| unpacked_index_of(file.path, text))?;
+                Ok(Arc::new(index))
             });
             made.await.inspect_err(|_| self.kept.forget(identity))
         };
@@ -347,7 +351,7 @@ impl PackedFiles {
         }
     }
 
-    fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+    fn source(&self, file: &Named<'_>, identity: &Arc<str>) -> CachedSource {
         let upstream = Arc::clone(&self.upstream);
         let (mut revision, path) = (file.revision.clone(), file.path.to_owned());
         // The commit replaces a branch name, because the branch may move before the
@@ -356,17 +360,23 @@ impl PackedFiles {
             revision.name.clone_from(commit);
         }
         let (permissions, entry) = (file.permissions.clone(), file.entry.clone());
+        let file_of_client = Arc::new((upstream, revision, path, entry, permissions));
         self.cached(file, identity, move || {
-            upstream.open(&revision, &path, &entry, &permissions)
+            let file = Arc::clone(&file_of_client);
+            Box::pin(async move {
+                let (upstream, revision, path, entry, permissions) = &*file;
+                upstream.open(revision, path, entry, permissions).await
+            })
         })
     }
 
     /// Returns a source that fails to open. The shared cache holds files with this
     /// source, because the permissions of a client must not outlive its request.
-    fn unreadable(&self, file: &Named<'_>, identity: &Arc<str>) -> Box<dyn Source> {
+    fn unreadable(&self, file: &Named<'_>, identity: &Arc<str>) -> CachedSource {
         let path = file.path.to_owned();
         self.cached(file, identity, move || {
-            Err(Error::Usage(format!("{path} is not open for anybody")))
+            let error = Error::Usage(format!("{path} is not open for anybody"));
+            Box::pin(ready(Err(error)))
         })
     }
 
@@ -374,16 +384,16 @@ impl PackedFiles {
         &self,
         file: &Named<'_>,
         identity: &Arc<str>,
-        opener: impl Fn() -> zstn::Result<Box<dyn Source>> + Send + Sync + 'static,
-    ) -> Box<dyn Source> {
+        opener: impl Fn() -> Opening + Send + Sync + 'static,
+    ) -> CachedSource {
         let name = format!("{}/{}", file.revision.repository, file.path);
-        Box::new(CachedSource::new(
+        CachedSource::new(
             &self.kept.blocks,
             name,
             identity,
             file.entry.len_bytes,
             Box::new(opener),
-        ))
+        )
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
+use futures_util::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::upstream::Refusal;
@@ -55,20 +57,14 @@ impl TaskLimit {
         }
     }
 
-    /// Runs `task` on a blocking thread once it has a permit. The runtime has more
-    /// blocking threads than permits, so a slow upstream leaves threads for other work.
-    /// The permit lasts until the task ends, even if the client has gone.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Runs `task` once it has a permit. A task that panics is an error.
+    pub(super) async fn run<T>(
         &self,
         client: IpAddr,
-        task: impl FnOnce() -> zstn::Result<T> + Send + 'static,
+        task: impl Future<Output = zstn::Result<T>>,
     ) -> Result<T, Refusal> {
-        let permit = self.take(client).await?;
-        let task = move || {
-            let _permit = permit;
-            task()
-        };
-        let result = tokio::task::spawn_blocking(task).await;
+        let _permit = self.take(client).await?;
+        let result = AssertUnwindSafe(task).catch_unwind().await;
         Ok(result.map_err(|_| failed())??)
     }
 
@@ -122,7 +118,7 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use tokio::sync::Notify;
 
     use super::*;
 
@@ -136,15 +132,14 @@ mod tests {
         runtime.block_on(async {
             let limit = Arc::new(TaskLimit::new(4, 3));
             let [slow, other] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
-            let (gate, closed) = mpsc::channel::<()>();
-            let closed = Arc::new(Mutex::new(closed));
+            let gate = Arc::new(Notify::new());
             let waiting: Vec<_> = (0..10)
                 .map(|_| {
-                    let (limit, closed) = (Arc::clone(&limit), Arc::clone(&closed));
+                    let (limit, gate) = (Arc::clone(&limit), Arc::clone(&gate));
                     tokio::spawn(async move {
-                        let task = move || {
-                            // `recv` fails when the gate is dropped.
-                            let _ = closed.lock().unwrap().recv();
+                        let task = async {
+                            gate.notified().await;
+                            gate.notify_one();
                             Ok(())
                         };
                         limit.run(slow, task).await.is_ok()
@@ -154,8 +149,8 @@ mod tests {
             while limit.0.all.available_permits() > 1 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(limit.run(other, || Ok(7)).await.ok(), Some(7));
-            drop(gate);
+            assert_eq!(limit.run(other, async { Ok(7) }).await.ok(), Some(7));
+            gate.notify_one();
             for task in waiting {
                 assert!(task.await.unwrap());
             }

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use zstn_core::bytes::index;
 use zstn_core::model::Piece;
 
 use super::Packed;
-use super::cache::{DecodedTensors, Reading};
+use super::cache::{Claim, DecodedTensors, Reading};
 use zstn::display::size;
 
 /// Length of a body chunk, which is all that a connection buffers for a client that has
@@ -172,9 +172,9 @@ impl Rest {
         let span = match self.packed.span(number, at, max_bytes) {
             Some(span) => span,
             None => {
-                let packed = Arc::clone(&self.packed);
-                let find = move || packed.find_cut(number, max_bytes);
-                self.decoded.turn(find).await?.map_err(io::Error::other)?;
+                let _turn = self.decoded.turn().await;
+                let found = self.packed.find_cut(number, max_bytes).await;
+                found.map_err(io::Error::other)?;
                 let span = self.packed.span(number, at, max_bytes);
                 span.ok_or_else(|| io::Error::other("the blocks of a tensor are not known"))?
             }
@@ -242,10 +242,13 @@ impl Rest {
         let (packed, Unit { number, span }) = (Arc::clone(&self.packed), unit.clone());
         let key = (packed.id(), number, span.start);
         let len_bytes = span.end - span.start;
-        let decode = move || {
-            packed
-                .read(number, &span)
-                .map_err(|error| error.to_string())
+        let decode = move |claim: Arc<Claim>| {
+            let (packed, span) = (packed.with_claim(claim), span.clone());
+            async move {
+                let read = packed.read(number, &span).await;
+                read.map_err(|error| error.to_string())
+            }
+            .boxed()
         };
         self.decoded.reading(key, len_bytes, Arc::new(decode))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
@@ -21,10 +21,11 @@ use zstn_core::model::{Piece, Unpacked};
 use super::answer::plain;
 use super::file::{About, Version, begin};
 use body::Rest;
-use zstn::internals::unpacked_index;
-use zstn::source::{FileSource, Input, Source};
-use zstn::{Engine, Error, Reader, Result, RowsPlan};
+use zstn::internals::{on_thread, unpacked_index};
+use zstn::source::{BlockingSource, FileSource};
+use zstn::{AsyncReader, AsyncSource, Engine, Error, Reader, Result, RowsPlan};
 
+use cache::Claim;
 pub use cache::{DecodedTensors, Patience};
 
 mod body;
@@ -62,7 +63,7 @@ impl UnpackedFiles {
     /// and the length of its body.
     pub(super) async fn send(self: Arc<Self>, path: PathBuf, request: &Parts) -> (Response, u64) {
         let this = Arc::clone(&self);
-        let opened = tokio::task::spawn_blocking(move || this.open(&path)).await;
+        let opened = tokio::spawn(async move { this.open(path).await }).await;
         let (packed, version) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => return refused(&error),
@@ -80,25 +81,28 @@ impl UnpackedFiles {
 
     /// Opens the current version of the packed file at `path`, or returns it if it is
     /// open.
-    fn open(&self, path: &Path) -> Result<(Arc<Packed>, Version)> {
-        let now = fs::metadata(path).map_err(Error::file("look at", path))?;
-        let now = Version::of(&now);
-        if let Some(open) = self.open.get(path)
+    async fn open(&self, path: PathBuf) -> Result<(Arc<Packed>, Version)> {
+        let now = tokio::fs::metadata(&path).await;
+        let now = Version::of(&now.map_err(Error::file("look at", &path))?);
+        if let Some(open) = self.open.get(&path)
             && open.version == now
         {
             return Ok((open.packed, now));
         }
         // Error messages show clients the name of the file, not its path.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let source = FileSource::open(path)?.with_name(name);
+        let opened = path.clone();
+        let source = on_thread(move || FileSource::open(&opened)).await?;
+        let source = source.with_name(name);
         let version = Version::of_source(&source);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let packed = Arc::new(Packed::open(&self.engine, source, id)?);
+        let source = BlockingSource::new(source);
+        let packed = Arc::new(Packed::open(&self.engine, source, id).await?);
         let open = Open {
             version,
             packed: Arc::clone(&packed),
         };
-        self.open.insert(path.into(), open);
+        self.open.insert(path, open);
         Ok((packed, version))
     }
 }
@@ -172,9 +176,10 @@ const LARGE_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 16 << 20;
 
 /// A packed file and the layout of the file that it restores.
+#[derive(Clone)]
 pub struct Packed {
     id: u64,
-    reader: Reader,
+    reader: AsyncReader,
     layout: Arc<Unpacked>,
     /// True if each large tensor can be decoded in blocks, as far as that has been
     /// determined.
@@ -190,11 +195,16 @@ impl Packed {
     /// [`DecodedTensors`].
     ///
     /// # Errors
-    /// The errors of [`Reader::open`], and an
+    /// The errors of [`AsyncReader::open`], and an
     /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) error for a file that does
     /// not restore a safetensors file on its own.
-    pub fn open(engine: &Engine, input: impl Into<Input>, id: u64) -> Result<Self> {
-        let reader = Reader::options().engine(engine).open(input)?;
+    pub async fn open(
+        engine: &Engine,
+        source: impl AsyncSource + 'static,
+        id: u64,
+    ) -> Result<Self> {
+        let options = Reader::options().engine(engine);
+        let reader = options.open_async_source(source).await?;
         let refuse = Error::place(reader.name().to_owned());
         if reader.model().needs_base() {
             let detail = "it is a delta from a checkpoint that is not known here";
@@ -212,13 +222,19 @@ impl Packed {
 
     /// Returns the same file reading its bytes from `source`. `on_failure` is called
     /// when a tensor cannot be decoded from them.
-    pub fn with_source(&self, source: Box<dyn Source>, on_failure: OnFailure) -> Self {
+    pub fn with_source(&self, source: Arc<dyn AsyncSource>, on_failure: OnFailure) -> Self {
         Self {
-            id: self.id,
             reader: self.reader.with_sources(vec![source]),
-            layout: Arc::clone(&self.layout),
-            cuts: Arc::clone(&self.cuts),
             on_failure: Some(on_failure),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same file, whose reads hold `claim` until they release their memory.
+    fn with_claim(&self, claim: Arc<Claim>) -> Self {
+        Self {
+            reader: self.reader.with_guard(claim),
+            ..self.clone()
         }
     }
 
@@ -279,11 +295,11 @@ impl Packed {
 
     /// Determines whether a large tensor can be decoded in blocks. Reads its block
     /// table.
-    pub(super) fn find_cut(&self, number: usize, max_bytes: u64) -> Result<()> {
+    pub(super) async fn find_cut(&self, number: usize, max_bytes: u64) -> Result<()> {
         let Some(block_bytes) = self.block_bytes(number, max_bytes) else {
             return Ok(());
         };
-        let plan = self.plan(number, &(0..block_bytes));
+        let plan = self.plan(number, &(0..block_bytes)).await;
         let plan = plan.inspect_err(|_| {
             self.failed();
         })?;
@@ -292,26 +308,32 @@ impl Packed {
         Ok(())
     }
 
-    fn plan(&self, number: usize, span: &Range<u64>) -> Result<RowsPlan> {
+    async fn plan(&self, number: usize, span: &Range<u64>) -> Result<RowsPlan> {
         let tensor = &self.reader.tensors()[number];
         let count = tensor.shape.first().copied().unwrap_or(1).max(1);
         let row_bytes = (tensor.len_bytes() / count).max(1);
         let rows = span.start / row_bytes..span.end / row_bytes;
-        self.reader.plan_rows(&tensor.name, rows)
+        self.reader.plan_rows(&tensor.name, rows).await
     }
 
     /// Reads and decodes a [span](Self::span) of tensor `number`.
-    pub(super) fn read(&self, number: usize, span: &Range<u64>) -> Result<Vec<u8>> {
-        let read = || match *span == (0..self.tensor_len_bytes(number)) {
-            true => self.reader.read(&self.reader.tensors()[number].name),
-            false => self.reader.read_planned(&self.plan(number, span)?),
+    async fn read(&self, number: usize, span: &Range<u64>) -> Result<Vec<u8>> {
+        let read = async || match *span == (0..self.tensor_len_bytes(number)) {
+            true => self.reader.read(self.tensor_name(number)).await,
+            false => {
+                self.reader
+                    .read_planned(&self.plan(number, span).await?)
+                    .await
+            }
         };
-        let bytes = match read() {
+        let bytes = match read().await {
             // The cached bytes, which may have been fetched for another client, may be
             // damaged. `failed` has dropped them, so they are fetched once more.
-            Err(error) if self.failed() && error.refusal().is_some() => read().inspect_err(|_| {
-                self.failed();
-            }),
+            Err(error) if self.failed() && error.refusal().is_some() => {
+                read().await.inspect_err(|_| {
+                    self.failed();
+                })
+            }
             read => read,
         };
         Ok(bytes?.bytes)
@@ -326,18 +348,19 @@ impl Packed {
         self.on_failure.is_some()
     }
 
-    /// Decodes the restored file and passes its bytes to `take` in order.
-    pub fn each_part(&self, take: &mut dyn FnMut(&[u8])) -> Result<()> {
+    /// Returns the whole restored file, which has to fit in memory.
+    pub async fn restore(&self) -> Result<Vec<u8>> {
+        let mut restored = Vec::new();
         for piece in self.layout.pieces(0..self.layout.len_bytes()) {
             match piece {
-                Piece::Head(range) => take(&self.layout.head()[range]),
+                Piece::Head(range) => restored.extend_from_slice(&self.layout.head()[range]),
                 Piece::Tensor { number, bytes } => {
                     let whole = 0..self.tensor_len_bytes(number);
-                    take(part(&self.read(number, &whole)?, bytes));
+                    restored.extend_from_slice(part(&self.read(number, &whole).await?, bytes));
                 }
             }
         }
-        Ok(())
+        Ok(restored)
     }
 
     /// Returns the name of a tensor, for messages.

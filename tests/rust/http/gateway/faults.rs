@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use zstn_tests::stub_hub::Fault;
 
@@ -98,6 +99,84 @@ fn openings_that_halt_keep_nobody_from_other_files() {
         stream.set_nonblocking(true).unwrap();
         let read = stream.peek(&mut [0]).map_err(|error| error.kind());
         assert_eq!(read, Err(ErrorKind::WouldBlock), "the opening has ended");
+    }
+}
+
+/// Many more tensors are being fetched from a slow upstream than there are threads. Other
+/// files are answered, and the requests to the upstream end when their clients leave.
+#[test]
+fn slow_tensors_keep_nobody_from_other_files() {
+    const TENSOR_BYTES: usize = 8000;
+    let mut rng = Rng(3);
+    let tensors: Vec<_> = (100..400)
+        .map(|number| (number.to_string(), rng.bf16_weights(TENSOR_BYTES / 2)))
+        .collect();
+    // A short file would be hashed when it is opened.
+    let zeros = vec![0; 9 << 20];
+    let mut all = vec![("0", "BF16", &*zeros)];
+    all.extend(
+        tensors
+            .iter()
+            .map(|(name, bytes)| (&**name, "BF16", &**bytes)),
+    );
+    let original = checkpoint(&all);
+    let slow = packed(&original);
+    let site = site_with(Options::default(), &[("slow.zstn", &slow)]);
+    let gateway = Gateway::bind(
+        &Location::url(site.hub.url()),
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        &HttpOptions::default(),
+    );
+    let gateway = run(gateway.unwrap().with_trust(Duration::from_secs(3600)));
+    let path = "/me/model/resolve/main/slow.safetensors";
+    assert_eq!(get(gateway, path, &["Range: bytes=0-0"]).status, 206);
+    site.hub.inject(Fault {
+        path: sha256(&slow),
+        wait_ms: 600_000,
+        ..Fault::default()
+    });
+    // Opening the file has fetched its first and its last tensors.
+    let starts = (60..240).map(|number| original.len() - (300 - number) * TENSOR_BYTES);
+    let halted: Vec<TcpStream> = starts
+        .map(|start| {
+            let mut stream = TcpStream::connect(gateway).unwrap();
+            let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n");
+            let request = format!("{head}Range: bytes={start}-{start}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let all_halted = || {
+        let figures = get(gateway, "/metrics", &[]).text();
+        let mut lines = figures.lines();
+        let open = lines.find_map(|line| line.strip_prefix("zstn_gateway_connections "));
+        open.is_some_and(|open| open.parse().is_ok_and(|open: usize| open > halted.len()))
+    };
+    wait_until(|| all_halted() && site.hub.waiting() > 0);
+    let quick = get(gateway, &format!("/me/model/resolve/main/{FIRST}"), &[]);
+    assert!(quick.status == 200 && quick.body == site.originals[0].1);
+    for stream in &halted {
+        stream.set_nonblocking(true).unwrap();
+        let read = stream.peek(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(
+            read,
+            Err(ErrorKind::WouldBlock),
+            "the tensor has been fetched"
+        );
+    }
+    drop(halted);
+    wait_until(|| site.hub.waiting() == 0);
+    site.hub.heal();
+    let start = original.len() - 150 * TENSOR_BYTES;
+    let answer = get(gateway, path, &[&format!("Range: bytes={start}-")]);
+    assert!(answer.status == 206 && answer.body == original[start..]);
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited too long");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -42,6 +43,8 @@ pub struct Fault {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     faults: Mutex<Vec<Fault>>,
+    /// Number of requests that are being delayed.
+    waiting: AtomicUsize,
 }
 
 impl Faults {
@@ -51,6 +54,20 @@ impl Faults {
 
     pub(super) fn clear(&self) {
         lock(&self.faults).clear();
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Delays a request as `fault` states, unless its client leaves. Returns the answer if
+    /// the fault has a `status`.
+    pub(super) async fn before(&self, fault: &Fault) -> Option<Response> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(&self.waiting);
+        sleep(Duration::from_millis(fault.wait_ms)).await;
+        let status = fault.status?;
+        Some(Refusal::new(status, "", "A fault that a test asked for").response())
     }
 
     /// Returns the fault that applies to a request, and updates the counters of the
@@ -72,14 +89,16 @@ impl Faults {
     }
 }
 
-impl Fault {
-    /// Waits for `wait_ms`, and returns the answer if the fault has a `status`.
-    pub(super) async fn before(&self) -> Option<Response> {
-        sleep(Duration::from_millis(self.wait_ms)).await;
-        let status = self.status?;
-        Some(Refusal::new(status, "", "A fault that a test asked for").response())
-    }
+/// Counts a request as waiting until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
 
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Fault {
     /// Applies the fault to an answer.
     pub(super) fn after(self, mut response: Response) -> Response {
         if let Some(status) = self.lost {

@@ -91,7 +91,7 @@ async fn answer(hub: &Arc<Hub>, request: Request<Incoming>) -> Response {
     }
     let fault = hub.faults.take(&request);
     let spoiled = match &fault {
-        Some(fault) => fault.before().await,
+        Some(fault) => hub.faults.before(fault).await,
         None => None,
     };
     let response = match spoiled {

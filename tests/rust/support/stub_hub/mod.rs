@@ -152,6 +152,12 @@ impl StubHub {
         self.hub.faults.add(fault);
     }
 
+    /// Returns the number of requests that faults are delaying.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.hub.faults.waiting()
+    }
+
     /// Removes all faults.
     pub fn heal(&self) {
         self.hub.faults.clear();

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 
 use super::planned::Planned;
 use super::repositories::{File, FileList, Repositories};
@@ -17,8 +18,8 @@ use crate::gateway::answer_cache::AnswerCache;
 use crate::gateway::listing::git_sha1;
 use crate::gateway::request::{Revision, component};
 use crate::hub::Repository;
-use zstn::source::{HttpOptions, Source};
-use zstn::{Error, Location, Result};
+use zstn::source::HttpOptions;
+use zstn::{AsyncSource, Error, Location, Result};
 use zstn_serve::path::restored_path;
 
 /// The only branch of every repository.
@@ -30,7 +31,8 @@ const PAGE_LEN: usize = 1000;
 /// Number of repositories that are listed concurrently.
 const MAX_LISTS: usize = 32;
 
-/// Number of concurrent reads of unpacked files.
+/// Number of concurrent reads of unpacked files. It bounds their memory, a chunk each, and
+/// the connections to a store.
 const MAX_READS: usize = 64;
 
 /// Maximum length in bytes of a file whose SHA-1 is computed for a list. Hubs report
@@ -48,7 +50,7 @@ pub(in super::super) struct Folder {
     /// Limits the concurrent reads of unpacked files.
     pub(super) reads: Arc<Semaphore>,
     /// Git SHA-1s of small files, by the identities of the files.
-    digests: Arc<AnswerCache<String>>,
+    digests: AnswerCache<String>,
 }
 
 impl Folder {
@@ -61,7 +63,7 @@ impl Folder {
             repositories: Arc::new(repositories),
             turns: Arc::new(Semaphore::new(MAX_LISTS)),
             reads: Arc::new(Semaphore::new(MAX_READS)),
-            digests: Arc::new(AnswerCache::new(Duration::MAX)),
+            digests: AnswerCache::new(Duration::MAX),
         }
     }
 
@@ -213,37 +215,37 @@ impl Folder {
         let is_small = |(path, file): &(&String, &File)| {
             file.len_bytes <= MAX_HASHED_BYTES && restored_path(path).is_none()
         };
-        let small = files.filter(is_small);
-        let small: Vec<_> = small
-            .map(|(path, file)| (path.clone(), file.clone()))
-            .collect();
-        if small.is_empty() {
-            return HashMap::new();
-        }
-        let (repositories, repository) = (Arc::clone(&self.repositories), repository.clone());
-        let known = Arc::clone(&self.digests);
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let hashed = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            let mut read_bytes = 0;
-            let mut found = HashMap::new();
-            for (path, file) in small {
-                let identity = identity(&repository, &path, &file.version);
-                let cell = known.cell(*blake3::hash(identity.as_bytes()).as_bytes());
-                if cell.get().is_none() && read_bytes + file.len_bytes <= MAX_HASHED_IN_ALL {
-                    read_bytes += file.len_bytes;
-                    if let Some(digest) = digest(&repositories, &repository, &path, &file) {
-                        // A concurrent list may have computed the same digest.
-                        let _ = cell.set(digest);
-                    }
-                }
-                if let Some(digest) = cell.get() {
-                    found.insert(path, digest.clone());
+        let _turn = self.turns.acquire().await;
+        let mut read_bytes = 0;
+        let mut found = HashMap::new();
+        for (path, file) in files.filter(is_small) {
+            let identity = identity(repository, path, &file.version);
+            let cell = self
+                .digests
+                .cell(*blake3::hash(identity.as_bytes()).as_bytes());
+            if cell.get().is_none() && read_bytes + file.len_bytes <= MAX_HASHED_IN_ALL {
+                read_bytes += file.len_bytes;
+                if let Some(digest) = self.digest(repository, path, file).await {
+                    // A concurrent list may have computed the same digest.
+                    let _ = cell.set(digest);
                 }
             }
-            found
-        });
-        hashed.await.unwrap_or_default()
+            if let Some(digest) = cell.get() {
+                found.insert(path.clone(), digest.clone());
+            }
+        }
+        found
+    }
+
+    /// Returns the git SHA-1 of a file if it still has the version that was listed.
+    async fn digest(&self, repository: &Repository, path: &str, file: &File) -> Option<String> {
+        let (source, version) = self.repositories.open(repository, path).await.ok()?;
+        if version != file.version {
+            return None;
+        }
+        let bytes = source.read(0..source.len_bytes()).await.ok()?;
+        source.check_unchanged().ok()?;
+        Some(block_in_place(|| git_sha1(&bytes)))
     }
 
     pub(super) async fn paths_info(
@@ -295,14 +297,14 @@ impl Folder {
     }
 
     /// Opens a file if it still has the version that was looked up.
-    pub(super) fn open(
+    pub(super) async fn open(
         &self,
         revision: &Revision,
         path: &str,
         entry: &Entry,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Arc<dyn AsyncSource>> {
         let repository = &revision.repository;
-        let (source, version) = self.repositories.open(repository, path)?;
+        let (source, version) = self.repositories.open(repository, path).await?;
         match identity(repository, path, &version) == entry.identity {
             true => Ok(source),
             false => Err(Error::Changed {
@@ -340,22 +342,6 @@ fn cursor(query: &str) -> Option<String> {
     let cursor = fields.find_map(|field| field.strip_prefix("cursor="))?;
     let cursor = percent_decode_str(cursor).decode_utf8().ok()?;
     Some(cursor.into_owned())
-}
-
-/// Returns the git SHA-1 of a file if it still has the version that was listed.
-fn digest(
-    repositories: &Repositories,
-    repository: &Repository,
-    path: &str,
-    file: &File,
-) -> Option<String> {
-    let (source, version) = repositories.open(repository, path).ok()?;
-    if version != file.version {
-        return None;
-    }
-    let bytes = source.read(0..source.len_bytes()).ok()?;
-    source.check_unchanged().ok()?;
-    Some(git_sha1(&bytes))
 }
 
 impl std::fmt::Debug for Folder {

@@ -17,8 +17,8 @@ use crate::gateway::request::Revision;
 use crate::gateway::{path_rules, request};
 use crate::hub::Repository;
 use zstn::internals::offline;
-use zstn::source::{HttpOptions, Remote, Source};
-use zstn::{Error, Result};
+use zstn::source::{HttpOptions, Remote};
+use zstn::{AsyncSource, Error, Result};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 /// Maximum length of a list or description, in bytes.
@@ -436,12 +436,12 @@ impl Hub {
         Refusal::new(StatusCode::BAD_GATEWAY, message)
     }
 
-    pub(super) fn open(
+    pub(super) async fn open(
         &self,
         revision: &Revision,
         path: &str,
         permissions: &Permissions,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Arc<dyn AsyncSource>> {
         let mut http = self.http.clone();
         if let Some(value) = permissions.value() {
             let value = value.to_str().map_err(|_| {
@@ -450,7 +450,8 @@ impl Hub {
             http = http.header(&self.endpoint, "Authorization", value)?;
         }
         let url = format!("{}/{}", self.endpoint, revision.file(path));
-        Ok(Box::new(Remote::open(&url, HEAD_LEN_BYTES, &http)?))
+        let remote = Remote::open_async(&url, HEAD_LEN_BYTES, &http).await?;
+        Ok(Arc::new(remote))
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::request::Revision;
 use crate::hub::Repository;
 use crate::manifest::{Results, Row};
-use zstn::source::{HttpOptions, Source};
-use zstn::{Location, Result};
+use zstn::source::HttpOptions;
+use zstn::{AsyncSource, Location, Result};
 
 mod arriving_list;
 mod folder;
@@ -223,17 +223,17 @@ impl Upstream {
         }
     }
 
-    /// Opens a file that was looked up. Blocks.
-    pub(super) fn open(
+    /// Opens a file that was looked up.
+    pub(super) async fn open(
         &self,
         revision: &Revision,
         path: &str,
         entry: &Entry,
         permissions: &Permissions,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Arc<dyn AsyncSource>> {
         match self {
-            Self::Hub(hub) => hub.open(revision, path, permissions),
-            Self::Folder(folder) => folder.open(revision, path, entry),
+            Self::Hub(hub) => hub.open(revision, path, permissions).await,
+            Self::Folder(folder) => folder.open(revision, path, entry).await,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! The repositories of plans, backed by a folder of results.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::repositories::File;
 use super::restored::{Restored, RestoredFiles};
 use crate::manifest::{Done, Results, Row};
 use crate::work::stream_sha256;
-use zstn::source::{FileSource, HttpOptions, Source};
-use zstn::{Error, Job, Location, Result, Sink, UnpackOptions};
+use zstn::internals::on_thread;
+use zstn::source::{BlockingSource, FileSource, HttpOptions};
+use zstn::{AsyncSource, Error, Job, Location, Result, Sink, UnpackOptions};
 use zstn_serve::path::packed_path;
 
 /// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
@@ -81,7 +82,11 @@ impl Planned {
     }
 
     /// Opens a listed file. Returns it with its version.
-    pub(super) fn open(&self, prefix: &str, path: &str) -> Result<(Box<dyn Source>, String)> {
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        prefix: &str,
+        path: &str,
+    ) -> Result<(Arc<dyn AsyncSource>, String)> {
         let rows = self.rows.get(prefix);
         let row = rows.and_then(|rows| {
             rows.get(path)
@@ -96,13 +101,16 @@ impl Planned {
             return Err(Error::io(format!("open {prefix}/{path}"), error));
         };
         if row.bases.is_empty() {
-            let source = self.packed(row).open(&self.http)?;
+            let source = self.packed(row).open_async(&self.http).await?;
             return Ok((source, version(row)));
         }
-        let restored = self.restored(&row.key, &row.bases)?;
-        // The open file stays readable even if the cache removes it.
-        let source = FileSource::open(restored.path())?;
-        Ok((Box::new(source), version(row)))
+        let (this, key, bases) = (Arc::clone(self), row.key.clone(), row.bases.clone());
+        let source = on_thread(move || {
+            let restored = this.restored(&key, &bases)?;
+            // The open file stays readable even if the cache removes it.
+            FileSource::open(restored.path())
+        });
+        Ok((Arc::new(BlockingSource::new(source.await?)), version(row)))
     }
 
     fn packed(&self, row: &Row) -> Location {

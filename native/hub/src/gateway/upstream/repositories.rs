@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::planned::Planned;
 use crate::hub::Repository;
-use zstn::internals::store;
-use zstn::source::{FileSource, HttpOptions, Source};
-use zstn::{Error, Location, Result};
+use zstn::internals::{on_thread, store};
+use zstn::source::{BlockingSource, FileSource, HttpOptions, Source};
+use zstn::{AsyncSource, Error, Location, Result};
 use zstn_serve::path::Root;
 
 /// How long the file list of a remote folder is reused.
@@ -39,7 +39,7 @@ enum Place {
     Local(Root),
     /// The address of a folder in an object store, with a trailing slash.
     Store(String),
-    Planned(Box<Planned>),
+    Planned(Arc<Planned>),
 }
 
 /// The files of one repository.
@@ -85,7 +85,7 @@ impl Repositories {
     /// Returns the repositories of plans.
     pub(super) fn planned(planned: Planned, http: &HttpOptions) -> Self {
         Self {
-            place: Place::Planned(Box::new(planned)),
+            place: Place::Planned(Arc::new(planned)),
             http: http.clone(),
             lists: Mutex::default(),
         }
@@ -137,26 +137,26 @@ impl Repositories {
     }
 
     /// Opens a listed file. Returns it with its version.
-    pub(super) fn open(
+    pub(super) async fn open(
         &self,
         repository: &Repository,
         path: &str,
-    ) -> Result<(Box<dyn Source>, String)> {
+    ) -> Result<(Arc<dyn AsyncSource>, String)> {
         match &self.place {
             Place::Local(root) => {
                 let path = root.folder().join(repository.to_string()).join(path);
-                let source = FileSource::open(&path)?;
+                let source = on_thread(move || FileSource::open(&path)).await?;
                 let modified = source.modified().unwrap_or(UNIX_EPOCH);
                 let version = local_version(source.len_bytes(), modified);
-                Ok((Box::new(source), version))
+                Ok((Arc::new(BlockingSource::new(source)), version))
             }
             Place::Store(url) => {
                 let url = format!("{url}{repository}/{path}");
-                let (source, tag) = store::open_tagged(&url, &self.http)?;
+                let (source, tag) = store::open_tagged(&url, &self.http).await?;
                 let version = stored_version(source.len_bytes(), tag.as_deref());
                 Ok((source, version))
             }
-            Place::Planned(planned) => planned.open(&repository.to_string(), path),
+            Place::Planned(planned) => planned.open(&repository.to_string(), path).await,
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::folder::Folder;
 use super::{Entry, Refusal};
 use crate::gateway::request::Revision;
-use zstn::source::Source;
+use zstn::AsyncSource;
 use zstn_serve::file::{About, begin};
 
 /// Number of bytes that are read at once.
@@ -24,7 +24,7 @@ impl Folder {
     /// Returns the answer to a request for a file that was looked up, and the length of
     /// its body.
     pub(in super::super) async fn send(
-        self: &Arc<Self>,
+        &self,
         revision: &Revision,
         path: &str,
         entry: &Entry,
@@ -41,22 +41,10 @@ impl Folder {
             return Ok((response, 0));
         };
         let len = range.end - range.start;
-        let (folder, revision, path) = (Arc::clone(self), revision.clone(), path.to_owned());
-        let entry = entry.clone();
-        let reads = Arc::clone(&self.reads);
-        let turn = Arc::clone(&reads).acquire_owned().await;
-        let open = move || {
-            let _turn = turn;
-            folder.open(&revision, &path, &entry)
-        };
-        let opened = tokio::task::spawn_blocking(open).await;
-        let source: Arc<dyn Source> = match opened {
-            Ok(opened) => opened?.into(),
-            Err(error) => {
-                return Err(zstn::Error::io("open a file", io::Error::other(error)).into());
-            }
-        };
-        *response.body_mut() = body_of(source, range, reads);
+        let turn = self.reads.acquire().await;
+        let source = self.open(revision, path, entry).await?;
+        drop(turn);
+        *response.body_mut() = body_of(source, range, Arc::clone(&self.reads));
         Ok((response, len))
     }
 }
@@ -68,27 +56,18 @@ fn tag(entry: &Entry) -> ETag {
     tag.expect("letters and digits make an ETag")
 }
 
-fn body_of(source: Arc<dyn Source>, range: Range<u64>, reads: Arc<Semaphore>) -> Body {
+fn body_of(source: Arc<dyn AsyncSource>, range: Range<u64>, reads: Arc<Semaphore>) -> Body {
     let state = (source, range, reads);
     let parts = stream::try_unfold(state, |(source, rest, reads)| async move {
         if rest.is_empty() {
             return Ok(None);
         }
-        let turn = Arc::clone(&reads).acquire_owned().await;
+        let turn = reads.acquire().await;
         let part = rest.start..rest.end.min(rest.start + CHUNK_BYTES);
         let left = part.end..rest.end;
-        let read = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            let bytes = source
-                .read(part)
-                .map(|bytes| Bytes::from(bytes.into_owned()));
-            bytes.map(|bytes| (bytes, source))
-        });
-        let (bytes, source) = read
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)?;
-        Ok::<_, io::Error>(Some((bytes, (source, left, reads))))
+        let bytes = source.read(part).await.map_err(io::Error::other)?;
+        drop(turn);
+        Ok::<_, io::Error>(Some((Bytes::from(bytes), (source, left, reads))))
     });
     Body::from_stream(parts)
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::{Key, Receiver, Sender};
+use super::{Claim, Key, Receiver, Sender};
 
 #[derive(Default)]
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
-    /// Entries that hold permits.
+    /// Decoded entries that hold permits.
     claimed: HashSet<Key>,
     /// Decoded entries without permits, in the order of their last use. These are
     /// dropped to make space.
@@ -28,7 +28,7 @@ struct Entry {
     /// Unique among all entries, including later ones of the same span.
     id: u64,
     len_bytes: u64,
-    phase: Phase,
+    is_decoded: bool,
     users: usize,
     used_at: u64,
     read_at: Instant,
@@ -36,13 +36,6 @@ struct Entry {
     kept_until: Instant,
     room: Option<OwnedSemaphorePermit>,
     outcome: Receiver,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Decoding,
-    Decoded,
 }
 
 /// The entry that a reader has joined.
@@ -85,7 +78,7 @@ impl State {
             Entry {
                 id: uses,
                 len_bytes,
-                phase: Phase::Waiting,
+                is_decoded: false,
                 users: 0,
                 used_at: uses,
                 read_at: now,
@@ -113,22 +106,13 @@ impl State {
         }
     }
 
-    /// Marks the entry `id` as being decoded, with the permits `room`. Returns false if
+    /// Counts the bytes of the entry `id`, which is about to be decoded. Returns false if
     /// it has been removed.
-    pub(super) fn begin(
-        &mut self,
-        key: Key,
-        id: u64,
-        room: OwnedSemaphorePermit,
-        limit_bytes: u64,
-    ) -> bool {
-        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.id == id) else {
+    pub(super) fn begin(&mut self, (key, id): (Key, u64), limit_bytes: u64) -> bool {
+        let Some(len_bytes) = self.entry(key, id).map(|entry| entry.len_bytes) else {
             return false;
         };
-        entry.phase = Phase::Decoding;
-        entry.room = Some(room);
-        self.claimed.insert(key);
-        self.held_bytes += entry.len_bytes;
+        self.held_bytes += len_bytes;
         self.trim(limit_bytes);
         #[cfg(test)]
         {
@@ -137,29 +121,38 @@ impl State {
         true
     }
 
-    /// Records that decoding has ended. A failure is reported to all current readers
-    /// and not cached.
+    /// Ends the count of bytes that were decoded for no entry.
+    pub(super) fn release(&mut self, len_bytes: u64) {
+        self.held_bytes -= len_bytes;
+    }
+
+    /// Records that the entry `id` has been decoded. Unless it has been removed, it takes
+    /// over the bytes counted by [`State::begin`], and their permits.
     pub(super) fn finish(
         &mut self,
-        key: Key,
-        is_decoded: bool,
+        (key, id): (Key, u64),
+        claim: &Claim,
         now: Instant,
         kept_until: Instant,
-        limit_bytes: u64,
     ) {
-        let Some(entry) = self.entries.get_mut(&key) else {
-            return;
-        };
-        if !is_decoded {
+        if let Some(entry) = self.entry(key, id) {
+            entry.is_decoded = true;
+            entry.room = claim.take_room();
+            (entry.read_at, entry.kept_until) = (now, kept_until);
+            self.claimed.insert(key);
+        }
+    }
+
+    /// Removes the entry `id`, which could not be decoded. The failure is reported to all
+    /// current readers and not cached.
+    pub(super) fn fail(&mut self, (key, id): (Key, u64)) {
+        if self.entry(key, id).is_some() {
             self.remove(key);
-            return;
         }
-        entry.phase = Phase::Decoded;
-        entry.read_at = now;
-        entry.kept_until = kept_until;
-        if entry.users == 0 {
-            self.leave_to_others(key, limit_bytes);
-        }
+    }
+
+    fn entry(&mut self, key: Key, id: u64) -> Option<&mut Entry> {
+        self.entries.get_mut(&key).filter(|entry| entry.id == id)
     }
 
     /// Keeps an entry without readers for later requests, unless it is longer than the
@@ -171,16 +164,16 @@ impl State {
         }
     }
 
-    /// Removes a reader from the entry `id`.
+    /// Removes a reader from the entry `id`. Without readers, an entry that is not yet
+    /// decoded is removed, which ends the work on it.
     pub(super) fn leave(&mut self, key: Key, id: u64, limit_bytes: u64) {
-        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.id == id) else {
+        let Some(entry) = self.entry(key, id) else {
             return;
         };
         entry.users -= 1;
-        match (entry.users, entry.phase) {
-            (0, Phase::Waiting) => self.remove(key),
-            (0, Phase::Decoded) => self.leave_to_others(key, limit_bytes),
-            // Decoding continues, and new readers can join.
+        match (entry.users, entry.is_decoded) {
+            (0, true) => self.leave_to_others(key, limit_bytes),
+            (0, false) => self.remove(key),
             _ => {}
         }
     }
@@ -194,10 +187,9 @@ impl State {
         }
         self.looked_at = Some(now);
         let is_slow = |key: &Key| {
-            self.entries.get(key).is_some_and(|entry| {
-                let is_over = now >= entry.kept_until || now - entry.read_at >= unread;
-                entry.phase == Phase::Decoded && is_over
-            })
+            self.entries
+                .get(key)
+                .is_some_and(|entry| now >= entry.kept_until || now - entry.read_at >= unread)
         };
         let slow: Vec<Key> = self.claimed.iter().copied().filter(is_slow).collect();
         for key in slow {
@@ -228,7 +220,7 @@ impl State {
         if let Some(entry) = self.entries.remove(&key) {
             self.idle.remove(&entry.used_at);
             self.claimed.remove(&key);
-            if entry.phase != Phase::Waiting {
+            if entry.is_decoded {
                 self.held_bytes -= entry.len_bytes;
             }
         }

@@ -1,9 +1,11 @@
 //! A cache of decoded tensors, which includes those being read.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -23,11 +25,13 @@ type Outcome = Result<Arc<Vec<u8>>, String>;
 type Sender = watch::Sender<Option<Outcome>>;
 type Receiver = watch::Receiver<Option<Outcome>>;
 
-/// Decodes one span. Called again if its bytes have been dropped.
-pub(super) type Decode = Arc<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+/// Fetches and decodes one span. Called again if its bytes have been dropped. Work that
+/// continues after its future was dropped holds the claim until it ends.
+pub(super) type Decode =
+    Arc<dyn Fn(Arc<Claim>) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
-/// Decodes tensors on request, on blocking threads. Concurrent requests for one tensor
-/// share the work.
+/// Fetches and decodes tensors on request. Concurrent requests for one tensor share the
+/// work, which ends when all of them are gone.
 ///
 /// All tensors in memory take at most `limit_bytes` together. A longer one is decoded
 /// alone, up to `max_bytes`, and dropped with its last reader. A tensor is decoded when
@@ -43,7 +47,7 @@ pub struct DecodedTensors {
     room: Arc<Semaphore>,
     room_units: u32,
     unit_bytes: u64,
-    /// Limits how many tensors are decoded concurrently.
+    /// Limits how many tensors are fetched and decoded concurrently.
     turns: Arc<Semaphore>,
     /// Number of tensors that are decoded ahead of the one that a request reads.
     ahead: usize,
@@ -102,23 +106,14 @@ impl DecodedTensors {
         self.max_bytes
     }
 
-    /// Runs a blocking task that reads for a tensor when its turn comes.
-    pub(super) async fn turn<T: Send + 'static>(
-        &self,
-        task: impl FnOnce() -> T + Send + 'static,
-    ) -> std::io::Result<T> {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let task = move || {
-            let _turn = turn;
-            task()
-        };
-        let result = tokio::task::spawn_blocking(task).await;
-        result.map_err(std::io::Error::other)
+    /// Waits for a turn to read from a packed file.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).acquire_owned().await.ok()
     }
 
-    /// Decodes up to `turns` tensors concurrently, and starts `ahead` tensors before a
-    /// request reads them. This suits packed files on another machine, where decoding
-    /// mostly waits.
+    /// Fetches up to `turns` tensors concurrently, and starts `ahead` tensors before a
+    /// request reads them. This suits packed files on another machine, where most of the
+    /// time is spent waiting for the network.
     pub fn with_turns(mut self, turns: usize, ahead: usize) -> Self {
         self.turns = Arc::new(Semaphore::new(turns));
         self.ahead = ahead;
@@ -154,45 +149,54 @@ impl DecodedTensors {
         room.try_acquire_many_owned(self.units(len_bytes)).ok()
     }
 
-    /// Decodes a tensor once there is memory and a turn for it, unless all readers have
-    /// left.
+    /// Decodes a tensor once there is memory and a turn for it. Ends early when all
+    /// readers have left.
     async fn fill(
         self: Arc<Self>,
-        (key, id): (Key, u64),
+        entry: (Key, u64),
         sender: Sender,
         len_bytes: u64,
         room: Option<OwnedSemaphorePermit>,
         decode: Decode,
     ) {
-        let room = match room {
-            Some(room) => room,
-            None => tokio::select! {
-                room = self.wait_for_room(len_bytes) => match room {
-                    Some(room) => room,
-                    None => return,
-                },
-                () = sender.closed() => return,
-            },
-        };
-        let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
-            return;
-        };
-        // If all readers have left, the entry has been removed and its outcome is not
-        // needed.
-        if sender.is_closed() || !self.state().begin(key, id, room, self.limit_bytes) {
-            return;
-        }
-        tokio::task::spawn_blocking(move || {
+        let filling = async {
+            let room = match room {
+                Some(room) => room,
+                None => self.wait_for_room(len_bytes).await?,
+            };
+            let turn = self.turn().await?;
+            if !self.state().begin(entry, self.limit_bytes) {
+                return None;
+            }
+            let claim = Arc::new(Claim {
+                cache: Arc::clone(&self),
+                len_bytes,
+                room: Mutex::new(Some(room)),
+                _turn: turn,
+            });
             let start = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| decode()))
-                .unwrap_or_else(|_| Err("the decoder stopped unexpectedly".into()));
+            let decoding = AssertUnwindSafe(async { decode(Arc::clone(&claim)).await });
+            let outcome = decoding.catch_unwind().await;
+            let stopped = |_| Err("the decoder stopped unexpectedly".into());
+            let outcome = outcome.unwrap_or_else(stopped);
             let now = Instant::now();
-            let keep = self.patience.in_all.max(now - start);
-            self.state()
-                .finish(key, outcome.is_ok(), now, now + keep, self.limit_bytes);
-            sender.send_replace(Some(outcome.map(Arc::new)));
-            drop(turn);
-        });
+            let kept_until = now + self.patience.in_all.max(now - start);
+            let mut state = self.state();
+            match &outcome {
+                Ok(_) => state.finish(entry, &claim, now, kept_until),
+                Err(_) => state.fail(entry),
+            }
+            drop(state);
+            Some(outcome.map(Arc::new))
+        };
+        tokio::select! {
+            outcome = filling => {
+                if outcome.is_some() {
+                    sender.send_replace(outcome);
+                }
+            }
+            () = sender.closed() => {}
+        }
     }
 
     /// Waits for permits in order, and takes permits back from slow readers.
@@ -213,6 +217,34 @@ impl DecodedTensors {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The memory of a tensor that is being decoded. Its bytes are counted until it is
+/// dropped, or until the entry takes over its permits.
+pub(super) struct Claim {
+    cache: Arc<DecodedTensors>,
+    len_bytes: u64,
+    room: Mutex<Option<OwnedSemaphorePermit>>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Claim {
+    fn take_room(&self) -> Option<OwnedSemaphorePermit> {
+        self.room
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // The permits are released after the bytes.
+        let room = self.take_room();
+        if room.is_some() {
+            self.cache.state().release(self.len_bytes);
+        }
     }
 }
 

@@ -1,4 +1,7 @@
+use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
 
 use super::*;
 
@@ -30,9 +33,9 @@ fn cache(limit_bytes: u64, patience: Patience) -> (Arc<DecodedTensors>, Arc<Atom
 /// Returns a reader of a tensor of ten bytes; `count` counts how often one is decoded.
 fn ten(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsize>) -> Reading {
     let count = Arc::clone(count);
-    let decode = move || {
+    let decode = move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        Ok(vec![7; 10])
+        ready(Ok(vec![7; 10])).boxed()
     };
     cache.reading((0, number, 0), 10, Arc::new(decode))
 }
@@ -46,11 +49,15 @@ async fn read(cache: &Arc<DecodedTensors>, number: usize, count: &Arc<AtomicUsiz
 fn those_who_ask_at_the_same_time_share_the_work() {
     run(async {
         let (cache, count) = cache(0, ENDLESS);
-        let (gate, closed) = std::sync::mpsc::channel::<()>();
-        let closed = Mutex::new(closed);
-        let decode = move || {
-            let _ = closed.lock().unwrap().recv();
-            Ok(vec![1; 10])
+        let gate = Arc::new(Notify::new());
+        let closed = Arc::clone(&gate);
+        let decode = move |_| {
+            let closed = Arc::clone(&closed);
+            async move {
+                closed.notified().await;
+                Ok(vec![1; 10])
+            }
+            .boxed()
         };
         let mut first = cache.reading((0, 0, 0), 10, Arc::new(decode));
         let first = tokio::spawn(async move { first.bytes().await });
@@ -62,7 +69,7 @@ fn those_who_ask_at_the_same_time_share_the_work() {
         while cache.state().users((0, 0, 0)) < 2 {
             tokio::task::yield_now().await;
         }
-        gate.send(()).unwrap();
+        gate.notify_one();
         assert_eq!(*first.await.unwrap().unwrap(), [1; 10]);
         assert_eq!(*second.await.unwrap().unwrap(), [1; 10]);
         assert_eq!(count.load(Ordering::SeqCst), 0);
@@ -106,9 +113,10 @@ fn one_larger_than_the_limit_is_dropped_with_its_last_reader() {
 fn failures_and_panics_are_not_kept() {
     run(async {
         let (cache, count) = cache(100, ENDLESS);
-        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(|| Err("damaged".into())));
+        let damaged = |_| ready(Err("damaged".into())).boxed();
+        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(damaged));
         assert_eq!(failing.bytes().await.err().as_deref(), Some("damaged"));
-        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(|| panic!("on purpose")));
+        let mut failing = cache.reading((0, 0, 0), 10, Arc::new(|_| panic!("on purpose")));
         assert!(failing.bytes().await.is_err());
         assert_eq!(cache.state().held_bytes(), 0);
         read(&cache, 0, &count).await;
@@ -219,5 +227,40 @@ fn giving_up_while_waiting_leaves_nothing_behind() {
         drop(first);
         read(&cache, 2, &count).await;
         assert_eq!(count.load(Ordering::SeqCst), 2);
+    });
+}
+
+/// Checks that a span continues to be decoded while it has readers, that it ends with the
+/// last one, and that work on a thread counts until it ends.
+#[test]
+fn decoding_ends_with_its_last_reader() {
+    run(async {
+        let (cache, count) = cache(10, ENDLESS);
+        let claims = Arc::new(Mutex::new(Vec::new()));
+        let begun = Arc::clone(&claims);
+        let decode: Decode = Arc::new(move |claim| {
+            begun.lock().unwrap().push(claim);
+            pending().boxed()
+        });
+        let mut tasks = [(); 2].map(|()| {
+            let mut reading = cache.reading((0, 0, 0), 10, Arc::clone(&decode));
+            Some(tokio::spawn(async move { reading.bytes().await.is_ok() }))
+        });
+        while cache.state().users((0, 0, 0)) < 2 || claims.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        for (task, is_left) in tasks.iter_mut().zip([true, false]) {
+            let task = task.take().unwrap();
+            task.abort();
+            assert!(task.await.is_err());
+            assert_eq!(cache.state().has((0, 0, 0)), is_left);
+        }
+        assert_eq!(cache.state().held_bytes(), 10);
+        let mut next = ten(&cache, 1, &count);
+        next.prefetch();
+        assert!(!cache.state().has((0, 1, 0)), "the memory is still in use");
+        claims.lock().unwrap().clear();
+        assert_eq!(*next.bytes().await.unwrap(), [7; 10]);
+        assert_eq!(cache.state().most_bytes, 10);
     });
 }
