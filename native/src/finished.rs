@@ -17,11 +17,11 @@ use crate::Reader;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FinishedTensor<'a> {
-    /// Its name, which may contain any characters.
+    /// The name, which may contain any characters.
     pub name: &'a str,
-    /// Its dtype; `None` if the header of its file does not list the tensor.
+    /// The dtype; `None` if the header of the file does not list the tensor.
     pub dtype: Option<Dtype>,
-    /// Its shape, outermost dimension first.
+    /// The shape, outermost dimension first.
     pub shape: &'a [u64],
     /// Describes for people how the tensor is stored: the family of its frame, the
     /// transform and the codec of every plane. The text may contain the name of another

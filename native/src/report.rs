@@ -42,7 +42,7 @@ pub struct PackedFile {
     pub tensors: usize,
     /// How its tensors are stored.
     pub storage: Storage,
-    /// Its upload, if the output was an object store.
+    /// The upload, if the output was an object store.
     pub upload: Option<Uploaded>,
 }
 
@@ -117,7 +117,7 @@ pub struct UnpackedFile {
     pub packed_bytes: u64,
     /// Length of the restored file in bytes.
     pub original_bytes: u64,
-    /// Its upload, if the output was an object store.
+    /// The upload, if the output was an object store.
     pub upload: Option<Uploaded>,
 }
 
@@ -146,7 +146,7 @@ pub struct VerifyReport {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct VerifiedFile {
-    /// Its path relative to the folder, or the name of the input if it is a single
+    /// The path relative to the folder, or the name of the input if it is a single
     /// file.
     pub name: String,
     /// The format of the file.

@@ -329,13 +329,13 @@ pub enum CastError {
         len_bytes: usize,
     },
     /// A truth value is stored as another byte than 0 or 1.
-    #[error("element {index} of `{name}` is the byte {byte}, and a bool is 0 or 1")]
+    #[error("element {index} of `{name}` is the byte {byte}, but a bool is 0 or 1")]
     Bool {
         /// The name of the tensor.
         name: String,
         /// The position of the element.
         index: usize,
-        /// Its byte.
+        /// The stored byte.
         byte: u8,
     },
 }

@@ -54,7 +54,7 @@ impl ModelBuilder {
         config: Option<&[u8]>,
     ) -> Result<Self> {
         if files.is_empty() {
-            return Err(Error::invalid_input("a model has at least one file"));
+            return Err(Error::invalid_input("a model needs at least one file"));
         }
         let (locations, missing) = locations(&files, shards);
         let is_delta = files.iter().any(FileCatalog::needs_base);

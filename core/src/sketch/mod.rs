@@ -175,8 +175,8 @@ const RUN_ELEMENTS: u64 = 16;
 const WHOLE_ELEMENTS: u64 = 64;
 const MIN_RUNS: u64 = 4;
 const MAX_RUNS: u64 = 64;
-/// The number of runs is the square root of the number of elements divided by
-/// this.
+/// A tensor of n elements has √n / `ROOT_PER_RUN` runs, within `MIN_RUNS` and
+/// `MAX_RUNS`.
 const ROOT_PER_RUN: u64 = 32;
 /// The largest number of windows that contain the runs. Each window is one
 /// request.
@@ -219,7 +219,7 @@ pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
     runs
 }
 
-/// Returns the number of windows, and the number of runs in each.
+/// Returns the number of windows, and the number of runs in each window.
 fn counts(len_bytes: u64, elements: u64) -> (u64, u64) {
     let windows = (len_bytes / BYTES_PER_WINDOW).clamp(1, MAX_WINDOWS);
     let runs = (elements.isqrt() / ROOT_PER_RUN).clamp(MIN_RUNS, MAX_RUNS);

@@ -190,7 +190,8 @@ fn current_task() -> Option<Task> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Cancels calls of `zstn` on the threads that entered it. `zstn.to_thread` uses it.
+/// A context manager. `cancel` ends the calls of `zstn` on all threads that are inside of
+/// it. `zstn.to_thread` uses it.
 #[pyclass(frozen, module = "zstn._native")]
 #[derive(Default)]
 pub struct Cancellation(Task);

@@ -58,7 +58,8 @@ class Buffer:
 
 @final
 class Cancellation:
-    """Cancels the calls on the threads that entered it."""
+    """A context manager. ``cancel()`` ends the calls of ``zstn`` on all threads that are
+    inside of it."""
 
     def __new__(cls) -> Cancellation: ...
     def cancel(self) -> None: ...

@@ -1,5 +1,5 @@
-//! Recognises the forms of one checkpoint: its original files, and the files that
-//! packing and unpacking make of it.
+//! Recognises files that are the same checkpoint: its original files, and the files that
+//! packing and unpacking make of them.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ const DELTA_ENDS: [&str; 3] = [".z4dm", "-z4dm", ".z4dm.index.json"];
 pub(super) struct Form {
     ids: Vec<FileId>,
     urls: Vec<String>,
-    /// Its paths or addresses without the endings that distinguish the forms of a
-    /// checkpoint.
+    /// The paths or addresses of the checkpoint without the endings that packing and
+    /// unpacking add.
     stems: Vec<Location>,
 }
 

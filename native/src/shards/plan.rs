@@ -40,11 +40,11 @@ pub(super) struct Unit<'a> {
     /// The folder that contains the checkpoint.
     pub(super) folder: PathBuf,
     pub(super) shards: Cow<'a, Shards>,
-    /// The kind of its shards in the input.
+    /// The format of the shards in the input.
     pub(super) from: Kind,
-    /// Its index in the result, if it has one.
+    /// The shard index of the result; `None` for a checkpoint in one file.
     pub(super) index: Option<Index>,
-    /// Names of its shards in the result, indexed by shard number.
+    /// The names of the shards in the result, indexed by shard number.
     names: Vec<String>,
 }
 
@@ -183,8 +183,8 @@ impl<'a> Plan<'a> {
         match all.find(|path| !seen.insert(path.clone())) {
             None => Ok(()),
             Some(path) => Err(Error::Usage(format!(
-                "{}: two files of the result would be called {}; move the one that is there \
-                 elsewhere",
+                "{}: two files of the result would be called {}; move one of the files \
+                 that they are made from",
                 input.location(),
                 path.display()
             ))),

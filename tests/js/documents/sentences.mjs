@@ -4,7 +4,7 @@
  *     node tests/js/documents/sentences.mjs --seed 11 [--count 20] [--under docs/npm]
  *
  * Each sentence has to be clear and true. The same seed chooses the same sentences of the same documents. Pages for
- * implementers of decoders (docs/formats, docs/upstream) are only included with `--under`.
+ * implementers of decoders (docs/formats) are only included with `--under`.
  */
 
 import { readFileSync, readdirSync } from "node:fs";
@@ -63,8 +63,8 @@ export function numbers(seed) {
 
 /** Returns README.md and the pages of docs for users. */
 export function usual() {
-  const others = ["docs/formats", "docs/upstream"].map((folder) => join(root, folder));
-  return [join(root, "README.md"), ...pages("docs").filter((path) => !others.some((folder) => path.startsWith(folder)))];
+  const formats = join(root, "docs/formats");
+  return [join(root, "README.md"), ...pages("docs").filter((path) => !path.startsWith(formats))];
 }
 
 /** Returns `count` random sentences of these pages, in the order of their choice. */

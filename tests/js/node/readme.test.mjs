@@ -66,9 +66,8 @@ test("wasm/README.md: a fine-tune and its base", async () => {
 
 // The code blocks of a page build on each other. Blocks for browsers only are marked as such.
 const PAGES = {
-  reading: ["JSON.stringify([t.shape, some.shape, whole])", [[1500, 4], [10, 4], true]],
+  reading: ["JSON.stringify([t.shape, some.shape, whole, changed.shape, tuned.base.stats.requests > 0])", [[1500, 4], [10, 4], true, [100, 60], true]],
   workers: ["pool.size", 3],
-  formats: ["JSON.stringify([t.shape, tuned.base.stats.requests > 0])", [[100, 60], true]],
   safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
   packing: ["JSON.stringify([bytes.length, same[17], tensors.map(({ base }) => base), restored.length === tuned.originalSize])", [4096, 3, ["difference", "copy"], true]],
 };

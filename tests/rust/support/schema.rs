@@ -26,7 +26,7 @@ fn compare(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let schema = schema.as_object().expect("a schema is an object");
     for (keyword, wanted) in schema {
         let problem = match keyword.as_str() {
-            "$schema" | "title" | "required" | "additionalProperties" => None,
+            "$schema" | "title" | "description" | "required" | "additionalProperties" => None,
             "type" => (!has_type(wanted, value)).then(|| format!("{value} is not {wanted}")),
             "enum" => {
                 let is_one = wanted.as_array().expect("a list").contains(value);

@@ -52,7 +52,7 @@ pub(super) struct ContextMap {
     by_exponent: [ExponentTable; 2],
 }
 
-/// The numbers for the scaled contexts of a group, indexed by exponent. One
+/// Maps the exponents of a group to the numbers of their scaled contexts. One
 /// exponent step changes the context by two, so a group has only every other
 /// context, and the table fits into vector registers.
 #[cfg(any(
@@ -61,13 +61,13 @@ pub(super) struct ContextMap {
 ))]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExponentTable {
-    /// The first exponent of the table. All exponents before it have the same
+    /// The first exponent of the table. All smaller exponents share its context
     /// number.
     first: i16,
-    /// The last exponent, relative to `first`. All exponents after it have the
-    /// same number.
+    /// The last exponent, relative to `first`. All larger exponents share its
+    /// context number.
     pub last: i16,
-    /// The low and the high bytes of the numbers, 16 exponents per array.
+    /// The low and the high bytes of the context numbers, 16 exponents per array.
     pub low: [[u8; 16]; Self::PARTS],
     pub high: [[u8; 16]; Self::PARTS],
 }

@@ -76,7 +76,7 @@ pub(super) struct DifferenceHead<'a> {
     /// Number of elements of a block.
     pub block_elements: u32,
     pub first_context: u8,
-    /// One code byte for each group.
+    /// One byte per group, which selects the contexts of its elements.
     pub codes: SideStream<'a>,
     pub means: Option<Means>,
     pub low_rank: Option<LowRank>,

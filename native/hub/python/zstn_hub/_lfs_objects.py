@@ -1,5 +1,5 @@
 """A folder of git-lfs objects, which are packed if that makes them smaller
-(docs/git-lfs.md, "Stored objects")."""
+(docs/formats/lfs-objects.md)."""
 
 from __future__ import annotations
 

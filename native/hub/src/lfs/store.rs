@@ -1,5 +1,5 @@
 //! A store of objects that is accessed without a server: the IDs of its objects, and the
-//! formats in which they are stored (docs/git-lfs.md, "Stored objects").
+//! formats in which they are stored (docs/formats/lfs-objects.md).
 
 use std::fmt;
 use std::fs::File;

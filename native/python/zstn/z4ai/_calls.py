@@ -39,7 +39,7 @@ def array_memory(array: Any) -> Any:
     import numpy as np
 
     if array.dtype.hasobject:
-        raise ValueError("an array of objects holds pointers, which no file can keep")
+        raise ValueError("an array of Python objects cannot be stored in a file")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b""
 
 

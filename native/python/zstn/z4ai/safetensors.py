@@ -148,7 +148,7 @@ class ZstnReader:
         return self._find(name).stored_nbytes
 
     def read_numpy(self, name: str) -> Any:
-        """Reads a tensor as an array."""
+        """Reads a tensor as a NumPy array."""
         import numpy as np
 
         info = self._find(name)

@@ -38,7 +38,7 @@ impl Parts<'_> {
         if !dtypes.contains(&stored.dtype) {
             return Err(Error::malformed(
                 Rule::CompressedTensorsDtype,
-                format!("`{name}` is {} where {dtypes:?} is expected", stored.dtype),
+                format!("`{name}` has dtype {}, not one of {dtypes:?}", stored.dtype),
             ));
         }
         stored.len_bytes()?;
@@ -156,7 +156,7 @@ pub fn quantised(
                     return Err(Error::malformed(
                         Rule::CompressedTensorsDtype,
                         format!(
-                            "`{}` is {} where {dtype} is expected",
+                            "`{}` has dtype {}, not {dtype}",
                             part.stored.name, part.stored.dtype
                         ),
                     ));

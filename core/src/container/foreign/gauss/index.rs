@@ -270,7 +270,8 @@ impl Parser<'_> {
         for tensor in &self.tensors {
             if !names.insert(tensor.name.as_str()) {
                 return Err(
-                    Error::malformed(Rule::GaussName, "the name occurs twice").tensor(&tensor.name)
+                    Error::malformed(Rule::GaussName, "two tensors have this name")
+                        .tensor(&tensor.name),
                 );
             }
         }

@@ -309,7 +309,7 @@ impl GaussWriter {
     pub fn add(&mut self, encoded: &GaussTensor) -> Result<()> {
         let name = &encoded.report.name;
         if !self.names.insert(name.clone()) {
-            return Err(Error::invalid_input("the name occurs twice").tensor(name));
+            return Err(Error::invalid_input("two tensors have this name").tensor(name));
         }
         let index = match encoded.entry.is_raw {
             true => &mut self.raw,

@@ -82,16 +82,16 @@ impl TensorReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawReason {
-    /// It has one dimension, or fewer elements than the threshold.
+    /// The tensor has one dimension, or fewer elements than the threshold.
     Small,
-    /// Its elements are not floats.
+    /// The elements are not floats.
     Integers,
-    /// It contains NaN, an infinity, or a double outside the range of single
-    /// precision.
+    /// The tensor contains NaN, an infinity, or a double outside the range of
+    /// single precision.
     NotFinite,
-    /// Its values are too far apart for 255 Gaussians at this scale.
+    /// The values are too far apart for 255 Gaussians at this scale.
     OutOfReach,
-    /// Its raw bytes are not longer than the coded ones.
+    /// The coded bytes would not be shorter than the raw ones.
     Smaller,
 }
 

@@ -218,7 +218,7 @@ fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Resu
         Some(end) if end >= head_bytes => Ok(end),
         _ => Err(Error::malformed(
             Rule::ZTensorFooter,
-            format!("a file of {file_len_bytes} bytes is too short for this; it looks cut off"),
+            format!("a file of {file_len_bytes} bytes is too short for zTensor; it looks cut off"),
         )),
     }
 }

@@ -57,7 +57,10 @@ fn check_name(name: &str) -> Result<()> {
     }
     Err(Error::malformed(
         Rule::ZTensorName,
-        format!("the name has {} bytes, or contains a zero byte", name.len()),
+        format!(
+            "a name of {} bytes is too long, empty or contains a zero byte",
+            name.len()
+        ),
     ))
 }
 

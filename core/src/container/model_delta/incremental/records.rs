@@ -20,9 +20,9 @@ const DIGESTED_BYTES: u64 = 16 << 20;
 /// The ranges of both files that are required next. Either may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
-    /// The range of the file being packed.
+    /// The range to read from the file being packed.
     pub target: Range<u64>,
-    /// The range of the base.
+    /// The range to read from the base.
     pub base: Range<u64>,
 }
 

@@ -140,7 +140,7 @@ class Run:
             if self._is_stopping:
                 for outcome in self._executor.stop(self._settings.grace):
                     self._end(outcome)
-                # Their processes have ended without reporting an outcome.
+                # The processes of the tasks that are left have ended without reporting an outcome.
                 for key in list(self._running):
                     outcome = self._recorded(Outcome(key, "given_back"))
                     if outcome.state != "given_back":
