@@ -3,8 +3,9 @@
 The cases come over a pipe from a Rust program (tests/rust/peers/interop), which applies
 every transform and method to random inputs. This side decodes them with z4ai's public
 functions and answers with an error message or an empty string. After an error, the
-program searches for a smaller input with the same fault. `cargo xtask interop` runs
-more cases.
+program searches for a smaller input with the same fault. `ZSTN_INTEROP_CASES` sets the
+number of cases of each encoder, `ZSTN_INTEROP_SEED` their seed, and `ZSTN_INTEROP_ONLY`
+a part of the labels of the encoders to try.
 """
 
 import os

@@ -1,6 +1,5 @@
 //! The C library: its header, its symbols, and its installation.
 
-use crate::args::Capi;
 use crate::capi_tests;
 use crate::debian::{self, VALGRIND};
 use crate::deps::NOTICES;
@@ -10,6 +9,7 @@ use crate::python::{self, Environment};
 pub const CRATE: &str = "native/capi";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAJOR: &str = env!("CARGO_PKG_VERSION_MAJOR");
+const WRITE: &str = "cargo xtask capi --write";
 
 /// Extension of shared libraries, the command that lists symbols, and the variable that
 /// the loader reads.
@@ -18,11 +18,21 @@ const SYSTEM: (&str, &str, &str) = match cfg!(target_os = "macos") {
     false => ("so", "nm -D --defined-only", "LD_LIBRARY_PATH"),
 };
 
-/// Runs the verb `capi`, which builds and installs the library, or runs its tests.
-pub fn run(options: &Capi) -> Result<()> {
-    if options.test {
-        return suite();
-    }
+#[derive(clap::Args)]
+pub struct Options {
+    /// Folder to install to; target/capi by default
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// Build with the dev profile
+    #[arg(long)]
+    dev: bool,
+    /// Write the header and the list of symbols first
+    #[arg(long)]
+    write: bool,
+}
+
+/// Runs the verb `capi`, which builds and installs the library.
+pub fn run(options: &Options) -> Result<()> {
     header(options.write)?;
     let profile = if options.dev { "dev" } else { "release" };
     let built = step("C library", |step| build(step, profile, options.write))?;
@@ -59,7 +69,7 @@ pub fn tools() -> Result<Tools> {
     })?;
     let (mut valgrind, mut go) = (None, None);
     if Tier::of_process() == Tier::All {
-        valgrind = VALGRIND.ready()?;
+        valgrind = VALGRIND.find_or_get()?;
         go = Some(python::GO.ready()?);
     }
     Ok(Tools { valgrind, go })
@@ -69,40 +79,23 @@ pub fn tools() -> Result<Tools> {
 /// with its own features, and otherwise as built together with the workspace.
 pub fn ready() -> Result<Installed> {
     static SHARED: Shared<Installed> = Shared::new();
-    let prefix = target("capi-test/prefix");
     cargo::programs()?;
-    match Tier::of_process() {
-        Tier::Default => SHARED.step("C library, installed", |_| {
-            let built = Built::in_folder("debug", None);
-            // A build of the whole workspace enables more features, with which a
-            // dependency exports additional symbols.
-            symbols(&built, |name| name.starts_with("zstn_"), false)?;
-            Installed::new(&built, prefix)
-        }),
-        Tier::All => SHARED.step("C library, dev build", |step| {
-            Installed::new(&build(step, "dev", false)?, prefix)
-        }),
-    }
+    SHARED.step("C library, dev build", |step| {
+        let built = match Tier::of_process() {
+            Tier::All => build(step, "dev", false)?,
+            Tier::Default => Built::in_folder("debug", None, false)?,
+        };
+        Installed::new(&built, target("capi-test/prefix"))
+    })
 }
 
 /// Compares the committed header with one generated from its sources; with `write`,
 /// replaces it.
 fn header(write: bool) -> Result<()> {
-    step("header of the C library", |step| {
-        let path = path(CRATE).join("include/zstn.h");
+    step("header of the C library", |_| {
         let mut generate = cargo("run --quiet --package zstn-capi-header");
         let made = ask(&mut generate).context("the header cannot be generated")? + "\n";
-        if fs::read_to_string(&path).is_ok_and(|committed| committed == made) {
-            step.note("unchanged");
-            return Ok(());
-        }
-        let shown = paths::show(&path);
-        ensure!(
-            write,
-            "{shown} differs; `cargo xtask capi --write` writes it"
-        );
-        step.note("written");
-        Ok(fs::write(path, made)?)
+        paths::check_generated(&path(CRATE).join("include/zstn.h"), &made, write, WRITE)
     })
 }
 
@@ -115,55 +108,42 @@ struct Built {
 }
 
 impl Built {
-    /// Returns the libraries in a profile's folder.
-    fn in_folder(folder: &str, private: Option<String>) -> Self {
+    /// Returns the libraries in a profile's folder, after comparing the exported symbols
+    /// of the shared one with the committed list; with `write`, replaces the list.
+    fn in_folder(folder: &str, private: Option<String>, write: bool) -> Result<Self> {
         let library = |ending| target(format!("{folder}/libzstn_capi.{ending}"));
         let (shared, fixed) = (library(SYSTEM.0), library("a"));
-        Self {
+        let listed = ask(cmd(SYSTEM.1).arg(&shared))?;
+        let names = listed
+            .lines()
+            .filter_map(|line| line.split(' ').next_back());
+        let names = names.map(|name| name.trim_start_matches('_'));
+        // A build of the whole workspace enables more features, with which a dependency
+        // exports additional symbols.
+        let is_ours = |name: &&str| private.is_some() || name.starts_with("zstn_");
+        let mut names: Vec<&str> = names.filter(is_ours).collect();
+        names.sort_unstable();
+        let found = names.join("\n") + "\n";
+        paths::check_generated(&path(CRATE).join("symbols.txt"), &found, write, WRITE)
+            .with_context(|| format!("a symbol that was released stays; there are:\n{found}"))?;
+        Ok(Self {
             shared,
             fixed,
             private,
-        }
+        })
     }
 }
 
-/// Builds both libraries, and compares the exported symbols of the shared one with the
-/// committed list; with `write`, replaces the list.
+/// Builds both libraries alone.
 fn build(step: &mut Step, profile: &str, write: bool) -> Result<Built> {
     let mut rustc = cargo("rustc --package zstn-capi --lib --profile");
     step.run(rustc.arg(profile).words("-- --print native-static-libs"))?;
     let output = step.output()?;
     let private = output.rsplit_once("native-static-libs: ");
     let (_, private) = private.context("rustc did not list the libraries it needs")?;
-    let private = private.lines().next().unwrap_or_default();
+    let private = private.lines().next().unwrap_or_default().trim();
     let folder = if profile == "dev" { "debug" } else { profile };
-    let built = Built::in_folder(folder, Some(private.trim().to_owned()));
-    symbols(&built, |_| true, write)?;
-    Ok(built)
-}
-
-/// Compares the symbols that the shared library exports, limited to names that
-/// `is_ours` accepts, with the committed list.
-fn symbols(built: &Built, is_ours: impl Fn(&str) -> bool, write: bool) -> Result<()> {
-    let listed = ask(cmd(SYSTEM.1).arg(&built.shared))?;
-    let names = listed
-        .lines()
-        .filter_map(|line| line.split(' ').next_back());
-    let names = names.map(|name| name.trim_start_matches('_'));
-    let mut names: Vec<&str> = names.filter(|name| is_ours(name)).collect();
-    names.sort_unstable();
-    let found = names.join("\n") + "\n";
-    let path = path(CRATE).join("symbols.txt");
-    if write {
-        return Ok(fs::write(path, found)?);
-    }
-    ensure!(
-        fs::read_to_string(&path)? == found,
-        "the library exports other symbols than {}; a symbol that was released stays. `cargo xtask \
-         capi --write` writes the list. It exports:\n{found}",
-        paths::show(&path)
-    );
-    Ok(())
+    Built::in_folder(folder, Some(private.to_owned()), write)
 }
 
 /// The installed library: a header, a shared and a static library, and a file for
@@ -179,29 +159,34 @@ pub struct Installed {
 impl Installed {
     /// Installs the library below `prefix`, replacing an earlier installation.
     fn new(built: &Built, prefix: PathBuf) -> Result<Self> {
-        let [include, lib, pkgconfig, licences] =
-            ["include", "lib", "lib/pkgconfig", "share/doc/zstn"].map(|name| prefix.join(name));
-        for folder in [&include, &pkgconfig, &licences] {
-            fs::create_dir_all(folder)?;
-        }
-        replace(&path(CRATE).join("include/zstn.h"), &include.join("zstn.h"))?;
-        replace(&built.fixed, &lib.join("libzstn.a"))?;
         let name = |version: &str| match SYSTEM.0 {
             "dylib" => format!("libzstn{version}.dylib"),
             _ => format!("libzstn.so{version}"),
         };
         let [full, major] = [VERSION, MAJOR].map(|version| name(&format!(".{version}")));
-        replace(&built.shared, &lib.join(&full))?;
-        paths::link(&full, &lib.join(&major))?;
-        paths::link(&major, &lib.join(name("")))?;
-        for name in ["LICENSE", NOTICES] {
-            replace(&path(name), &licences.join(name))?;
+        for (from, to) in [
+            (path(CRATE).join("include/zstn.h"), "include/zstn.h"),
+            (built.fixed.clone(), "lib/libzstn.a"),
+            (built.shared.clone(), &format!("lib/{full}")),
+            (path("LICENSE"), "share/doc/zstn/LICENSE"),
+            (path(NOTICES), &format!("share/doc/zstn/{NOTICES}")),
+        ] {
+            // Files are replaced atomically, since programs may be using them.
+            let to = prefix.join(to);
+            let beginning = to.with_extension("new");
+            fs::create_dir_all(to.with_file_name(""))?;
+            fs::copy(from, &beginning)?;
+            fs::rename(beginning, to)?;
         }
         let text = fs::read_to_string(path(CRATE).join("libzstn.pc.in"))?
             .replace("@url@", env!("CARGO_PKG_REPOSITORY"))
             .replace("@version@", VERSION)
             .replace("@private@", built.private.as_deref().unwrap_or_default());
-        fs::write(pkgconfig.join("libzstn.pc"), text)?;
+        let folder = prefix.join("lib/pkgconfig");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("libzstn.pc"), text)?;
+        link(&full, &prefix.join("lib").join(&major))?;
+        link(&major, &prefix.join("lib").join(name("")))?;
         let is_static = built.private.is_some();
         Ok(Self { prefix, is_static })
     }
@@ -227,9 +212,15 @@ impl Installed {
     }
 }
 
-/// Replaces a file atomically, since programs may be using it.
-fn replace(from: &Path, to: &Path) -> Result<()> {
-    let beginning = to.with_extension("new");
-    fs::copy(from, &beginning)?;
-    Ok(fs::rename(&beginning, to)?)
+/// Creates a symbolic link, and replaces an old one.
+#[cfg(unix)]
+fn link(to: &str, link: &Path) -> Result<()> {
+    // The file usually does not exist.
+    let _ = fs::remove_file(link);
+    Ok(std::os::unix::fs::symlink(to, link)?)
+}
+
+#[cfg(not(unix))]
+fn link(to: &str, link: &Path) -> Result<()> {
+    bail!("{} would be a link to {to}", link.display())
 }

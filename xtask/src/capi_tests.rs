@@ -24,6 +24,14 @@ const VARIANTS: [(&str, &str, bool, &str); 5] = [
     ("c-sanitized", C, false, SANITIZERS),
 ];
 
+/// With these, Go downloads nothing, and writes nothing outside of `target/`.
+const GO_SETTINGS: [(&str, &str); 4] = [
+    ("CGO_ENABLED", "1"),
+    ("GOPROXY", "off"),
+    ("GOTOOLCHAIN", "local"),
+    ("GOENV", "off"),
+];
+
 pub fn run(step: &mut Step, tools: &Tools, installed: &Installed) -> Result<()> {
     let tests = Tests {
         installed,
@@ -31,7 +39,6 @@ pub fn run(step: &mut Step, tools: &Tools, installed: &Installed) -> Result<()> 
         model: target("capi-test/scratch"),
     };
     fs::create_dir_all(&tests.programs)?;
-    let go = tools.go.as_ref().map(|go| tests.begin_go(go)).transpose()?;
     tests.variants(step)?;
     let mut note = String::from("C99, C++, Python, sanitizers");
     if installed.is_static {
@@ -42,8 +49,8 @@ pub fn run(step: &mut Step, tools: &Tools, installed: &Installed) -> Result<()> 
         note += ", valgrind";
     }
     tests.examples(step)?;
-    if let Some(go) = go {
-        go.finish(step)?;
+    if let Some(go) = &tools.go {
+        tests.build_go(step, go)?;
         // Compares the Go server with the command line's server.
         let mut served = tests.python("served.py");
         served
@@ -83,14 +90,10 @@ impl Tests<'_> {
             words.for_each(|word| *word = fixed.display().to_string());
         }
         let mut command = cmd(compiler);
-        command
-            .words(OPTIONS)
-            .words(options)
-            .args(self.installed.pkg_config("--cflags")?);
-        command
-            .args(sources)
-            .words("-x none -o")
-            .arg(self.programs.join(name));
+        command.words(OPTIONS).words(options);
+        command.args(self.installed.pkg_config("--cflags")?);
+        command.args(sources).words("-x none -o");
+        command.arg(self.programs.join(name));
         step.run(command.args(libraries))
     }
 
@@ -125,12 +128,8 @@ impl Tests<'_> {
     fn examples(&self, step: &mut Step) -> Result<()> {
         for (folder, ending, compiler) in [("c", "c", C), ("cpp", "cpp", CPP)] {
             for source in sources(&format!("examples/{folder}"), ending)? {
-                let name = source.file_stem().unwrap_or_default().to_string_lossy();
-                self.compile(
-                    step,
-                    (&name, compiler, false, ""),
-                    std::slice::from_ref(&source),
-                )?;
+                let name = paths::name(&source.with_extension(""));
+                self.compile(step, (&name, compiler, false, ""), &[source])?;
             }
         }
         let mut examples = self.python("examples.py");
@@ -140,22 +139,17 @@ impl Tests<'_> {
         self.run(step, self.python("smoke.py").arg(library).arg(&self.model))
     }
 
-    /// Starts to build the Go server in the background, which takes half a minute on
-    /// one core the first time.
-    fn begin_go(&self, go: &Environment) -> Result<Background> {
+    /// Builds the Go server, which takes half a minute the first time.
+    fn build_go(&self, step: &mut Step, go: &Environment) -> Result<()> {
         let mut build = Command::new(go.program("go"));
         build.words("-C native/capi/examples/go build -o");
-        build
-            .arg(self.programs.join("unpacked"))
-            .arg(".")
-            .env("CGO_ENABLED", "1")
-            // Nothing is downloaded or written outside of `target/`.
-            .env("GOPROXY", "off")
-            .env("GOTOOLCHAIN", "local")
-            .env("GOENV", "off")
-            .env("GOCACHE", cache("go-build"))
-            .env("GOPATH", cache("go-path"));
-        Background::start("go build", self.installed.set_environment(&mut build))
+        build.arg(self.programs.join("unpacked")).arg(".");
+        for (name, value) in GO_SETTINGS {
+            build.env(name, value);
+        }
+        build.env("GOCACHE", cache("go-build"));
+        build.env("GOPATH", cache("go-path"));
+        self.run(step, &mut build)
     }
 
     fn run(&self, step: &mut Step, command: &mut Command) -> Result<()> {
@@ -169,7 +163,7 @@ impl Tests<'_> {
 
 /// Returns the files in a folder of the crate with this extension.
 fn sources(folder: &str, ending: &str) -> Result<Vec<PathBuf>> {
-    let found = paths::files(&path(CRATE).join(folder), &[ending])?;
+    let found = paths::files(&path(CRATE).join(folder), ending)?;
     ensure!(!found.is_empty(), "{folder} contains no .{ending} file");
     Ok(found)
 }

@@ -1,8 +1,19 @@
-//! Runs cargo from `cargo run`, and builds what the tests need.
+//! Runs cargo from `cargo run`, builds what the tests need, and finds toolchains that
+//! build for other targets than this machine.
 
 use std::env;
 
 use crate::prelude::*;
+
+/// The target for browsers and Node.
+pub const WEB: &str = "wasm32-unknown-unknown";
+/// A target without an operating system, and therefore without `std`.
+pub const BARE: &str = "wasm32v1-none";
+
+/// The oldest supported Rust, `rust-version` in `Cargo.toml`.
+const OLDEST_RUST: &str = env!("CARGO_PKG_RUST_VERSION");
+/// Stable compilers cannot build the standard library from source.
+const NIGHTLY: &str = "nightly";
 
 /// Prefixes of variables that `cargo run` sets for this program. Build scripts that
 /// depend on them would run again on every change between `cargo xtask` and plain
@@ -17,23 +28,15 @@ const SELECTIONS: [&str; 2] = ["--workspace --exclude xtask", "--package xtask"]
 /// Returns the active toolchain's cargo with the arguments of `line`, which builds into
 /// this repository's target directory.
 pub fn cargo(line: &str) -> Command {
-    let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let mut command = cargo_at(&program, "");
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    set_environment(&mut command);
     command.words(line);
     command
 }
 
-/// Returns the cargo `program`, which builds into the folder `into` of the target
-/// directory.
-pub fn cargo_at(program: &Path, into: &str) -> Command {
-    let mut command = Command::new(program);
-    set_environment(&mut command, into);
-    command.current_dir(paths::root());
-    command
-}
-
 /// Prepares a command that runs cargo.
-pub fn set_environment(command: &mut Command, into: &str) {
+pub fn set_environment(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let (text, mut prefixes) = (name.to_string_lossy(), INHERITED_PREFIXES.iter());
         if prefixes.any(|prefix| text.starts_with(prefix)) {
@@ -41,15 +44,15 @@ pub fn set_environment(command: &mut Command, into: &str) {
         }
     }
     command
-        .env("CARGO_TARGET_DIR", target(into))
+        .current_dir(paths::root())
+        .env("CARGO_TARGET_DIR", target(""))
         // Programs are expected in target/<profile>, not in target/<triple>/<profile>.
         .env_remove("CARGO_BUILD_TARGET");
 }
 
 /// Returns the compiler that cargo uses here.
-pub fn rustc() -> Command {
-    let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut command = Command::new(program);
+fn rustc() -> Command {
+    let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     // A rust-toolchain file in the root selects the active toolchain.
     command.current_dir(paths::root());
     command
@@ -60,9 +63,12 @@ pub fn rustc_field(name: &str) -> Result<String> {
     let said = ask(rustc().arg("-vV"))?;
     let start = format!("{name}: ");
     let field = said.lines().find_map(|line| line.strip_prefix(&start));
-    field
-        .map(str::to_owned)
-        .with_context(|| format!("rustc does not name its {name}"))
+    let field = field.with_context(|| format!("rustc does not name its {name}"))?;
+    Ok(field.to_owned())
+}
+
+fn sysroot(mut rustc: Command) -> Result<PathBuf> {
+    Ok(ask(rustc.words("--print sysroot"))?.into())
 }
 
 /// Returns cargo's home folder, which contains its downloads.
@@ -73,33 +79,134 @@ pub fn home() -> Result<PathBuf> {
     home.context("cargo has no home folder")
 }
 
-/// Returns the arguments for `rustc` that remove this machine's paths from panic
-/// messages. Without them, a build is the same in every folder and for every user.
-pub fn remapped(rustc: &mut Command) -> Result<Vec<String>> {
-    let mut replaced = vec![(paths::root().to_path_buf(), ".")];
-    // cargo has one folder for each registry, with a name derived from its address.
-    // `cargo publish --dry-run` leaves one without a host name. If it changed the flags,
-    // everything would be compiled again.
-    for registry in paths::entries(&home()?.join("registry/src")).unwrap_or_default() {
-        let name = registry.file_name().unwrap_or_default();
-        if !name.to_string_lossy().starts_with('-') {
-            replaced.push((registry, "/crates"));
-        }
-    }
-    let sysroot = PathBuf::from(ask(rustc.words("--print sysroot"))?);
-    let source = sysroot.join("lib/rustlib/src/rust");
-    replaced.push((fs::canonicalize(&source).unwrap_or(source), "/rust"));
-    let flag =
-        |(from, to): &(PathBuf, &str)| format!("--remap-path-prefix={}={to}", from.display());
-    Ok(replaced.iter().map(flag).collect())
-}
-
 /// Sets exactly these flags for a cargo build.
 pub fn set_flags(command: &mut Command, flags: &[String]) {
     command
         .env_remove("RUSTFLAGS")
         // Unlike `RUSTFLAGS`, this variable supports flags that contain spaces.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+}
+
+/// A toolchain that builds without paths of this machine in panic messages, also for
+/// other targets.
+#[derive(Clone, Copy)]
+pub enum Toolchain {
+    Active,
+    /// Rustup's nightly toolchain, which builds the standard library from source for
+    /// flags that the prebuilt library does not have.
+    Nightly,
+}
+
+impl Toolchain {
+    /// Returns `cargo build` for `triple` with exactly `flags`. Each set of flags needs
+    /// its own folder `into`; otherwise every change of flags would rebuild everything.
+    pub fn build(self, into: &str, triple: &str, flags: &str) -> Result<Command> {
+        let mut command = match self {
+            Self::Active => cargo("build"),
+            Self::Nightly => rustup_run(NIGHTLY, "cargo build -Zbuild-std=std,panic_abort"),
+        };
+        command.args(["--target", triple]);
+        command.env("CARGO_TARGET_DIR", target(into));
+        let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        flags.append(&mut self.remapped()?);
+        set_flags(&mut command, &flags);
+        Ok(command)
+    }
+
+    /// Returns the arguments for `rustc` that remove this machine's paths from panic
+    /// messages. Without them, a build is not the same in every folder and for every user.
+    pub fn remapped(self) -> Result<Vec<String>> {
+        let mut replaced = vec![(paths::root().to_path_buf(), ".")];
+        // cargo has one folder for each registry, with a name derived from its address.
+        // `cargo publish --dry-run` leaves one without a host name. If it changed the flags,
+        // everything would be compiled again.
+        for registry in paths::entries(&home()?.join("registry/src")).unwrap_or_default() {
+            if !paths::name(&registry).starts_with('-') {
+                replaced.push((registry, "/crates"));
+            }
+        }
+        let source = sysroot(self.rustc())?.join("lib/rustlib/src/rust");
+        replaced.push((fs::canonicalize(&source).unwrap_or(source), "/rust"));
+        let flag =
+            |(from, to): &(PathBuf, &str)| format!("--remap-path-prefix={}={to}", from.display());
+        Ok(replaced.iter().map(flag).collect())
+    }
+
+    fn rustc(self) -> Command {
+        match self {
+            Self::Active => rustc(),
+            Self::Nightly => rustup_run(NIGHTLY, "rustc"),
+        }
+    }
+
+    pub fn version(self) -> Result<String> {
+        ask(self.rustc().arg("--version"))
+    }
+}
+
+/// Returns a command of rustup's toolchain `name`, without the variables that rustup and
+/// cargo set for this program's toolchain.
+fn rustup_run(name: &str, line: &str) -> Command {
+    let mut command = cmd("rustup run");
+    set_environment(&mut command);
+    for variable in ["RUSTUP_TOOLCHAIN", "RUSTC", "LD_LIBRARY_PATH"] {
+        command.env_remove(variable);
+    }
+    command.arg(name).words(line);
+    command
+}
+
+/// Adds the standard library of `triple` to the active toolchain, unless it has it.
+pub fn add_target(step: &mut Step, triple: &str) -> Result<Toolchain> {
+    let library = sysroot(rustc())?
+        .join("lib/rustlib")
+        .join(triple)
+        .join("lib");
+    // An interrupted download leaves an empty folder.
+    if paths::files(&library, "rlib").is_ok_and(|files| !files.is_empty()) {
+        return Ok(Toolchain::Active);
+    }
+    step.say(&format!("Adding {triple} with rustup, to build for it."));
+    let line = format!("rustup --quiet target add {triple}");
+    let by_hand =
+        || format!("the active Rust toolchain cannot build for {triple}; `{line}` adds that");
+    step.run(cmd(&line).env("RUSTUP_MAX_RETRIES", "0"))
+        .with_context(by_hand)?;
+    Ok(Toolchain::Active)
+}
+
+/// Returns the nightly toolchain if it has the source of the standard library, which is
+/// not installed here.
+pub fn nightly() -> Result<Toolchain> {
+    let source = sysroot(rustup_run(NIGHTLY, "rustc"));
+    let manifest = source.map(|root| root.join("lib/rustlib/src/rust/library/Cargo.lock"));
+    ensure!(
+        manifest.is_ok_and(|manifest| manifest.is_file()),
+        "it takes the source of Rust's standard library: type \
+         `rustup toolchain install {NIGHTLY} --component rust-src`"
+    );
+    Ok(Toolchain::Nightly)
+}
+
+/// Checks all crates with the oldest supported Rust in about a minute, if rustup can
+/// install it.
+pub fn check_oldest(step: &mut Step) -> Result<()> {
+    let is_installed = || ask(&mut rustup_run(OLDEST_RUST, "rustc --version")).is_ok();
+    if !is_installed() {
+        step.say(&format!(
+            "Installing Rust {OLDEST_RUST} with rustup: all crates build with it."
+        ));
+        let line = "rustup --quiet toolchain install --profile minimal --no-self-update";
+        if step.run(cmd(line).arg(OLDEST_RUST)).is_err() || !is_installed() {
+            step.note(format!("rustup cannot install {OLDEST_RUST}: left out"));
+            return Ok(());
+        }
+    }
+    step.note(format!("Rust {OLDEST_RUST}"));
+    let mut check = rustup_run(OLDEST_RUST, "cargo check --locked --workspace");
+    // Another compiler's results cannot be reused.
+    check.env("CARGO_TARGET_DIR", target("oldest-rust"));
+    step.run(check.env("CARGO_INCREMENTAL", "0"))
 }
 
 /// Returns a cargo command for builds with the dev profile. It uses clippy as the
@@ -117,9 +224,17 @@ fn dev(line: &str) -> Command {
 /// Returns the path of clippy's compiler driver, which is in the same folder as
 /// `rustc`.
 fn clippy() -> Option<PathBuf> {
-    let sysroot = ask(rustc().words("--print sysroot")).ok()?;
-    let program = format!("{sysroot}/bin/clippy-driver{}", env::consts::EXE_SUFFIX);
-    Some(PathBuf::from(program)).filter(|program| program.is_file())
+    let name = format!("bin/clippy-driver{}", env::consts::EXE_SUFFIX);
+    let program = sysroot(rustc()).ok()?.join(name);
+    program.is_file().then_some(program)
+}
+
+/// Builds a program of the product with the release profile, and returns its path.
+pub fn release(package: &str, name: &str) -> Result<PathBuf> {
+    let mut build = cargo("build --release");
+    let title = format!("{name}, release build");
+    report::run(&title, build.words(package))?;
+    Ok(program(&format!("release/{name}")))
 }
 
 /// Compiles and lints all Rust programs and tests with the dev profile: the command

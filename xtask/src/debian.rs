@@ -17,147 +17,107 @@ pub const C: &[Needed] = &[
 ];
 pub const MUSL: &[Needed] = &[("musl-gcc", "musl-tools")];
 
-/// A browser that is installed if it is missing.
-struct Browser {
+/// A program that tests use.
+pub struct Program {
     title: &'static str,
-    /// The environment variable that contains the path of one.
+    /// The environment variable that may contain its path.
     variable: &'static str,
+    /// Its names in the search path, and other paths.
     names: &'static [&'static str],
+    /// Arguments with which it ends at once.
+    probe: &'static str,
+    /// The oldest version that is accepted.
     oldest: u32,
     packages: &'static [&'static str],
     /// Other programs in the packages.
     others: &'static [&'static str],
-    suite: &'static str,
-    found: Shared<PathBuf>,
+    place: Place,
+    found: Shared<Option<PathBuf>>,
 }
 
+/// Where a missing program comes from.
+enum Place {
+    /// Its packages are installed; without it, this suite fails.
+    Installed(&'static str),
+    /// The first package that has this file is unpacked below the target directory;
+    /// without it, some tests are skipped.
+    Unpacked(&'static str),
+}
+
+use Place::{Installed, Unpacked};
+
 #[rustfmt::skip]
-static CHROMIUM: Browser = Browser {
-    title: "Chromium", variable: "CHROMIUM", suite: "chromium", oldest: 0,
+pub static CHROMIUM: Program = Program {
+    title: "Chromium", variable: "CHROMIUM", probe: "--version", oldest: 0,
     names: &[
         "chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
         "/Applications/Chromium.app/Contents/MacOS/Chromium",
         "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     ],
-    packages: &["chromium"], others: &[], found: Shared::new(),
+    packages: &["chromium"], others: &[], place: Installed("chromium"), found: Shared::new(),
 };
 
-/// Version 143 is the first one with all commands that playwright uses.
+/// Firefox with WebKitGTK and a display server. Version 143 is the first one with all
+/// commands that playwright uses.
 #[rustfmt::skip]
-static FIREFOX: Browser = Browser {
-    title: "Firefox and WebKitGTK", variable: "FIREFOX", suite: "runtimes", oldest: 143,
+pub static FIREFOX: Program = Program {
+    title: "Firefox and WebKitGTK", variable: "FIREFOX", probe: "--version", oldest: 143,
     names: &["firefox-esr", "firefox"],
     packages: &["firefox-esr", "webkit2gtk-driver", "xvfb"],
-    others: &["WebKitWebDriver", "Xvfb"], found: Shared::new(),
+    others: &["WebKitWebDriver", "Xvfb"], place: Installed("runtimes"), found: Shared::new(),
 };
 
-pub fn chromium() -> Result<PathBuf> {
-    CHROMIUM.ready()
-}
-
-/// Returns the path of the Firefox for the tests, which is installed together with
-/// WebKitGTK and a display server.
-pub fn firefox() -> Result<PathBuf> {
-    FIREFOX.ready()
-}
-
-impl Browser {
-    fn ready(&self) -> Result<PathBuf> {
-        self.found.step(self.title, |step| {
-            let mut found = self.find();
-            if found.is_none() {
-                // Outdated package lists name an old version, whose package may still
-                // exist.
-                let updated = update(step);
-                let why = "some tests run in it";
-                let installed = updated.and_then(|()| install(step, self.packages, why));
-                installed.with_context(|| self.instructions())?;
-                found = self.find();
-            }
-            let found = found.with_context(|| self.instructions())?;
-            step.note(paths::show(&found));
-            Ok(found)
-        })
-    }
-
-    fn find(&self) -> Option<PathBuf> {
-        let named = env::var_os(self.variable).filter(|value| !value.is_empty());
-        let installed = || self.names.iter().find_map(|name| process::find(name));
-        let found = named.map(PathBuf::from).or_else(installed)?;
-        let version = ask(Command::new(&found).arg("--version")).ok()?;
-        let is_recent = process::version(&version)?.0 >= self.oldest;
-        let has_others = self.others.iter().all(|name| process::find(name).is_some());
-        (is_recent && has_others).then_some(found)
-    }
-
-    fn instructions(&self) -> String {
-        let (title, variable, suite) = (self.title, self.variable, self.suite);
-        let oldest = format!(" {} or later", self.oldest);
-        let oldest = if self.oldest > 0 { oldest.as_str() } else { "" };
-        format!(
-            "no {title}{oldest} was found. Do one of these, then try again:\n\
-             \n    {}   (Debian)\n    export {variable}=/path/to/it   (any that you have)\n    \
-             cargo xtask test --skip {suite}   (without its tests)\n",
-            by_hand(self.packages)
-        )
-    }
-}
-
-/// A program that is only unpacked below the target directory if it is not installed.
-pub struct Unpacked {
-    name: &'static str,
-    /// Packages that may contain it, depending on the release of the distribution.
-    packages: &'static [&'static str],
-    path: &'static str,
-    /// Arguments with which it ends at once.
-    probe: &'static str,
-    found: Shared<Option<PathBuf>>,
-}
-
 /// A real web server. Installing its package would start a service.
-pub static NGINX: Unpacked = unpacked("nginx", &["nginx", "nginx-core"], "usr/sbin/nginx", "-v");
-pub static GIT_LFS: Unpacked = unpacked("git-lfs", &["git-lfs"], "usr/bin/git-lfs", "version");
+#[rustfmt::skip]
+pub static NGINX: Program = Program {
+    title: "nginx", variable: "", probe: "-v", oldest: 0, names: &["nginx", "/usr/sbin/nginx"],
+    // The package depends on the release of the distribution.
+    packages: &["nginx", "nginx-core"], others: &[], place: Unpacked("usr/sbin/nginx"), found: Shared::new(),
+};
+
+#[rustfmt::skip]
+pub static GIT_LFS: Program = Program {
+    title: "git-lfs", variable: "", probe: "version", oldest: 0, names: &["git-lfs"],
+    packages: &["git-lfs"], others: &[], place: Unpacked("usr/bin/git-lfs"), found: Shared::new(),
+};
+
 /// [`valgrind_at`] runs it.
-pub static VALGRIND: Unpacked = unpacked(
-    "valgrind",
-    &["valgrind"],
-    "usr/bin/valgrind",
-    "--tool=none /bin/true",
-);
+#[rustfmt::skip]
+pub static VALGRIND: Program = Program {
+    title: "valgrind", variable: "", probe: "--tool=none /bin/true", oldest: 0, names: &["valgrind"],
+    packages: &["valgrind"], others: &[], place: Unpacked("usr/bin/valgrind"), found: Shared::new(),
+};
+
 /// Folders of valgrind's tools in its package; the second one is used by older Debian
 /// releases.
 const VALGRIND_TOOLS: [&str; 2] = ["usr/libexec/valgrind", "usr/lib/x86_64-linux-gnu/valgrind"];
 
-const fn unpacked(
-    name: &'static str,
-    packages: &'static [&'static str],
-    path: &'static str,
-    probe: &'static str,
-) -> Unpacked {
-    Unpacked {
-        name,
-        packages,
-        path,
-        probe,
-        found: Shared::new(),
+impl Program {
+    /// Returns the path of a program whose packages are installed if it is missing.
+    pub fn ready(&self) -> Result<PathBuf> {
+        self.find_or_get()?.context("it was not found")
     }
-}
 
-impl Unpacked {
-    /// Returns the path of the program, or `None` if neither the program nor a package
-    /// is available; its tests are then skipped.
-    pub fn ready(&self) -> Result<Option<PathBuf>> {
-        self.found.step(self.name, |step| {
-            let folder = cache(self.name);
-            let unpacked = folder.join(self.path);
-            let installed = process::find(self.name).into_iter();
-            let mut known = installed.chain([Path::new("/").join(self.path), unpacked.clone()]);
-            let mut found = known.find(|program| self.runs(program));
-            let mut packages = self.packages.iter();
-            if found.is_none()
-                && packages.any(|name| unpack(step, name, &folder).is_ok() && self.runs(&unpacked))
-            {
-                found = Some(unpacked);
+    /// Returns the path of a program whose packages are unpacked if it is missing, or
+    /// `None` if there is none; its tests are then skipped.
+    pub fn find_or_get(&self) -> Result<Option<PathBuf>> {
+        self.found.step(self.title, |step| {
+            let mut found = self.find();
+            match self.place {
+                Installed(suite) if found.is_none() => {
+                    let installed = install(step, self.packages, "some tests run in it");
+                    let instructions = || self.instructions(suite);
+                    installed.with_context(instructions)?;
+                    found = Some(self.find().with_context(instructions)?);
+                }
+                Unpacked(_) if found.is_none() => {
+                    let folder = cache(self.title);
+                    found = self.packages.iter().find_map(|package| {
+                        unpack(step, package, &folder).ok()?;
+                        self.find()
+                    });
+                }
+                _ => {}
             }
             step.note(match &found {
                 Some(program) => paths::show(program),
@@ -167,12 +127,42 @@ impl Unpacked {
         })
     }
 
+    /// Returns the first program that runs and is recent.
+    fn find(&self) -> Option<PathBuf> {
+        let named = env::var_os(self.variable).filter(|value| !value.is_empty());
+        let unpacked = match self.place {
+            Unpacked(path) => Some(cache(self.title).join(path)),
+            Installed(_) => None,
+        };
+        let installed = self.names.iter().filter_map(|name| find(name));
+        let named = named.map(PathBuf::from).into_iter();
+        let mut known = named.chain(installed).chain(unpacked);
+        let has_others = self.others.iter().all(|name| find(name).is_some());
+        known.find(|program| has_others && self.runs(program))
+    }
+
     fn runs(&self, program: &Path) -> bool {
-        let mut probe = match self.name == VALGRIND.name {
+        let mut probe = match self.title == VALGRIND.title {
             true => valgrind_at(program),
             false => Command::new(program),
         };
-        program.is_file() && ask(probe.words(self.probe)).is_ok()
+        let answer = ask(probe.words(self.probe));
+        let version = |answer: &str| process::version(answer).map_or(0, |version| version.0);
+        answer.is_ok_and(|answer| version(&answer) >= self.oldest)
+    }
+
+    fn instructions(&self, suite: &str) -> String {
+        let (title, variable) = (self.title, self.variable);
+        let oldest = match self.oldest {
+            0 => String::new(),
+            oldest => format!(" {oldest} or later"),
+        };
+        format!(
+            "no {title}{oldest} was found. Do one of these, then try again:\n\
+             \n    {}   (Debian)\n    export {variable}=/path/to/it   (any that you have)\n    \
+             cargo xtask test --skip {suite}   (without its tests)\n",
+            by_hand(self.packages)
+        )
     }
 }
 
@@ -181,7 +171,7 @@ impl Unpacked {
 pub fn valgrind_at(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("LC_ALL", "C");
-    let folder = cache(VALGRIND.name);
+    let folder = cache(VALGRIND.title);
     let mut tools = VALGRIND_TOOLS.iter().map(|tools| folder.join(tools));
     if program.starts_with(&folder)
         && let Some(tools) = tools.find(|tools| tools.is_dir())
@@ -194,14 +184,13 @@ pub fn valgrind_at(program: &Path) -> Command {
 /// Installs the packages of those programs that are missing, after printing the reason
 /// `why`.
 pub fn require(step: &mut Step, needed: &[Needed], why: &str) -> Result<()> {
-    let missing = needed
-        .iter()
-        .filter(|needed| process::find(needed.0).is_none());
+    let missing = needed.iter().filter(|(program, _)| find(program).is_none());
     let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
-    if missing.is_empty() {
-        return Ok(());
+    match missing.is_empty() {
+        true => Ok(()),
+        false => install(step, &missing, why)
+            .with_context(|| format!("install them: {}", by_hand(&missing))),
     }
-    install(step, &missing, why).with_context(|| format!("install them: {}", by_hand(&missing)))
 }
 
 /// Returns the command that installs `packages` manually.
@@ -210,58 +199,46 @@ pub fn by_hand(packages: &[&str]) -> String {
     format!("sudo apt-get update && sudo apt-get install --no-install-recommends {packages}")
 }
 
-/// Serialises calls, since apt-get refuses to run twice at the same time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Installs `packages`, after printing the reason `why`. No installed package is
 /// removed.
-pub fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
-    if process::find("apt-get").is_none() {
-        bail!("this machine has no apt-get");
-    }
+fn install(step: &mut Step, packages: &[&str], why: &str) -> Result<()> {
     let mut command = apt_get()?;
     // Some of these packages replace others, which the user may want to keep.
     command.words("install --yes -qq --no-remove --no-install-recommends");
     command.words("-o DPkg::Lock::Timeout=120").args(packages);
     let list = packages.join(", ");
     step.say(&format!("Installing {list} with apt-get: {why}."));
-    run_or_update(step, &mut command)
-}
-
-fn update(step: &mut Step) -> Result<()> {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    step.run(apt_get()?.words("update -qq"))
-}
-
-/// Runs `command`, and again with new package lists if it fails: they are often empty
-/// or outdated, especially in containers.
-fn run_or_update(step: &mut Step, command: &mut Command) -> Result<()> {
-    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if step.run(command).is_ok() {
-        return Ok(());
-    }
-    step.run(apt_get()?.words("update -qq"))?;
-    step.run(command)
+    updated(step, &mut command)
 }
 
 /// Downloads `package`, which needs no privilege, and unpacks it into `folder` without
 /// installing it.
 fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
-    if process::find("apt-get").is_none() || process::find("dpkg").is_none() {
-        bail!("this machine has no apt-get");
-    }
+    ensure!(find("dpkg").is_some(), "this machine has no dpkg");
     fs::create_dir_all(folder)?;
     let mut download = cmd("apt-get download");
-    run_or_update(step, download.arg(package).current_dir(folder))?;
-    for file in paths::files(folder, &["deb"])? {
+    updated(step, download.arg(package).current_dir(folder))?;
+    for file in paths::files(folder, "deb")? {
         step.run(cmd("dpkg -x").arg(&file).arg(folder))?;
         fs::remove_file(file)?;
     }
     Ok(())
 }
 
+/// Runs `command` with new package lists: those of containers are often empty, and old
+/// ones name packages that no longer exist. Without the privilege to update them, the
+/// present ones may suffice.
+fn updated(step: &mut Step, command: &mut Command) -> Result<()> {
+    // apt-get refuses to run twice at the same time.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = apt_get().and_then(|mut apt_get| step.run(apt_get.words("update -qq")));
+    step.run(command)
+}
+
 /// Returns apt-get with the privilege to install packages.
 fn apt_get() -> Result<Command> {
+    ensure!(find("apt-get").is_some(), "this machine has no apt-get");
     // sudo drops the environment, so the variable is set after it.
     let line = "env DEBIAN_FRONTEND=noninteractive apt-get";
     if ask(&mut cmd("id -u")).context("the user is unknown")? == "0" {

@@ -8,12 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Error;
-
-use crate::args::Demo;
 use crate::debian::GIT_LFS;
 use crate::prelude::*;
 use crate::{capi, node, python, stamp, wasm, wheel};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The checkpoint to show; a small real one is downloaded by default
+    #[arg(value_name = "MODEL.safetensors")]
+    model: Option<PathBuf>,
+    /// Port of the local server; 0 selects a free port
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    port: u16,
+    /// Stop after everything has been shown once
+    #[arg(long)]
+    no_wait: bool,
+}
 
 const PACKED: &str = "model.zstn";
 
@@ -22,7 +32,8 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// How long to wait for the handler after a child has ended because of the same Ctrl-C.
 const GRACE: Duration = Duration::from_millis(300);
 
-pub fn run(options: &Demo) -> Result<()> {
+/// Shows a model. The command line is built first, unless it `is_built`.
+pub fn run(options: &Options, is_built: bool) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
     node::check()?;
     // The dev build shares most dependencies with this program. Only packing and
@@ -32,7 +43,7 @@ pub fn run(options: &Demo) -> Result<()> {
     let mut build = cargo("build --package zstn-cli --no-default-features");
     build.words("--config profile.dev.package.zstn-core.opt-level=1");
     build.words("--config profile.dev.debug=false");
-    let built = match options.built {
+    let built = match is_built {
         true => None,
         false => Some(Background::start("command line for the demo", &mut build)?),
     };
@@ -45,9 +56,11 @@ pub fn run(options: &Demo) -> Result<()> {
     let site = target("demo/site");
     fs::create_dir_all(&site)?;
     pack(&model, &site.join(PACKED))?;
-    // The handler is set before the server is started, so that it is never left running.
-    ctrlc::set_handler(|| IS_STOPPING.store(true, Ordering::Relaxed))
-        .context("Ctrl-C cannot be watched")?;
+    if !options.no_wait {
+        // The handler is set before the server is started, so that it is never left running.
+        ctrlc::set_handler(|| IS_STOPPING.store(true, Ordering::Relaxed))
+            .context("Ctrl-C cannot be watched")?;
+    }
     let (server, url) = step("serve model and page", |step| {
         copy_page(&site)?;
         serve(step, &site, options.port)
@@ -70,7 +83,7 @@ pub fn run(options: &Demo) -> Result<()> {
     println!("\nOpen {page}\nCtrl-C stops the server.");
     if is_first_page {
         println!("\nStill to come: reading other formats, packing in the page.\n");
-        let rest = wasm::published().and_then(|()| wasm::page());
+        let rest = wasm::run(None).and_then(|()| wasm::page());
         if let Err(error) = rest.and_then(|()| copy_page(&site)) {
             thread::sleep(GRACE);
             ensure!(IS_STOPPING.load(Ordering::Relaxed), error);
@@ -99,26 +112,20 @@ fn pack(model: &Path, packed: &Path) -> Result<()> {
             let mut pack = Command::new(zstn);
             step.run(pack.words("pack --force -o").arg(packed).arg(model))
         })?;
-        let megabytes = |file: &Path| Ok::<_, Error>(fs::metadata(file)?.len() as f64 / 1e6);
-        step.note(format!(
-            "{:.1} MB -> {:.1} MB",
-            megabytes(model)?,
-            megabytes(packed)?
-        ));
+        let [from, to] = [fs::metadata(model)?, fs::metadata(packed)?];
+        let [from, to] = [from, to].map(|file| file.len() as f64 / 1e6);
+        step.note(format!("{from:.1} MB -> {to:.1} MB"));
         Ok(())
     })
 }
 
 /// Replaces the page in `site`, but not the packed model.
 fn copy_page(site: &Path) -> Result<()> {
-    let entries = paths::entries(site)?.into_iter();
-    for entry in entries.filter(|entry| !entry.ends_with(PACKED)) {
-        match entry.is_dir() {
-            true => fs::remove_dir_all(entry)?,
-            false => fs::remove_file(entry)?,
-        }
+    let is_page = |file: &Path| !file.ends_with(PACKED);
+    for old in paths::walk(site, &is_page)? {
+        fs::remove_file(old)?;
     }
-    paths::copy_all(&path("web-demo/dist"), site, |_| true)
+    paths::copy_all(&path("web-demo/dist"), site, &is_page)
 }
 
 /// Starts `zstn serve` on `port`, or on a free port for 0. Returns it with the URL of
@@ -126,10 +133,8 @@ fn copy_page(site: &Path) -> Result<()> {
 fn serve(step: &mut Step, directory: &Path, port: u16) -> Result<(Background, String)> {
     const LIMIT: Duration = Duration::from_secs(20);
     let mut command = Command::new(program("debug/zstn"));
-    command
-        .words(&format!("serve --port {port}"))
-        .arg(directory);
-    let mut server = Background::start("server", &mut command)?;
+    command.words(&format!("serve --port {port}"));
+    let mut server = Background::start("server", command.arg(directory))?;
     let begun = Instant::now();
     while server.is_running() && begun.elapsed() < LIMIT {
         thread::sleep(Duration::from_millis(20));
@@ -162,24 +167,24 @@ fn watch(mut server: Background) -> Result<()> {
     }
 }
 
+/// Runs both demos once, with the command line of the other suites.
 pub fn suite() -> Result<()> {
-    let model = python::model()?;
     wasm::ready()?;
     cargo::programs()?;
-    check("cargo xtask demo", |step| {
-        step.run(Command::new(paths::this_program()).words("demo --no-wait --built"))
-    });
-    hub_demo(&model)
-}
-
-pub fn run_hub_demo(model: Option<&Path>) -> Result<()> {
-    let given = model.map(existing).transpose()?;
-    hub_demo(&given.map_or_else(python::model, Ok)?)
+    let options = Options {
+        model: None,
+        port: 0,
+        no_wait: true,
+    };
+    report::keep(run(&options, true));
+    hub_demo(None)
 }
 
 /// Takes a model through all hub features, and prints the table of the demo.
-fn hub_demo(model: &Path) -> Result<()> {
-    let git_lfs = GIT_LFS.ready()?;
+pub fn hub_demo(model: Option<&Path>) -> Result<()> {
+    let given = model.map(existing).transpose()?;
+    let model = given.map_or_else(python::model, Ok)?;
+    let git_lfs = GIT_LFS.find_or_get()?;
     let mut story = wheel::ready()?.python("")?;
     story.arg(path("tests/hub/story.py")).arg(model);
     if let Some(git_lfs) = git_lfs {

@@ -1,12 +1,23 @@
 //! The verb `deps`: checks of the project's dependencies.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::args::Deps;
-use crate::node;
-use crate::notices;
 use crate::prelude::*;
 use crate::shipped::{ARTIFACTS, Crates, Package, Shipped};
+use crate::{node, notices};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Write the files THIRD-PARTY-LICENSES.txt instead of comparing them
+    #[arg(long)]
+    write: bool,
+    /// Also write an SBOM of each artifact to this folder, as built for this machine
+    #[arg(long, value_name = "DIR")]
+    sbom: Option<PathBuf>,
+}
 
 /// Name of the files that contain the licences of shipped packages.
 pub const NOTICES: &str = "THIRD-PARTY-LICENSES.txt";
@@ -26,10 +37,10 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const NPM_REGISTRY: &str = "https://registry.npmjs.org/";
 
 /// Checks everything, or writes the notices with `--write`.
-pub fn run(options: &Deps) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     node::ready()?;
-    licences()?;
     notices(options.write)?;
+    licences()?;
     if let Some(folder) = &options.sbom {
         sboms(folder, &cargo::rustc_field("host")?)?;
     }
@@ -60,7 +71,7 @@ pub fn licences() -> Result<()> {
 fn cargo_deny(step: &mut Step) -> Result<PathBuf> {
     let folder = cache(format!("cargo-deny-{CARGO_DENY}"));
     let built = folder.join(format!("bin/cargo-deny{}", std::env::consts::EXE_SUFFIX));
-    if let Some(found) = process::find("cargo-deny") {
+    if let Some(found) = find("cargo-deny") {
         return Ok(found);
     }
     if !built.is_file() {
@@ -100,15 +111,7 @@ fn shipped(step: &mut Step, write: bool) -> Result<()> {
         }
         let text = notices::text(&all)?;
         let file = path(folder).join(NOTICES);
-        if write {
-            fs::write(&file, &text)?;
-        }
-        let is_same = fs::read_to_string(&file).is_ok_and(|committed| committed == text);
-        let shown = paths::show(&file);
-        ensure!(
-            is_same,
-            "{shown} is not what is shipped; `cargo xtask deps --write` writes it"
-        );
+        paths::check_generated(&file, &text, write, "cargo xtask deps --write")?;
         counts.push(all.packages.len().to_string());
         folders.push(path(folder));
     }
@@ -156,35 +159,37 @@ fn locks(step: &mut Step) -> Result<()> {
     Ok(())
 }
 
-/// Returns the third-party packages in a cargo lock file, each as a function that
-/// returns a field.
-pub fn locked_crates<'a>(lock: &'a str) -> impl Iterator<Item = impl Fn(&str) -> &'a str> {
-    let blocks = lock
-        .split("[[package]]")
-        .filter(|block| block.contains("\nsource = "));
-    blocks.map(|block| {
-        move |name: &str| {
-            let start = format!("{name} = \"");
-            let value = block.lines().find_map(|line| line.strip_prefix(&start));
-            value.unwrap_or_default().trim_end_matches('"')
-        }
-    })
+/// A package in a cargo lock file. Packages of this repository have no source.
+#[derive(Deserialize)]
+pub struct Locked {
+    pub name: String,
+    pub version: String,
+    source: Option<String>,
+    pub checksum: Option<String>,
+}
+
+pub fn locked_crates(lock: &str) -> Result<Vec<Locked>> {
+    let mut lock: BTreeMap<String, toml::Value> = toml::from_str(lock)?;
+    let packages = lock.remove("package").context("it lists no packages")?;
+    Ok(packages.try_into()?)
 }
 
 /// Returns the number of third-party crates in a cargo lock file.
 fn check_crates(lock: &str) -> Result<usize> {
-    for field in locked_crates(lock) {
-        let (name, source) = (field("name"), field("source"));
+    let mut count = 0;
+    for package in locked_crates(lock)? {
+        let Some(source) = package.source else {
+            continue;
+        };
+        let name = package.name;
         ensure!(
             source == CRATES_IO,
             "the crate {name} comes from {source}, not from crates.io"
         );
-        ensure!(
-            field("checksum").len() == 64,
-            "the crate {name} has no digest"
-        );
+        ensure!(package.checksum.is_some(), "the crate {name} has no digest");
+        count += 1;
     }
-    Ok(locked_crates(lock).count())
+    Ok(count)
 }
 
 /// Returns the number of packages in an npm lock file.
@@ -226,7 +231,7 @@ mod tests {
     fn downloads_from_elsewhere_or_without_a_digest_are_refused() {
         let lock = |source: &str, rest: &str| {
             check_crates(&format!(
-                "[[package]]\nname = \"a\"\nsource = \"{source}\"\n{rest}\n"
+                "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\nsource = \"{source}\"\n{rest}\n"
             ))
         };
         let digest = format!("checksum = \"{}\"", "0".repeat(64));

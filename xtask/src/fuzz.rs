@@ -4,8 +4,20 @@
 //! The instrumentation is the same as cargo-fuzz's without a sanitizer: the tested code
 //! has almost no `unsafe`, and the active toolchain can build it.
 
-use crate::args::Fuzz;
 use crate::prelude::*;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Targets of tests/fuzz, such as frames; all by default
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Minutes for each target; two targets run at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    minutes: u32,
+    /// Instead, replay the known inputs, and count the edges that they reach
+    #[arg(long, conflicts_with = "minutes")]
+    coverage: bool,
+}
 
 const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
@@ -29,7 +41,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
 const OPTIONS: &str = "-timeout=30 -rss_limit_mb=1024 -malloc_limit_mb=1024 -max_len=300000 \
     -print_final_stats=1 -use_value_profile=1";
 
-pub fn run(options: &Fuzz) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let known = targets()?;
     let wanted = &options.targets;
     if let Some(name) = wanted.iter().find(|name| !known.contains(name)) {
@@ -54,9 +66,11 @@ pub fn suite() -> Result<()> {
 /// Returns the names of all targets in the order of the manifest.
 fn targets() -> Result<Vec<String>> {
     let manifest = fs::read_to_string(path(MANIFEST))?;
-    let bins = manifest.split("[[bin]]").skip(1);
-    let names = bins.filter_map(|bin| bin.trim().strip_prefix("name = \"")?.split('"').next());
-    Ok(names.map(str::to_owned).collect())
+    let manifest: toml::Table = toml::from_str(&manifest)?;
+    let bins = manifest["bin"].as_array().into_iter().flatten();
+    Ok(bins
+        .filter_map(|bin| Some(bin["name"].as_str()?.to_owned()))
+        .collect())
 }
 
 fn all(targets: &[String], limit: &str, at_a_time: usize) -> Result<()> {
@@ -68,8 +82,7 @@ fn all(targets: &[String], limit: &str, at_a_time: usize) -> Result<()> {
         let mut build = cargo(&line);
         build.args(targets.iter().flat_map(|target| ["--bin", target]));
         build.env("CARGO_TARGET_DIR", target("fuzz"));
-        step.run(build.env("RUSTFLAGS", FLAGS))?;
-        remove_old_programs(&programs.join("deps"))
+        step.run(build.env("RUSTFLAGS", FLAGS))
     })?;
     cargo::programs()?;
     step("seeds", |step| {
@@ -80,63 +93,29 @@ fn all(targets: &[String], limit: &str, at_a_time: usize) -> Result<()> {
         step.note(output.lines().last().unwrap_or_default());
         Ok(())
     })?;
-    for targets in targets.chunks(at_a_time) {
-        step(&format!("fuzz {}", targets.join(", ")), |step| {
-            fuzz(step, &programs, targets, limit)
-        })?;
-    }
-    Ok(())
+    let fuzzed = process::in_parallel(targets.iter().collect(), at_a_time, |name| {
+        step(&format!("fuzz {name}"), |step| {
+            fuzz(step, &programs, name, limit)
+        })
+    });
+    fuzzed.into_iter().collect()
 }
 
-/// Removes the programs of earlier builds, which take gigabytes. Unlike current ones,
-/// they have no second link.
-#[cfg(unix)]
-fn remove_old_programs(folder: &Path) -> Result<()> {
-    use std::os::unix::fs::MetadataExt;
-    for file in paths::entries(folder)? {
-        if file.extension().is_none() && fs::metadata(&file)?.nlink() == 1 {
-            fs::remove_file(file)?;
-        }
+/// Runs a target. Inputs that cause a failure are stored in `target/fuzz/found`, inputs
+/// with new coverage in `target/fuzz/corpus`.
+fn fuzz(step: &mut Step, programs: &Path, name: &str, limit: &str) -> Result<()> {
+    let [corpus, seeds, found] =
+        ["corpus", "seeds", "found"].map(|kind| target(format!("fuzz/{kind}/{name}")));
+    for folder in [&corpus, &seeds, &found] {
+        fs::create_dir_all(folder)?;
     }
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn remove_old_programs(_: &Path) -> Result<()> {
-    Ok(())
-}
-
-/// Runs targets at the same time. Inputs that cause a failure are stored in
-/// `target/fuzz/found`, inputs with new coverage in `target/fuzz/corpus`.
-fn fuzz(step: &mut Step, programs: &Path, targets: &[String], limit: &str) -> Result<()> {
-    let mut running = Vec::new();
-    for name in targets {
-        let [corpus, seeds, found] =
-            ["corpus", "seeds", "found"].map(|kind| target(format!("fuzz/{kind}/{name}")));
-        for folder in [&corpus, &seeds, &found] {
-            fs::create_dir_all(folder)?;
-        }
-        let mut command = Command::new(programs.join(name));
-        command.arg(limit).words(OPTIONS);
-        command.arg(format!("-artifact_prefix={}/", found.display()));
-        let started = Background::start(&format!("fuzz {name}"), command.args([corpus, seeds]))?;
-        running.push((name, started));
-    }
-    let (mut notes, mut failed) = (Vec::new(), Vec::new());
-    for (name, mut process) in running {
-        if process.wait(step).is_err() {
-            step.append(&process.output())?;
-            failed.push(name.as_str());
-        }
-        notes.push(format!("{name}: {}", figures(&process.output())));
-    }
-    step.note(notes.join("; "));
-    let (failed, found) = (failed.join(" and "), target("fuzz/found"));
-    let found = paths::show(&found);
-    ensure!(
-        failed.is_empty(),
-        "{failed} found a defect; its input is in {found}"
-    );
+    let mut command = Command::new(programs.join(name));
+    command.arg(limit).words(OPTIONS);
+    command.arg(format!("-artifact_prefix={}/", found.display()));
+    let shown = paths::show(&found);
+    step.run(command.args([corpus, seeds]))
+        .with_context(|| format!("{name} found a defect; its input is in {shown}"))?;
+    step.note(figures(&step.output()?));
     Ok(())
 }
 

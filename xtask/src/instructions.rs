@@ -3,12 +3,11 @@
 //! hide a regression of 10 %, while instruction counts are stable.
 
 use std::collections::BTreeMap;
-use std::panic::resume_unwind;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 
+use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 
-use crate::args::Instructions;
 use crate::debian::{self, VALGRIND};
 use crate::prelude::*;
 
@@ -18,6 +17,16 @@ const FILE: &str = "tests/instructions.json";
 const COUNTED: &str = "stage::counted*";
 /// Largest accepted increase in percent.
 const ALLOWED: f64 = 5.0;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only stages whose name contains this, such as "Huffman"
+    #[arg(value_name = "NAME", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Update the file instead of comparing the counts with it
+    #[arg(long, conflicts_with = "only")]
+    write: bool,
+}
 
 /// The contents of [`FILE`].
 #[derive(Clone, Serialize, Deserialize)]
@@ -29,18 +38,17 @@ struct Record {
     instructions_per_byte: BTreeMap<String, f64>,
 }
 
-pub fn run(options: &Instructions) -> Result<()> {
-    let valgrind = VALGRIND.ready()?.with_context(|| {
+pub fn run(options: &Options) -> Result<()> {
+    let valgrind = VALGRIND.find_or_get()?.with_context(|| {
         let by_hand = debian::by_hand(&["valgrind"]);
         format!("instructions are counted by valgrind, which is missing: {by_hand}")
     })?;
-    let only = options.only.as_deref().unwrap_or_default();
-    let counted = count(&valgrind, only)?;
+    let counted = count(&valgrind, &options.only)?;
     let old = match options.write && !path(FILE).exists() {
         true => counted.clone(),
         false => Record::read()?,
     };
-    let (table, judgement) = compare(&old, &counted, only.is_empty());
+    let (table, judgement) = compare(&old, &counted, options.only.is_empty());
     println!("\n{table}");
     if options.write {
         let text = serde_json::to_string_pretty(&counted)? + "\n";
@@ -51,7 +59,7 @@ pub fn run(options: &Instructions) -> Result<()> {
 
 /// Runs the suite. Without valgrind, it is left out.
 pub fn suite() -> Result<()> {
-    let Some(valgrind) = VALGRIND.ready()? else {
+    let Some(valgrind) = VALGRIND.find_or_get()? else {
         return Ok(());
     };
     let counted = count(&valgrind, "")?;
@@ -70,50 +78,39 @@ impl Record {
 
 /// Counts every stage whose name contains `only`, under valgrind.
 fn count(valgrind: &Path, only: &str) -> Result<Record> {
-    let mut build = cargo("build --release --package zstn-bench --bin stage");
-    report::run("program with the stages", &mut build)?;
-    let stage = program("release/stage");
+    let program = cargo::release("--package zstn-bench --bin stage", "stage")?;
     let profiles = target("instructions");
     fs::create_dir_all(&profiles)?;
-    let listed = ask(Command::new(&stage).arg("--list"))?;
-    let stages: Vec<&str> = listed.lines().filter(|name| name.contains(only)).collect();
+    let listed = ask(Command::new(&program).arg("--list"))?;
+    let stages: Vec<_> = listed.lines().filter(|name| name.contains(only)).collect();
     ensure!(
         !stages.is_empty(),
         "no stage has this in its name; there are:\n\n{listed}"
     );
-
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let count_some = &|first: usize| -> Result<Vec<(String, f64)>> {
-        let some = stages.iter().skip(first).step_by(workers);
-        let count = |name: &str| count_one(valgrind, &stage, &profiles, name);
-        some.map(|name| Ok(((*name).to_owned(), count(name)?)))
-            .collect()
-    };
     let counted = step("instructions of the stages", |step| {
-        step.after(format!(
-            "profiles for callgrind_annotate: {}",
-            paths::show(&profiles)
-        ));
-        thread::scope(|scope| {
-            let start = |first| scope.spawn(move || count_some(first));
-            let running: Vec<_> = (0..workers).map(start).collect();
-            let end = |worker: ScopedJoinHandle<'_, _>| worker.join();
-            let ended = running.into_iter().map(end);
-            ended
-                .map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
-                .collect::<Result<Vec<_>>>()
-        })
+        let shown = paths::show(&profiles);
+        step.after(format!("profiles for callgrind_annotate: {shown}"));
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let count = |name: &str| {
+            let count = count_one(valgrind, &program, &profiles, name)?;
+            Ok((name.to_owned(), count))
+        };
+        process::in_parallel(stages, workers, count)
+            .into_iter()
+            .collect()
     })?;
     let cc = ask(&mut cmd("cc --version")).unwrap_or_default();
-    let cc = cc.lines().next().unwrap_or("none").to_owned();
+    let conditions = [
+        ("rustc", cargo::rustc_field("release")?),
+        ("host", cargo::rustc_field("host")?),
+        ("cc", cc.lines().next().unwrap_or("none").to_owned()),
+        ("vectors", vectors().to_owned()),
+    ];
     Ok(Record {
-        conditions: BTreeMap::from([
-            ("rustc".into(), cargo::rustc_field("release")?),
-            ("host".into(), cargo::rustc_field("host")?),
-            ("cc".into(), cc),
-            ("vectors".into(), vectors().into()),
-        ]),
-        instructions_per_byte: counted.into_iter().flatten().collect(),
+        conditions: conditions
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        instructions_per_byte: counted,
     })
 }
 
@@ -158,17 +155,18 @@ fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>)
     let (was, is) = (&old.instructions_per_byte, &new.instructions_per_byte);
     let mut names: Vec<&String> = is.keys().collect();
     names.extend(was.keys().filter(|name| is_all && !is.contains_key(*name)));
-    let widths = names.iter().map(|name| name.chars().count());
-    let width = widths.max().unwrap_or(0).max(20);
-    let (mut least, mut most) = (0.0f64, 0.0f64);
-    let mut over = Vec::new();
+    let width = names.iter().map(|name| name.chars().count()).max();
+    let width = width.unwrap_or(0).max(20);
+    let (mut least, mut most, mut over) = (0.0f64, 0.0f64, Vec::new());
     let mut table = format!(
-        "{:width$} {:>9} {:>9} {:>9}\n",
-        "instructions a byte", "was", "is", "change"
+        "{:width$}       was        is    change\n",
+        "instructions a byte"
     );
     for name in &names {
-        let [was, is] = [was, is].map(|counts| counts.get(*name));
-        let change = was.zip(is).map(|(was, is)| (is / was - 1.0) * 100.0);
+        let counts = [was, is].map(|counts| counts.get(*name));
+        let change = counts[0]
+            .zip(counts[1])
+            .map(|(was, is)| (is / was - 1.0) * 100.0);
         least = least.min(change.unwrap_or(0.0));
         most = most.max(change.unwrap_or(0.0));
         let is_over = change.is_none_or(|change| change > ALLOWED);
@@ -176,7 +174,7 @@ fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>)
             over.push(name.as_str());
         }
         let [was, is] =
-            [was, is].map(|count| count.map_or("–".into(), |count| format!("{count:.3}")));
+            counts.map(|count| count.map_or("–".into(), |count| format!("{count:.3}")));
         let change = change.map_or("–".into(), |change| format!("{change:+.1} %"));
         let mark = if is_over { "  !" } else { "" };
         table += &format!("{name:width$} {was:>9} {is:>9} {change:>9}{mark}\n");
@@ -184,16 +182,14 @@ fn compare(old: &Record, new: &Record, is_all: bool) -> (String, Result<String>)
     let differs = |name: &&String| old.conditions.get(*name) != new.conditions.get(*name);
     let differences: Vec<_> = new.conditions.keys().filter(differs).cloned().collect();
     let range = format!("{} stages, {least:+.1} to {most:+.1} %", names.len());
-    let judgement = match (differences.is_empty(), over.is_empty()) {
-        (false, _) => Ok(format!(
-            "{range}; not judged, because they were recorded with another {}",
-            differences.join(", ")
+    let judgement = match (differences.join(", "), over.join("; ")) {
+        (same, none) if same.is_empty() && none.is_empty() => Ok(range),
+        (same, over) if same.is_empty() => Err(anyhow!(
+            "more than {ALLOWED} % above {FILE}, or missing from it, or not counted: {over}. If that \
+             is intended, `cargo xtask instructions --write` renews the file."
         )),
-        (true, true) => Ok(range),
-        (true, false) => Err(anyhow::anyhow!(
-            "more than {ALLOWED} % above {FILE}, or missing from it, or not counted: {}. If that is \
-             intended, `cargo xtask instructions --write` renews the file.",
-            over.join("; ")
+        (others, _) => Ok(format!(
+            "{range}; not judged, because they were recorded with another {others}"
         )),
     };
     (table, judgement)

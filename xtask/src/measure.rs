@@ -1,56 +1,43 @@
-//! Verbs that measure, or compare with other programs: `interop`, `sizes`, `gauss`,
+//! Verbs that measure, or compare with other programs: `sizes`, `gauss`,
 //! `compressed` and `decoders`. Their tables are the result, so they are printed to the
 //! terminal instead of a log.
 
-use crate::args::{Arguments, Interop};
+use crate::cargo::WEB;
 use crate::prelude::*;
 use crate::process::print;
-use crate::toolchain::{self, WEB};
-use crate::{node, python, suites, wasm};
+use crate::{node, python, wasm};
 
-/// Lets the real z4ai decode random inputs from every encoder. The check is a test in
-/// `tests/peers`, which by default tries a few inputs; this verb sets their number.
-pub fn interop(options: &Interop) -> Result<()> {
-    let mut unittest = suites::with_peers("-m unittest -v tests/peers/test_interop.py")?;
-    let only = options.only.as_deref().unwrap_or_default();
-    unittest
-        .env("ZSTN_INTEROP_CASES", options.cases.to_string())
-        .env("ZSTN_INTEROP_SEED", options.seed.to_string())
-        .env("ZSTN_INTEROP_ONLY", only);
-    step("random inputs through z4ai", |step| {
-        step.run(&mut unittest)?;
-        let output = step.output()?;
-        let summary = output.lines().find(|line| line.contains(" encodings, "));
-        step.after(summary.context("z4ai was never called")?);
-        Ok(())
-    })
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Names and options of the comparison; `-- --help` lists them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    arguments: Vec<String>,
 }
 
 /// Prints the tables of `docs/benchmarks.md`.
 pub fn sizes(options: &Arguments) -> Result<()> {
     python::peers()?;
-    let environment = python::FIGURES.ready()?;
-    let mut build = cargo("build --release --package zstn-cli");
-    report::run("command line, release build", &mut build)?;
-    let mut table = environment.python();
+    let mut table = python::FIGURES.ready()?.python();
     table
         .arg(path("tests/peers/sizes.py"))
         .args(&options.arguments);
-    print(table.env("ZSTN_BIN", program("release/zstn")))
+    print(table.env("ZSTN_BIN", cargo::release("--package zstn-cli", "zstn")?))
 }
 
 /// Runs `tests/peers/torch_NAME.py`. `ZSTN_NAME` contains the path of the example with
 /// this name, which is zstn's side of the comparison.
 pub fn with_torch(name: &str, options: &Arguments) -> Result<()> {
-    let environment = python::TORCH.ready()?;
-    let mut build = cargo("build --release --package zstn-tests --example");
-    report::run("zstn's side, release build", build.arg(name))?;
-    let mut script = environment.python();
+    let mut script = python::TORCH.ready()?.python();
+    let example = format!("--package zstn-tests --example {name}");
+    let program = cargo::release(&example, &format!("examples/{name}"))?;
     script
         .arg(path(format!("tests/peers/torch_{name}.py")))
-        .args(&options.arguments);
-    let variable = format!("ZSTN_{}", name.to_uppercase());
-    script.env(variable, program(&format!("release/examples/{name}")));
+        .args(&options.arguments)
+        .env(format!("ZSTN_{}", name.to_uppercase()), program);
     // Both sides use one thread.
     for library in ["OMP", "OPENBLAS", "MKL"] {
         script.env(format!("{library}_NUM_THREADS"), "1");
@@ -61,16 +48,16 @@ pub fn with_torch(name: &str, options: &Arguments) -> Result<()> {
 /// Compares zstd decoders, natively and in WebAssembly.
 pub fn decoders(model: Option<&Path>) -> Result<()> {
     node::ready()?;
-    let modules = target("decoders/modules");
+    let [modules, planes] = ["modules", "planes"].map(|name| target("decoders").join(name));
     // Each feature of the crate is built as a module.
     for feature in ["ours", "ruzstd", "structured"] {
         step(&format!("module, {feature}"), |step| {
-            let toolchain = toolchain::ready(step, &WEB)?;
-            let mut build = toolchain.build("wasm-decoders", &WEB, wasm::FLAGS)?;
+            let mut build =
+                cargo::add_target(step, WEB)?.build("wasm-decoders", WEB, wasm::FLAGS)?;
             build.words("--release --locked --manifest-path tests/bench/decoders/Cargo.toml");
             step.run(build.args(["--features", feature]))?;
             let built = target("wasm-decoders")
-                .join(WEB.triple)
+                .join(WEB)
                 .join("release/zstn_decoders.wasm");
             wasm::bind(&built, &modules, feature, true)?;
             let size = fs::metadata(modules.join(format!("{feature}_bg.wasm")))?.len();
@@ -78,13 +65,13 @@ pub fn decoders(model: Option<&Path>) -> Result<()> {
             Ok(())
         })?;
     }
-    let mut build = cargo("build --release --package zstn-bench --example decoders");
-    report::run("native decoders, release build", &mut build)?;
-    let planes = target("decoders/planes");
-    let mut native = Command::new(program("release/examples/decoders"));
+    let native = cargo::release(
+        "--package zstn-bench --example decoders",
+        "examples/decoders",
+    )?;
     println!();
-    print(native.args(model).arg("--write").arg(&planes))?;
+    print(Command::new(native).args(model).arg("--write").arg(&planes))?;
     println!();
     let script = path("tests/js/bench/decoders.mjs");
-    print(Command::new("node").args([script.as_path(), &planes, &modules] as [&Path; 3]))
+    print(Command::new("node").args([script, planes, modules]))
 }

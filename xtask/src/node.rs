@@ -21,13 +21,12 @@ pub fn npm(line: &str) -> Command {
 pub fn check() -> Result<()> {
     static SHARED: Shared<()> = Shared::new();
     SHARED.step("Node and npm", |step| {
-        let node = ask(&mut cmd("node --version"));
-        let node = node.with_context(|| format!("Node is missing. {INSTRUCTIONS}"))?;
+        let missing = |name: &str| format!("{name} is missing. {INSTRUCTIONS}");
+        let node = ask(&mut cmd("node --version")).with_context(|| missing("Node"))?;
         if process::version(&node) < Some(OLDEST_NODE) {
             bail!("Node {node} is too old. {INSTRUCTIONS}");
         }
-        let npm = ask(&mut npm("--version"));
-        let npm = npm.with_context(|| format!("npm is missing. {INSTRUCTIONS}"))?;
+        let npm = ask(&mut npm("--version")).with_context(|| missing("npm"))?;
         step.note(format!("Node {}, npm {npm}", node.trim_start_matches('v')));
         Ok(())
     })
@@ -106,14 +105,10 @@ pub fn azurite() -> Result<PathBuf> {
             let mut npm = npm("install --no-audit --no-fund --no-workspaces --prefix .");
             step.run_twice(npm.arg(AZURITE).current_dir(&folder))?;
         }
-        let shown = paths::show(&program);
-        ensure!(
-            program.is_file(),
-            "{shown} is missing; its version must have changed"
-        );
-        Ok(())
-    })?;
-    Ok(program)
+        let is_there = program.is_file();
+        ensure!(is_there, "{AZURITE} has no {}", paths::show(&program));
+        Ok(program)
+    })
 }
 
 /// Runs `npm run build` in one package, unless `output` is up to date with `inputs`.

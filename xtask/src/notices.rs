@@ -42,22 +42,22 @@ const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice"
 /// Endings of the names of other files that begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
+/// Folders whose files are not part of a package's licence.
+const SKIPPED: [&str; 3] = ["tests", "target", "dist"];
+/// Number of folders below each other that are searched.
+const DEPTH: usize = 4;
+
 pub fn text(shipped: &Shipped) -> Result<String> {
     let mut out = format!("{HEAD}\n{RULE}\n\n");
     // Maps the text of a file to the packages that contain it.
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut keep =
-        |text: &str, user: String| texts.entry(text.trim().to_owned()).or_default().push(user);
     for (key, package) in &shipped.packages {
         let chosen = chosen(package.licence()).with_context(|| format!("package {key}"))?;
         writeln!(out, "{key} [{}]", chosen.join(" and "))?;
         if let Some(origin) = &package.repository {
             writeln!(out, "    {origin}")?;
         }
-        let files = files(package, &chosen)?;
-        for (name, text) in &files {
-            keep(text, format!("{key}: {name}"));
-        }
+        let mut files = files(package, &chosen)?;
         if files.is_empty() {
             let authors = match package.authors.is_empty() {
                 true => format!("The authors of {}", package.name),
@@ -65,29 +65,25 @@ pub fn text(shipped: &Shipped) -> Result<String> {
             };
             for name in chosen.iter().filter(|name| *name != APACHE) {
                 let text = standard_text(name, &format!("Copyright (c) {authors}"))?;
-                keep(&text, format!("{key}: {name}, which its manifest names"));
+                files.push((format!("{name}, the standard text"), text));
             }
         }
-    }
-    for runtime in &shipped.runtimes {
-        let chosen = chosen(runtime.licence)?;
-        let (name, origin) = (runtime.name, runtime.origin);
-        writeln!(out, "{name} [{}]\n    {origin}", chosen.join(" and "))?;
-        for licence in chosen.iter().filter(|name| *name != APACHE) {
-            keep(&standard_text(licence, runtime.copyright)?, name.to_owned());
+        for (name, text) in files {
+            let users = texts.entry(text.trim().to_owned()).or_default();
+            users.push(format!("{key}: {name}"));
         }
     }
+    let mut section =
+        |users: &str, text: &str| writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}");
     let apache = standard_text(APACHE, "")?;
-    let apache = apache.trim();
-    writeln!(
-        out,
-        "\n{RULE}\nAll packages with [{APACHE}]\n{RULE}\n\n{apache}"
-    )?;
-    let mut sections: Vec<_> = texts.into_iter().collect();
-    sections.sort_by_key(|(_, users)| users.join("\n"));
-    for (text, users) in sections {
-        let users = users.join("\n");
-        writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}")?;
+    section(&format!("All packages with [{APACHE}]"), apache.trim())?;
+    let mut sections: Vec<_> = texts
+        .into_iter()
+        .map(|(text, users)| (users.join("\n"), text))
+        .collect();
+    sections.sort();
+    for (users, text) in sections {
+        section(&users, &text)?;
     }
     // Editors would remove trailing spaces, so they are removed here.
     let lines: Vec<&str> = out.lines().map(str::trim_end).collect();
@@ -123,10 +119,26 @@ fn standard_text(name: &str, copyright: &str) -> Result<String> {
 /// licences of included code, and its own licence. If only Apache-2.0 is chosen, the
 /// own licence is omitted, because its text is the same for all packages.
 fn files(package: &Package, chosen: &[String]) -> Result<Vec<(String, String)>> {
-    let (folder, mut found) = (package.folder(), Vec::new());
-    find(&folder, 0, &mut found)
-        .with_context(|| format!("the source of {} cannot be read", package.name))?;
-    found.sort();
+    let folder = package.folder();
+    let is_skipped = |name: &str| name.starts_with('.') || SKIPPED.contains(&name);
+    let is_wanted = |entry: &Path| {
+        let (name, place) = (
+            lower_name(entry),
+            entry.strip_prefix(&folder).unwrap_or(entry),
+        );
+        match entry.is_dir() {
+            true => !is_skipped(&name) && place.components().count() <= DEPTH,
+            false => {
+                FILES.iter().any(|start| name.starts_with(start))
+                    && !NO_FILES.iter().any(|ending| name.ends_with(ending))
+            }
+        }
+    };
+    let found = match package.is_source() {
+        true => paths::walk(&folder, &is_wanted)
+            .with_context(|| format!("the source of {} cannot be read", package.name))?,
+        false => Vec::new(),
+    };
     let mut files = Vec::new();
     for path in found {
         let relative = path.strip_prefix(&folder)?;
@@ -152,28 +164,8 @@ fn is_another(text: &str, is_own: bool, chosen: &[String]) -> bool {
         || is_own && !uses_apache && text.starts_with("Apache License")
 }
 
-fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in paths::entries(folder)? {
-        let name = lower_name(&entry);
-        if entry.is_dir() && !entry.is_symlink() {
-            let is_skipped = name.starts_with('.') || ["tests", "target", "dist"].contains(&&*name);
-            if depth < 4 && !is_skipped {
-                find(&entry, depth + 1, found)?;
-            }
-        } else if FILES.iter().any(|start| name.starts_with(start))
-            && !NO_FILES.iter().any(|ending| name.ends_with(ending))
-        {
-            found.push(entry);
-        }
-    }
-    Ok(())
-}
-
 fn lower_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase()
+    paths::name(path).to_lowercase()
 }
 
 #[cfg(test)]

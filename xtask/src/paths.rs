@@ -1,43 +1,26 @@
 //! The folders of the repository, and operations on whole folders.
 
 use std::env;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fs_err as fs;
-
-static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
-    // `cargo run` sets this variable, and `cargo xtask reproducible` sets it for its
-    // second clone.
-    let manifest = env::var_os("CARGO_MANIFEST_DIR");
-    let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let parent = Path::new(&manifest).parent();
-    parent.map(Path::to_path_buf).unwrap_or_default()
-});
 
 static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
     let named = env::var_os("CARGO_TARGET_DIR");
     let named = named.and_then(|folder| std::path::absolute(folder).ok());
-    named.unwrap_or_else(|| root().join("target"))
+    named.unwrap_or_else(|| path("target"))
 });
 
-static THIS_PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| env::current_exe().unwrap_or_default());
-
-/// Returns the path of this program. The first call has to precede all builds, because
-/// tests rebuild the file.
-pub fn this_program() -> &'static Path {
-    &THIS_PROGRAM
-}
-
 pub fn root() -> &'static Path {
-    &ROOT
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
 }
 
 /// Returns the path of a file or folder of the repository.
 pub fn path(relative: impl AsRef<Path>) -> PathBuf {
-    ROOT.join(relative)
+    root().join(relative)
 }
 
 /// Returns the path of a file or folder below the target directory.
@@ -61,6 +44,12 @@ pub fn show(path: &Path) -> String {
     inside.unwrap_or(path).display().to_string()
 }
 
+/// Returns the last component of a path.
+pub fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Creates an empty folder, or empties an existing one.
 pub fn empty(folder: &Path) -> Result<()> {
     if folder.exists() {
@@ -77,53 +66,58 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the files in a folder with one of these extensions, in order.
-pub fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+/// Returns the files in a folder with this extension, in order.
+pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut files = entries(folder)?;
-    files.retain(|file| {
-        extensions
-            .iter()
-            .any(|ending| file.extension() == Some(OsStr::new(ending)))
-    });
+    files.retain(|file| file.extension().is_some_and(|found| found == extension));
     Ok(files)
+}
+
+/// Returns the files in a folder and its subfolders that `is_wanted`, which is asked
+/// about subfolders, too. Links to folders are not followed.
+pub fn walk(folder: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in entries(folder)?
+        .into_iter()
+        .filter(|entry| is_wanted(entry))
+    {
+        if !entry.is_dir() {
+            files.push(entry);
+        } else if !entry.is_symlink() {
+            files.append(&mut walk(&entry, is_wanted)?);
+        }
+    }
+    Ok(files)
+}
+
+/// Compares a committed file with its generated contents; with `write`, replaces it.
+/// `hint` names the command that writes it.
+pub fn check_generated(file: &Path, contents: &str, write: bool, hint: &str) -> Result<()> {
+    if write {
+        fs::write(file, contents)?;
+    }
+    let is_same = fs::read_to_string(file).is_ok_and(|committed| committed == contents);
+    ensure!(
+        is_same,
+        "{} is not up to date; `{hint}` writes it",
+        show(file)
+    );
+    Ok(())
 }
 
 /// Copies a file into a folder, and returns its new path.
 pub fn copy_into(folder: &Path, file: &Path) -> Result<PathBuf> {
     let copy = folder.join(file.file_name().context("a file has a name")?);
+    fs::create_dir_all(folder)?;
     fs::copy(file, &copy)?;
     Ok(copy)
 }
 
-/// Copies the files in a folder and its subfolders that `is_wanted`, which is asked
-/// about subfolders, too.
-pub fn copy_all(from: &Path, to: &Path, is_wanted: fn(&Path) -> bool) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in entries(from)?.iter().filter(|entry| is_wanted(entry)) {
-        match entry.is_dir() {
-            true => copy_all(
-                entry,
-                &to.join(entry.file_name().unwrap_or_default()),
-                is_wanted,
-            )?,
-            false => drop(copy_into(to, entry)?),
-        }
+/// Copies the files that [`walk`] returns to the same places below `to`.
+pub fn copy_all(from: &Path, to: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
+    for file in walk(from, is_wanted)? {
+        let place = to.join(file.strip_prefix(from)?);
+        copy_into(&place.with_file_name(""), &file)?;
     }
-    Ok(())
-}
-
-/// Creates a symbolic link, and replaces an old one.
-pub fn link(to: impl AsRef<Path>, link: &Path) -> Result<()> {
-    // The file usually does not exist.
-    let _ = fs::remove_file(link);
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(to, link)?;
-    #[cfg(not(unix))]
-    anyhow::bail!(
-        "{} would be a link to {}",
-        link.display(),
-        to.as_ref().display()
-    );
-    #[cfg(unix)]
     Ok(())
 }

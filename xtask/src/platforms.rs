@@ -1,10 +1,19 @@
 //! The verb `platforms`, which builds and tests for other processors and systems, with
 //! emulators. docs/platforms.md lists the results.
 
-use crate::args::Platforms;
+use crate::cargo::set_flags;
 use crate::debian::{self, Needed};
 use crate::prelude::*;
-use crate::toolchain;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Platforms, or msrv for the oldest Rust; all by default
+    #[arg(value_name = "NAME", value_parser = ["s390x", "aarch64", "i686", "musl", "windows", "msrv"])]
+    names: Vec<String>,
+    /// Keep the builds for the next run
+    #[arg(long)]
+    keep: bool,
+}
 
 /// The target directory for all platforms, several GB, which `--keep` does not remove.
 const FOLDER: &str = "platforms";
@@ -83,7 +92,7 @@ const MUSL: &str = "musl";
 const WINDOWS: &str = "windows";
 
 /// Tests the named platforms, or all of them.
-pub fn run(options: &Platforms) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let is_wanted =
         |name| options.names.is_empty() || options.names.iter().any(|wanted| wanted == name);
     for platform in ALL.iter().filter(|platform| is_wanted(platform.name)) {
@@ -94,7 +103,7 @@ pub fn run(options: &Platforms) -> Result<()> {
         let _ = fs::remove_dir_all(target(FOLDER));
     }
     if is_wanted("msrv") {
-        check("oldest Rust", toolchain::check_oldest);
+        check("oldest Rust", cargo::check_oldest);
     }
     report::summary();
     Ok(())
@@ -104,7 +113,7 @@ impl Platform {
     fn test(&self) -> Result<()> {
         step(&format!("{}: tools", self.name), |step| {
             debian::require(step, self.needed, "tests of another platform need them")?;
-            toolchain::add(step, self.triple)?;
+            cargo::add_target(step, self.triple)?;
             if self.name == WINDOWS {
                 prepare_wine(step, &self.compiler())?;
             }
@@ -159,7 +168,7 @@ impl Platform {
         // Emulated systems would have to provide shared libraries.
         let is_emulated = self.triple.ends_with("linux-gnu");
         let flags = is_emulated.then(|| "-Ctarget-feature=+crt-static".to_owned());
-        cargo::set_flags(&mut command, flags.as_slice());
+        set_flags(&mut command, flags.as_slice());
         if self.name == WINDOWS {
             with_wine(&mut command);
         }

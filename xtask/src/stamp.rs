@@ -1,17 +1,12 @@
-//! Decides whether a build is up to date, using a stamp that records its inputs and
-//! outputs.
+//! Decides whether a build or an installation is up to date, using a stamp that records
+//! its inputs and outputs.
 //!
 //! Sizes and times are compared for equality, because a file restored from a backup or
 //! another branch may be older and is nevertheless changed.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use fs_err as fs;
-
-use crate::paths;
-use crate::report::Step;
+use crate::prelude::*;
 
 /// Folders that are never inputs: results, and installed packages.
 const SKIPPED: &[&str] = &["node_modules", "dist", "target", ".git"];
@@ -25,9 +20,8 @@ pub fn unless_fresh(
     outputs: &[PathBuf],
     work: impl FnOnce(&mut Step) -> Result<()>,
 ) -> Result<()> {
-    if unless_unchanged(&paths::target("stamps").join(name), inputs, outputs, || {
-        work(step)
-    })? {
+    let stamp = target("stamps").join(name);
+    if unless_unchanged(&stamp, inputs, outputs, || work(step))? {
         step.note("unchanged");
     }
     Ok(())
@@ -49,7 +43,7 @@ fn unless_unchanged(
         return Ok(true);
     }
     work()?;
-    fs::create_dir_all(stamp.parent().unwrap_or(stamp))?;
+    fs::create_dir_all(stamp.with_file_name(""))?;
     fs::write(stamp, text()?)?;
     Ok(false)
 }
@@ -57,26 +51,19 @@ fn unless_unchanged(
 /// Hashes names, sizes and modification times of all files below `paths`.
 fn fingerprint(paths: &[PathBuf]) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
-    paths.iter().try_for_each(|path| add(path, &mut hasher))?;
-    Ok(hasher.finish())
-}
-
-fn add(path: &Path, hasher: &mut DefaultHasher) -> Result<()> {
-    path.hash(hasher);
-    let Ok(metadata) = fs::metadata(path) else {
-        return Ok(());
-    };
-    if !metadata.is_dir() {
-        metadata.len().hash(hasher);
-        metadata.modified()?.hash(hasher);
-        return Ok(());
+    let is_input = |entry: &Path| !SKIPPED.iter().any(|skipped| entry.ends_with(skipped));
+    for path in paths {
+        path.hash(&mut hasher);
+        let files = match path.is_dir() {
+            true => paths::walk(path, &is_input)?,
+            false => vec![path.clone()],
+        };
+        for file in files.iter().filter(|file| file.exists()) {
+            let metadata = fs::metadata(file)?;
+            (file, metadata.len(), metadata.modified()?).hash(&mut hasher);
+        }
     }
-    let is_input = |entry: &&PathBuf| !SKIPPED.iter().any(|skipped| entry.ends_with(skipped));
-    let entries = paths::entries(path)?;
-    entries
-        .iter()
-        .filter(is_input)
-        .try_for_each(|entry| add(entry, hasher))
+    Ok(hasher.finish())
 }
 
 #[cfg(test)]
@@ -105,10 +92,8 @@ mod tests {
         fs::remove_file(&output)?;
         assert!(!is_fresh()?, "the output is gone");
         let past = FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(3600));
-        std::fs::File::options()
-            .write(true)
-            .open(&input)?
-            .set_times(past)?;
+        let file = std::fs::File::options().write(true).open(&input)?;
+        file.set_times(past)?;
         assert!(!is_fresh()?, "an input is older");
         fs::create_dir_all(folder.join("in/dist"))?;
         fs::write(folder.join("in/dist/a.js"), "A")?;

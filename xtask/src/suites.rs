@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 
-use crate::debian::{self, GIT_LFS, NGINX};
+use crate::cargo::{BARE, WEB};
+use crate::debian::{CHROMIUM, FIREFOX, GIT_LFS, NGINX};
 use crate::prelude::*;
-use crate::toolchain::{self, BARE, WEB};
 use crate::{capi, demo, deps, fuzz, instructions, node, python, wasm, wheel};
 
 /// A group of checks that is selected, run and reported together.
@@ -71,25 +71,22 @@ pub fn help() -> String {
 pub fn setup() -> Result<()> {
     node::ready()?;
     for target in [WEB, BARE] {
-        step(&format!("Rust for {}", target.triple), |step| {
-            let toolchain = toolchain::ready(step, &target)?;
-            step.note(toolchain.describe());
-            Ok(())
-        })?;
+        let add = |step: &mut Step| cargo::add_target(step, target).map(drop);
+        step(&format!("Rust for {target}"), add)?;
     }
-    debian::chromium()?;
-    debian::firefox()?;
+    CHROMIUM.ready()?;
+    FIREFOX.ready()?;
+    NGINX.find_or_get()?;
+    GIT_LFS.find_or_get()?;
     node::runtimes()?;
-    NGINX.ready()?;
     node::consumers()?;
+    node::azurite()?;
+    capi::tools()?;
     python::peers()?;
     python::MATURIN.ready()?;
     python::WHEEL.ready()?;
-    python::moto()?;
-    capi::tools()?;
-    node::azurite()?;
-    GIT_LFS.ready()?;
     python::GIFTLESS.ready()?;
+    python::moto()?;
     python::ray().map(drop)
 }
 
@@ -121,13 +118,13 @@ fn script(name: &str) -> Result<Command> {
 /// Returns a script that runs in Chromium.
 fn browser_script(name: &str) -> Result<Command> {
     let mut npm = script(name)?;
-    npm.env("CHROMIUM", debian::chromium()?)
+    npm.env("CHROMIUM", CHROMIUM.ready()?)
         .env_remove("ZSTN_SKIP_BROWSER");
     Ok(npm)
 }
 
 fn in_node() -> Result<()> {
-    let nginx = NGINX.ready()?;
+    let nginx = NGINX.find_or_get()?;
     wasm::ready()?;
     check("TypeScript types", |step| {
         step.run(&mut node::npm("run check --workspaces --if-present"))
@@ -147,11 +144,11 @@ fn chromium() -> Result<()> {
 
 /// Tests the packed npm package in all runtimes and bundlers, then the viewer and the
 /// package in Firefox.
-pub fn runtimes() -> Result<()> {
+fn runtimes() -> Result<()> {
     let mut npm = browser_script("test:runtimes")?;
     npm.env("ZSTN_RUNTIMES", node::runtimes()?);
     let mut firefox = browser_script("test:firefox")?;
-    firefox.env("FIREFOX", debian::firefox()?);
+    firefox.env("FIREFOX", FIREFOX.ready()?);
     wasm::ready()?;
     cargo::programs()?;
     report::tests("runtimes and bundlers", &mut npm)?;
@@ -161,9 +158,7 @@ pub fn runtimes() -> Result<()> {
 fn release() -> Result<()> {
     let mut npm = browser_script("test:view")?;
     wasm::ready()?;
-    let mut build = cargo("build --release --package zstn-cli");
-    report::run("command line, release build", &mut build)?;
-    npm.env("ZSTN_BIN", program("release/zstn"));
+    npm.env("ZSTN_BIN", cargo::release("--package zstn-cli", "zstn")?);
     report::tests("zstn view, release build", &mut npm)
 }
 
@@ -175,30 +170,19 @@ fn z4ai() -> Result<()> {
     wheel::ready()?.suite("z4ai")
 }
 
-/// Runs the verb `python`.
-pub fn python() -> Result<()> {
-    in_python()?;
-    z4ai()
-}
-
-/// Returns a command of the tests with the peers, which get the paths of programs that
-/// encode, of the second ztensor, and of the folder for inputs that z4ai refuses.
-pub fn with_peers(line: &str) -> Result<Command> {
+/// Runs the tests with the peers, which get the paths of programs that encode, of the
+/// second ztensor, and of the folder for inputs that z4ai refuses.
+fn peers() -> Result<()> {
     let environment = python::peers()?;
     cargo::programs()?;
+    wasm::ready()?;
     let mut unittest = environment.python();
     unittest
-        .words(line)
+        .words("-m unittest discover -v -s tests/peers")
         .env("ZSTN_INTEROP", program("debug/examples/interop"))
         .env("ZSTN_WRITE_ZTENSOR", program("debug/examples/ztensor"))
         .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
         .env("ZSTN_INTEROP_KEEP", target("interop"));
-    Ok(unittest)
-}
-
-fn peers() -> Result<()> {
-    let mut unittest = with_peers("-m unittest discover -v -s tests/peers")?;
-    wasm::ready()?;
     report::tests("files exchanged with peers", &mut unittest)
 }
 
@@ -209,8 +193,8 @@ fn notices() -> Result<()> {
 
 /// Runs the tests with git-lfs, with Giftless as the server, moto as S3, and the wheel
 /// installed in Giftless.
-pub fn lfs() -> Result<()> {
-    let Some(git_lfs) = GIT_LFS.ready()? else {
+fn lfs() -> Result<()> {
+    let Some(git_lfs) = GIT_LFS.find_or_get()? else {
         return Ok(());
     };
     let giftless = python::GIFTLESS.ready()?;
@@ -267,7 +251,7 @@ pub fn ray(figures: bool) -> Result<()> {
 }
 
 /// Runs all tests of object stores; plain `cargo test` skips those that need servers.
-pub fn stores() -> Result<()> {
+fn stores() -> Result<()> {
     let (moto, azurite) = (python::moto()?, node::azurite()?);
     cargo::programs()?;
     step("object stores", |step| {
@@ -311,34 +295,19 @@ fn wait_for(port: u16) -> Result<()> {
 /// Lints, tests and builds the core and the library with other features than the
 /// workspace's.
 fn features() -> Result<()> {
-    const CORE: &str = "--package zstn-core --no-default-features";
-    check("clippy, core without features", |step| {
-        let mut clippy = cargo("clippy --all-targets");
-        step.run(clippy.words(CORE).words("-- -D warnings"))
-    });
-    for (title, features) in [
-        ("clippy, zstn without features", ""),
-        ("clippy, zstn with async", "async"),
+    for line in [
+        "clippy --package zstn-core --no-default-features --all-targets -- -D warnings",
+        "clippy --package zstn --lib -- -D warnings",
+        "clippy --package zstn --lib --features async -- -D warnings",
+        "test --package zstn-core --no-default-features --lib",
     ] {
-        check(title, |step| {
-            let mut clippy = cargo("clippy --package zstn --lib --features");
-            step.run(clippy.arg(features).words("-- -D warnings"))
-        });
+        report::keep(report::run(&format!("cargo {line}"), &mut cargo(line)));
     }
-    check("cargo test, core without features", |step| {
-        step.run(cargo("test --lib").words(CORE))
-    });
-    const ALL: &str = "pure-encoder,brotli,pure-hashes";
-    for (title, features) in [
-        ("core without std", "pure-hashes"),
-        ("core without std, everything that can", ALL),
-    ] {
-        check(title, |step| {
-            let toolchain = toolchain::ready(step, &BARE)?;
-            let mut build = toolchain.build("no-std", &BARE, "")?;
-            step.run(build.words(CORE).args(["--lib", "--features", features]))?;
-            step.note(format!("{}, {}", BARE.triple, toolchain.describe()));
-            Ok(())
+    for features in ["pure-hashes", "pure-encoder,brotli,pure-hashes"] {
+        check(&format!("core without std, {features}"), |step| {
+            let mut build = cargo::add_target(step, BARE)?.build("no-std", BARE, "")?;
+            build.words("--package zstn-core --no-default-features --lib --features");
+            step.run(build.arg(features))
         });
     }
     Ok(())
@@ -364,7 +333,7 @@ fn docs() -> Result<()> {
 }
 
 fn msrv() -> Result<()> {
-    step("oldest Rust", toolchain::check_oldest)
+    step("oldest Rust", cargo::check_oldest)
 }
 
 #[cfg(test)]

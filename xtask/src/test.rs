@@ -1,13 +1,27 @@
 //! The verb `test`, which runs several test suites at a time.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock};
-use std::thread;
+use std::sync::OnceLock;
 
-use crate::args::Test;
 use crate::node;
 use crate::prelude::*;
-use crate::suites::{SUITES, Suite};
+use crate::suites::{self, SUITES, Suite};
+
+#[derive(clap::Args)]
+#[command(after_help = suites::help())]
+pub struct Options {
+    /// Run every suite, and whole tables of faults; takes about 35 minutes
+    #[arg(long)]
+    all: bool,
+    /// Run only this suite; may be repeated
+    #[arg(long, value_name = "SUITE", value_parser = suites::names(), conflicts_with = "skip", hide_possible_values = true)]
+    only: Vec<String>,
+    /// Skip this suite; may be repeated
+    #[arg(long, value_name = "SUITE", value_parser = suites::names(), hide_possible_values = true)]
+    skip: Vec<String>,
+    /// Print a table of all steps with their wall clock and processor time
+    #[arg(long)]
+    table: bool,
+}
 
 /// Number of suites that run at the same time. It exceeds the number of cores of a
 /// usual machine, because some suites wait for downloads and others use only one core.
@@ -38,23 +52,15 @@ impl Tier {
     }
 }
 
-pub fn run(options: &Test) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     TIER.get_or_init(|| match options.all {
         true => Tier::All,
         false => Tier::Default,
     });
-    let queue = Mutex::new(chosen(options));
     step("free disk space", check_disk)?;
     node::check()?;
-    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                while let Some(suite) = next() {
-                    report::keep((suite.run)());
-                }
-            });
-        }
+    process::in_parallel(chosen(options), AT_A_TIME, |suite| {
+        report::keep((suite.run)())
     });
     if options.all || options.table {
         report::table();
@@ -64,7 +70,7 @@ pub fn run(options: &Test) -> Result<()> {
 }
 
 /// Returns the suites that `options` select, in starting order.
-fn chosen(options: &Test) -> VecDeque<&'static Suite> {
+fn chosen(options: &Options) -> Vec<&'static Suite> {
     let is_in = |list: &[String], suite: &Suite| list.iter().any(|name| name == suite.name);
     let is_chosen = |suite: &&Suite| match options.only.is_empty() {
         true => (options.all || suite.tier == Tier::Default) && !is_in(&options.skip, suite),
@@ -83,60 +89,36 @@ const ALL_BYTES: u64 = 22 * GIGABYTE;
 const LEAST_BYTES: u64 = GIGABYTE;
 
 /// Fails if the disk of the target directory is full, because linkers then die with a
-/// bus error instead of an error message. Warns if a fresh clone would fill it.
+/// bus error instead of an error message.
 fn check_disk(step: &mut Step) -> Result<()> {
-    let Some(free_bytes) = free_bytes() else {
-        step.note("unknown on this system");
-        return Ok(());
-    };
-    step.note(format!("{} free", gigabytes(free_bytes)));
-    if let Some(warning) = judge(free_bytes)? {
-        step.after(warning);
-    }
+    fs::create_dir_all(target(""))?;
+    step.note(judge(fs4::available_space(target(""))?)?);
     Ok(())
 }
 
-/// Returns a warning if space is low; an error if the disk is full.
-fn judge(free_bytes: u64) -> Result<Option<String>> {
+fn judge(free_bytes: u64) -> Result<String> {
     let free = gigabytes(free_bytes);
+    ensure!(
+        free_bytes > LEAST_BYTES,
+        "the disk of the target directory is full: {free} are free. Remove what is not needed \
+         (`cargo clean` removes all builds), or set CARGO_TARGET_DIR to a folder on a larger disk"
+    );
     let needed = match Tier::of_process() {
         Tier::Default => DEFAULT_BYTES,
         Tier::All => ALL_BYTES,
     };
-    if free_bytes < LEAST_BYTES {
-        bail!(
-            "the disk of the target directory is full: {free} are free, and a build needs more \
-             than {}. Remove what is not needed (`cargo clean` removes all builds), or set \
-             CARGO_TARGET_DIR to a folder on a larger disk",
-            gigabytes(LEAST_BYTES)
-        );
-    }
-    let warning = format!(
-        "A fresh clone takes {}, and only {free} are free. If a linker dies with a bus error, the \
-         disk is full.",
-        gigabytes(needed)
-    );
-    Ok((free_bytes < needed).then_some(warning))
+    Ok(match free_bytes < needed {
+        true => format!(
+            "a fresh clone takes {}, and only {free} are free: if a linker dies, the disk is full",
+            gigabytes(needed)
+        ),
+        false => format!("{free} free"),
+    })
 }
 
 fn gigabytes(bytes: u64) -> String {
     let tenths = bytes / (GIGABYTE / 10);
     format!("{}.{} GB", tenths / 10, tenths % 10)
-}
-
-/// Returns the free bytes on the disk of the target directory, or of its first ancestor
-/// that exists.
-#[cfg(unix)]
-fn free_bytes() -> Option<u64> {
-    let target = target("");
-    let existing = target.ancestors().find(|folder| folder.exists())?;
-    let figures = rustix::fs::statvfs(existing).ok()?;
-    Some(figures.f_bavail.saturating_mul(figures.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free_bytes() -> Option<u64> {
-    None
 }
 
 /// Returns the numbers of tests in a log, or `None` if there are none.
@@ -192,7 +174,7 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Args, Verb};
+    use crate::{Args, Verb};
     use clap::Parser;
 
     #[test]
@@ -218,9 +200,9 @@ mod tests {
             error.contains("0.4 GB are free") && error.contains("CARGO_TARGET_DIR"),
             "{error}"
         );
-        let warning = judge(4_250_000_000).expect("not full").expect("a warning");
+        let warning = judge(4_250_000_000).expect("not full");
         assert!(warning.contains("only 4.2 GB are free"), "{warning}");
-        assert_eq!(judge(ALL_BYTES).expect("not full"), None);
+        assert_eq!(judge(ALL_BYTES).expect("not full"), "22.0 GB free");
     }
 
     #[test]

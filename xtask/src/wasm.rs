@@ -4,13 +4,12 @@
 //! it.
 
 use anyhow::anyhow;
+use clap::builder::PossibleValuesParser;
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::args::Wasm;
-use crate::node;
+use crate::cargo::WEB;
 use crate::prelude::*;
-use crate::stamp;
-use crate::toolchain::{self, WEB};
+use crate::{node, stamp};
 
 /// Flags for all modules. Every browser since 2023 and every supported Node has both
 /// features. Less inlining makes modules 10 % smaller after brotli; hot loops use
@@ -71,8 +70,8 @@ impl Module {
         step(self.title, |step| {
             let is_threads = self.feature == THREADS;
             let (toolchain, folder, flags) = match is_threads {
-                true => (toolchain::from_source(step), "wasm-threads", THREADS_FLAGS),
-                false => (Ok(toolchain::ready(step, &WEB)?), "wasm", FLAGS),
+                true => (cargo::nightly(), "wasm-threads", THREADS_FLAGS),
+                false => (Ok(cargo::add_target(step, WEB)?), "wasm", FLAGS),
             };
             let toolchain = match toolchain {
                 Ok(toolchain) => toolchain,
@@ -89,13 +88,15 @@ impl Module {
                 // To cargo, all modules are the same `cdylib`, and it would mistake the
                 // one with other features for the one to build. The first file is a hard
                 // link to the second one.
-                let built = target(folder).join(WEB.triple).join(profile);
-                let built = built.join("zstn_wasm.wasm");
+                let built = target(folder)
+                    .join(WEB)
+                    .join(profile)
+                    .join("zstn_wasm.wasm");
                 for file in [built.clone(), built.with_file_name("deps/zstn_wasm.wasm")] {
                     // The files usually do not exist.
                     let _ = fs::remove_file(file);
                 }
-                let mut build = toolchain.build(folder, &WEB, flags)?;
+                let mut build = toolchain.build(folder, WEB, flags)?;
                 build.words("--package zstn-wasm --no-default-features");
                 step.run(build.args(["--profile", profile, "--features", self.feature]))?;
                 bind(&built, &path(CORE), self.name, profile == PUBLISHED)?;
@@ -109,7 +110,7 @@ impl Module {
                 Ok(fs::write(&glue, text.with_context(unexpected)?)?)
             })?;
             let kilobytes = fs::metadata(&self.files()[0])?.len().div_ceil(1000);
-            step.note(format!("{kilobytes} kB, {}", toolchain.describe()));
+            step.note(format!("{kilobytes} kB"));
             Ok(())
         })
     }
@@ -144,17 +145,24 @@ export const create = () => {
 };
 ";
 
-pub fn run(options: &Wasm) -> Result<()> {
+/// Returns a parser for the features of modules.
+pub fn features() -> PossibleValuesParser {
+    MODULES.map(|module| module.feature).into()
+}
+
+/// Builds one module or all, and the npm package.
+pub fn run(only: Option<&str>) -> Result<()> {
     node::ready()?;
-    let Some(name) = options.only.as_deref() else {
-        return published();
-    };
-    let mut wanted = MODULES.iter().filter(|module| module.feature == name);
-    wanted.try_for_each(|module| module.build(PUBLISHED))?;
-    match options.no_package {
-        true => Ok(()),
-        false => package(),
+    let [single @ .., _] = &MODULES;
+    for module in &MODULES {
+        if only.is_none_or(|name| module.feature == name) {
+            module.build(PUBLISHED)?;
+        }
     }
+    // A fresh clone has only the modules of this run.
+    let mut missing = single.iter().filter(|module| !module.is_built());
+    missing.try_for_each(Module::write_placeholder)?;
+    package()
 }
 
 /// Builds the npm package and the viewer: in [`Tier::All`] with the published modules,
@@ -164,18 +172,11 @@ pub fn ready() -> Result<()> {
     node::ready()?;
     READY.get(|| {
         match Tier::of_process() {
-            Tier::All => published()?,
+            Tier::All => run(None)?,
             Tier::Default => fast()?,
         }
         page()
     })
-}
-
-/// Builds everything below `wasm/dist` for publication.
-pub fn published() -> Result<()> {
-    let mut modules = MODULES.iter();
-    modules.try_for_each(|module| module.build(PUBLISHED))?;
-    package()
 }
 
 fn fast() -> Result<()> {
@@ -190,8 +191,8 @@ fn fast() -> Result<()> {
 pub fn first_page() -> Result<bool> {
     let [reader, formats, coder, _] = &MODULES;
     if formats.is_built() && coder.is_built() {
-        match target("wasm").join(WEB.triple).join(PUBLISHED).is_dir() {
-            true => published()?,
+        match target("wasm").join(WEB).join(PUBLISHED).is_dir() {
+            true => run(None)?,
             false => fast()?,
         }
         page()?;
@@ -208,7 +209,7 @@ pub fn first_page() -> Result<bool> {
 }
 
 /// Compiles the TypeScript of the npm package.
-pub fn package() -> Result<()> {
+fn package() -> Result<()> {
     let lists = ["wasm/package.json", "wasm/tsconfig.json", "wasm/bundle.mjs"];
     let inputs = [&lists[..], &["wasm/ts", CORE]].concat();
     node::build("npm package", "zstn", &inputs, "wasm/dist")

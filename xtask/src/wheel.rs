@@ -3,6 +3,7 @@
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 
+use crate::cargo::Toolchain;
 use crate::prelude::*;
 use crate::python::{self, Environment};
 
@@ -48,7 +49,7 @@ pub fn release() -> Result<[PathBuf; 2]> {
         if is_portable {
             maturin.args(["--zig", "--compatibility", PLATFORM]);
         }
-        cargo::set_flags(&mut maturin, &cargo::remapped(&mut cargo::rustc())?);
+        cargo::set_flags(&mut maturin, &Toolchain::Active.remapped()?);
         let wheel = build(step, maturin.arg("--out"), &target("wheels"))?;
         refuse_paths(&tools, &wheel)?;
         step.note(paths::show(&wheel));
@@ -93,7 +94,7 @@ fn audit(step: &mut Step, tools: &Environment, wheel: &Path) -> Result<()> {
 /// Returns maturin with the arguments of `line`.
 fn maturin(tools: &Environment, line: &str) -> Result<Command> {
     let mut maturin = tools.python();
-    cargo::set_environment(&mut maturin, "");
+    cargo::set_environment(&mut maturin);
     maturin
         .words("-m maturin")
         .words(line)
@@ -108,11 +109,11 @@ fn maturin(tools: &Environment, line: &str) -> Result<Command> {
 /// `command`, and returns its path.
 fn build(step: &mut Step, command: &mut Command, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
-    for old in paths::files(folder, &["whl"])? {
+    for old in paths::files(folder, "whl")? {
         fs::remove_file(old)?;
     }
     step.run(command.arg(folder))?;
-    match &paths::files(folder, &["whl"])?[..] {
+    match &paths::files(folder, "whl")?[..] {
         [wheel] => Ok(wheel.clone()),
         found => bail!("{} contains {} wheels", folder.display(), found.len()),
     }
@@ -182,23 +183,29 @@ impl Wheel {
         readme(&self.file)
     }
 
+    /// Checks the types of both packages.
     fn types(&self, step: &mut Step) -> Result<()> {
-        let cache = target("mypy");
-        let mut mypy = self.python("-m mypy ../zstn typing_examples.py")?;
-        mypy.words("--config-file ../pyproject.toml --cache-dir");
-        step.run(mypy.arg(&cache))?;
+        let hub = path(HUB_PACKAGE).join("tests");
+        for (folder, package, cache) in [
+            (
+                path(PACKAGE).join("tests"),
+                "../zstn typing_examples.py",
+                target("mypy"),
+            ),
+            (hub, "../zstn_hub", target("mypy-hub")),
+        ] {
+            let mut mypy = self.python("-m mypy --config-file ../pyproject.toml --cache-dir")?;
+            step.run(mypy.arg(cache).words(package).current_dir(&folder))?;
+            let mut pyright = self.python("-m pyright --project ../pyproject.toml --pythonpath")?;
+            pyright
+                .arg(self.tests.program("python"))
+                .current_dir(&folder);
+            // This suppresses warnings about newer versions of pyright.
+            step.run(pyright.env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1"))?;
+        }
         let mut stubs = self.python("-m mypy.stubtest zstn._native --concise")?;
         stubs.words("--allowlist stubtest.txt --ignore-unused-allowlist");
-        step.run(stubs.env("MYPY_CACHE_DIR", &cache))?;
-        let mut pyright = self.python("-m pyright --project ../pyproject.toml --pythonpath")?;
-        // This suppresses warnings about newer versions of pyright.
-        pyright.env("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1");
-        step.run(pyright.arg(self.tests.program("python")))?;
-        let hub = path(HUB_PACKAGE).join("tests");
-        let mut mypy = self.python("-m mypy ../zstn_hub --config-file ../pyproject.toml")?;
-        mypy.arg("--cache-dir").arg(target("mypy-hub"));
-        step.run(mypy.current_dir(&hub))?;
-        step.run(pyright.current_dir(&hub))
+        step.run(stubs.env("MYPY_CACHE_DIR", target("mypy")))
     }
 
     /// Runs the test suite of another package with zstn. It is downloaded once.
@@ -230,12 +237,11 @@ fn assemble(step: &mut Step, tools: &Environment) -> Result<Command> {
     let mut metadata = maturin(tools, "pep517 write-dist-info --profile dev")?;
     step.run(metadata.arg("--metadata-directory").arg(&tree))?;
     let package = tree.join("zstn");
-    paths::copy_all(&path(PACKAGE).join("zstn"), &package, |entry| {
+    paths::copy_all(&path(PACKAGE).join("zstn"), &package, &|entry| {
+        let endings = ["py", "pyi", "typed"];
         match entry.extension() {
-            Some(ending) => ["py", "pyi", "typed"]
-                .iter()
-                .any(|wanted| ending == *wanted),
-            None => entry.is_dir() && !entry.ends_with("__pycache__"),
+            Some(found) => endings.iter().any(|ending| found == *ending),
+            None => !entry.ends_with("__pycache__"),
         }
     })?;
     let library = target(format!("debug/{DLL_PREFIX}_native{DLL_SUFFIX}"));

@@ -1,4 +1,4 @@
-/** The libraries that tensors are passed to, which `cargo xtask consumers` installs. */
+/** The libraries that tensors are passed to, which `cargo xtask setup` installs. */
 
 import { existsSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ const folder = process.env.ZSTN_CONSUMERS ?? fileURLToPath(new URL("../../../tar
 export const modules = join(folder, "node_modules");
 
 /** The reason to skip tests that need these libraries, or `false`. */
-export const withoutConsumers = existsSync(join(modules, "onnxruntime-node")) ? false : "onnxruntime and TensorFlow.js are not installed; run `cargo xtask consumers`";
+export const withoutConsumers = existsSync(join(modules, "onnxruntime-node")) ? false : "onnxruntime and TensorFlow.js are not installed; run `cargo xtask setup`";
 
 /** Makes these libraries and the packages of this repository importable in `project`. */
 export function linkModules(project) {

@@ -57,7 +57,7 @@ export async function startFaultTable() {
   };
 }
 
-/** Writes the results of a suite ({ case, surface, problem }), which `cargo xtask faults` prints as a table. */
+/** Writes the results of a suite ({ case, surface, problem }) to `target/faults/NAME.json`. */
 export function writeReport(name, runs) {
   mkdirSync(`${TARGET}/faults`, { recursive: true });
   writeFileSync(`${TARGET}/faults/${name}.json`, JSON.stringify(runs));

@@ -1,4 +1,4 @@
-/** The runtimes that `cargo xtask runtimes` has installed. */
+/** The runtimes that `cargo xtask setup` has installed. */
 
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -14,7 +14,7 @@ const modules = join(installed, "node_modules");
 export const programOf = (path) => join(modules, path);
 
 /** The reason why a package cannot be used, or `false`. */
-export const withoutPackage = (name) => (existsSync(join(modules, name)) ? false : `${name} is not installed: run \`cargo xtask runtimes\``);
+export const withoutPackage = (name) => (existsSync(join(modules, name)) ? false : `${name} is not installed: run \`cargo xtask setup\``);
 
 /** The version of an installed package. */
 export const versionOf = (name) => JSON.parse(readFileSync(join(modules, name, "package.json"), "utf8")).version;

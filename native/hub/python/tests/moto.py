@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[4]
 
 
 def program() -> Path:
-    """Returns `$ZSTN_MOTO_SERVER`, or the program that `cargo xtask python` has
+    """Returns `$ZSTN_MOTO_SERVER`, or the program that `cargo xtask setup` has
     installed."""
     return Path(
         os.environ.get("ZSTN_MOTO_SERVER", _ROOT / "target/cache/moto/bin/moto_server")

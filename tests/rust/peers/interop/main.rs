@@ -1,5 +1,5 @@
 //! Encodes random inputs with every transform and method of the encoders, and has the
-//! real z4ai decode them: `cargo xtask interop`.
+//! real z4ai decode them: `cargo xtask test --only peers`.
 //!
 //! The parent process runs z4ai and answers over a pipe (see `Oracle` and
 //! tests/peers/test_interop.py). A refused case is shrunk and saved in a directory.
@@ -51,7 +51,7 @@ impl Args {
 
 fn main() -> ExitCode {
     let Some(args) = Args::parse() else {
-        eprintln!("usage: interop CASES SEED DIRECTORY [LABEL]; see `cargo xtask interop`");
+        eprintln!("usage: interop CASES SEED DIRECTORY [LABEL]; see tests/peers/test_interop.py");
         return ExitCode::from(2);
     };
     let encodings: Vec<Encoding> = [
@@ -112,7 +112,8 @@ impl Tally {
 fn report(label: &str, failure: &Failure, args: &Args) {
     eprintln!("{label}\n  {}\n  input: {}", failure.why, failure.input);
     eprintln!(
-        "  again: cargo xtask interop --cases {} --seed {} --only '{label}'",
+        "  again: ZSTN_INTEROP_CASES={} ZSTN_INTEROP_SEED={} ZSTN_INTEROP_ONLY='{label}' \
+         cargo xtask test --only peers",
         args.plan.cases, args.plan.seed
     );
     if let Some(case) = &failure.case {

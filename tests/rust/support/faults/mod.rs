@@ -27,8 +27,8 @@ pub struct Run {
     pub problem: Option<String>,
 }
 
-/// Writes the runs of a suite to `target/faults/NAME.json`, which `cargo xtask faults`
-/// prints as a table.
+/// Writes the runs of a suite to `target/faults/NAME.json`, which lists the outcome of
+/// each case on each surface.
 ///
 /// # Panics
 /// If they cannot be written.
