@@ -16,13 +16,6 @@ use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
-/// Returns whether a file that begins with `head` has a format that this
-/// library supports but this build omits.
-#[must_use]
-pub fn is_left_out(head: &[u8]) -> bool {
-    by_magic(head).is_some_and(|kind| !kind.is_included())
-}
-
 fn by_magic(head: &[u8]) -> Option<Kind> {
     let is_of = |kind: &Kind| kind.magics().iter().any(|magic| head.starts_with(magic));
     Kind::FILES.iter().copied().find(is_of)

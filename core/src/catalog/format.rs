@@ -170,7 +170,7 @@ macro_rules! formats {
 
             /// Returns whether this build can read the format.
             #[must_use]
-            pub fn is_included(self) -> bool {
+            pub(crate) fn is_included(self) -> bool {
                 match self {
                     $( Self::$kind => true $(&& cfg!(feature = $feature))?, )*
                     Self::CompressedTensors => cfg!(feature = "compressed-tensors"),

@@ -39,7 +39,7 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
-pub use file_opener::{FileOpener, is_left_out, recognise};
+pub use file_opener::{FileOpener, recognise};
 pub use format::Kind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;

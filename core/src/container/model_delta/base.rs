@@ -73,8 +73,7 @@ impl BaseHeader {
     }
 
     /// Returns the [`table_digest`] of this base.
-    #[must_use]
-    pub fn table_digest(&self) -> [u8; 32] {
+    pub(crate) fn table_digest(&self) -> [u8; 32] {
         table_digest(
             self.tensors
                 .iter()
@@ -150,19 +149,15 @@ impl<'a> Base<'a> {
         digest.update(self.part(self.header.data()));
         digest.finish()
     }
-
-    /// Returns the [`table_digest`] of this base.
-    #[must_use]
-    pub fn table_digest(&self) -> [u8; 32] {
-        self.header.table_digest()
-    }
 }
 
 /// Returns the BLAKE3 of the tensors' names and spans, which z4ai's digest of a
 /// base does not cover: without it, a base with exchanged names would be
 /// accepted. `tensors` must be in ascending order of the names
 /// (docs/formats/zstn-delta.md 2).
-pub fn table_digest<'n>(tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>) -> [u8; 32] {
+pub(crate) fn table_digest<'n>(
+    tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>,
+) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for (name, span) in tensors {
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -175,7 +170,7 @@ pub fn table_digest<'n>(tensors: impl Iterator<Item = (&'n str, &'n Range<u64>)>
 
 /// Fails if the tensor is missing from the base or is not `len_bytes` long
 /// there.
-pub fn check_tensor(name: &str, len_bytes: u64, in_base: Option<u64>) -> Result<()> {
+pub(crate) fn check_tensor(name: &str, len_bytes: u64, in_base: Option<u64>) -> Result<()> {
     let detail = match in_base {
         Some(len) if len == len_bytes => return Ok(()),
         Some(len) => format!("has {len} bytes in the base, {len_bytes} here"),

@@ -24,15 +24,17 @@ mod record;
 mod trailer;
 mod write;
 
-pub use base::{Base, BaseHeader, DataDigest, check_tensor, table_digest};
+pub use base::{Base, BaseHeader, DataDigest};
+pub(crate) use base::{check_tensor, table_digest};
 pub use incremental::{DeltaOptions, IncrementalDeltaPacker, Needs, PackedRecord};
-pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck, decode_payload};
+pub(crate) use read::decode_payload;
+pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
 pub use trailer::{
     RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
-    fields_len_bytes, is_announced, lost_trailer, not_a_trailer, short_digest, shortened,
-    usual_bytes,
+    fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
+pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
 pub use write::{CodedRecord, DeltaPacker, code, pack, record_head};
 
 /// The first bytes of the file.

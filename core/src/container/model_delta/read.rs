@@ -407,7 +407,7 @@ pub struct Reference<'a> {
 /// Decodes the tensor of `record`, in a file of this `edition`, from its
 /// payload and, if the record depends on it, from the base's tensor of the same
 /// name.
-pub fn decode_payload<'b, E: Engine>(
+pub(crate) fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &DeltaRecord,
     edition: Edition,

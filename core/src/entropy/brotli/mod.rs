@@ -76,7 +76,7 @@ pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
 /// bytes.
 #[cfg(feature = "brotli-encoder")]
 #[must_use]
-pub fn encode_blocks<E: Engine>(
+pub(crate) fn encode_blocks<E: Engine>(
     engine: &E,
     input: &[u8],
     quality: u8,

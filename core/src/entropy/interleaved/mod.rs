@@ -15,22 +15,25 @@ mod side_stream;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
 
-pub use decode::{DecodeTables, Decoder, StreamPart, decode_together};
-pub use encode::{EncodeTables, encode, encode_one_table};
-pub use frequencies::{FRACTION_BITS, Frequencies, entropy_cost, log2, table_cost};
+pub(crate) use decode::decode_together;
+pub use decode::{DecodeTables, Decoder, StreamPart};
+pub(crate) use encode::encode_one_table;
+pub use encode::{EncodeTables, encode};
+pub(crate) use frequencies::{FRACTION_BITS, entropy_cost, table_cost};
+pub use frequencies::{Frequencies, log2};
 pub use side_stream::{SideStream, encode as encode_side_stream};
 
 /// Number of bits of a slot. Frequencies sum to `1 << SLOT_BITS`.
-pub const SLOT_BITS: u32 = 12;
+pub(crate) const SLOT_BITS: u32 = 12;
 /// The sum of the frequencies of a table.
-pub const SLOTS: u32 = 1 << SLOT_BITS;
+pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 /// The maximum number of tables that the symbols of a stream choose from.
-pub const MAX_TABLES: usize = 16;
+pub(crate) const MAX_TABLES: usize = 16;
 /// The maximum number of states of a stream.
-pub const MAX_STATES: usize = 32;
+pub(crate) const MAX_STATES: usize = 32;
 /// The number of states of a side stream, and the number of symbols that a
 /// decoder processes at once.
-pub const MIN_STATES: usize = 8;
+pub(crate) const MIN_STATES: usize = 8;
 
 /// The lower bound of a state, and its value before the first symbol is
 /// encoded.

@@ -116,7 +116,11 @@ fn tables_bytes(chunk_count: usize) -> u64 {
 /// # Panics
 /// If `chunk_bytes` is 0.
 #[must_use]
-pub fn chunk_counts<E: Engine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Vec<[u64; 256]> {
+pub(crate) fn chunk_counts<E: Engine>(
+    engine: &E,
+    plane: &[u8],
+    chunk_bytes: usize,
+) -> Vec<[u64; 256]> {
     engine.map(split(plane, plane.len().div_ceil(chunk_bytes)), count)
 }
 
@@ -124,7 +128,7 @@ pub fn chunk_counts<E: Engine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> 
 /// have these counts. Rounding may make it differ by one part in a few
 /// thousand.
 #[must_use]
-pub fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
+pub(crate) fn expected_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
     let chunks = chunk_counts.iter().map(|counts| {
         let symbols = values(counts);
         // A chunk length, the states, and a packed table of 16-bit numbers.
@@ -148,7 +152,7 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Ve
 /// # Panics
 /// If the plane is empty, or a count of a symbol in it is missing.
 #[must_use]
-pub fn encode_counted<E: PackEngine>(
+pub(crate) fn encode_counted<E: PackEngine>(
     engine: &E,
     plane: &[u8],
     chunk_counts: &[[u64; 256]],

@@ -104,7 +104,7 @@ pub(super) fn empty(count: u64, cursor: &Cursor) -> Result<()> {
 /// Estimates the length of the result of [`encode`] for a plane with these
 /// counts. Rounding may make it differ by one part in a few thousand.
 #[must_use]
-pub fn expected_len_bytes(counts: &[u64; 256]) -> usize {
+pub(crate) fn expected_len_bytes(counts: &[u64; 256]) -> usize {
     8 + TABLE_BYTES + stream::expected_len_bytes(counts)
 }
 
@@ -134,7 +134,11 @@ pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
 /// # Panics
 /// If the plane is empty.
 #[must_use]
-pub fn encode_counted<E: PackEngine>(engine: &E, plane: &[u8], counts: &[u64; 256]) -> Vec<u8> {
+pub(crate) fn encode_counted<E: PackEngine>(
+    engine: &E,
+    plane: &[u8],
+    counts: &[u64; 256],
+) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
     let chunk_count = chunk_count(plane.len());
     let table = Frequencies::round(counts, BITS);

@@ -25,7 +25,7 @@ pub struct FrameHeader {
 
 /// Reads a frame header and checks that every engine can decode the frame: it
 /// must not use a dictionary, and its window must be at most 2^27 bytes.
-pub fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
+pub(crate) fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
     let bad = |detail: &'static str| Error::malformed(Rule::ZstdFrame, detail);
     if cursor.u32("zstd magic")? != MAGIC {
         return Err(bad("a zstd frame is expected here, but its magic is missing").at(0));
@@ -163,7 +163,7 @@ impl<'a> ZstdBlocks<'a> {
 
     /// Returns whether all bytes of the frame have been read.
     #[must_use]
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.cursor.remaining() == 0
     }
 }
@@ -183,7 +183,7 @@ pub fn check_sized(payload: &[u8], len_bytes: u64) -> Result<()> {
 
 /// Returns the frame at the start of `bytes`. It must declare a content size of
 /// `len_bytes` bytes and may decode to that length. Other data may follow it.
-pub fn sized_prefix(bytes: &[u8], len_bytes: u64) -> Result<&[u8]> {
+pub(crate) fn sized_prefix(bytes: &[u8], len_bytes: u64) -> Result<&[u8]> {
     match walk(bytes, len_bytes)? {
         (frame, true) => Ok(frame),
         _ => Err(Error::malformed(
@@ -234,7 +234,7 @@ fn walk(bytes: &[u8], len_bytes: u64) -> Result<(&[u8], bool)> {
 
 /// Returns the content size that a frame declares, if it does. It must not be
 /// trusted before [`check`] has succeeded.
-pub fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
+pub(crate) fn content_bytes(payload: &[u8]) -> Result<Option<u64>> {
     Ok(read_header(&mut Cursor::new(payload))?.content_bytes)
 }
 

@@ -16,10 +16,12 @@ mod fse;
 use alloc::format;
 
 pub use decode::{decode_flat, decode_frame};
-pub use encode::{MIN_GAIN_DIVISOR, encode_literals};
+pub(crate) use encode::MIN_GAIN_DIVISOR;
+pub use encode::encode_literals;
 #[cfg(feature = "pure-encoder")]
 pub(crate) use encode::{write_blocks, write_header};
-pub use frame::{check, check_sized, content_bytes, sized_prefix};
+pub use frame::{check, check_sized};
+pub(crate) use frame::{content_bytes, sized_prefix};
 
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};

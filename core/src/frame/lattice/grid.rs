@@ -33,7 +33,7 @@ pub enum Grid {
 impl Grid {
     /// Returns the size of a symbol in bytes.
     #[must_use]
-    pub fn symbol_bytes(&self) -> usize {
+    pub(crate) fn symbol_bytes(&self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
             _ => 1,

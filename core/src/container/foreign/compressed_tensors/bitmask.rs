@@ -20,7 +20,7 @@ fn refuse(detail: String) -> Error {
 
 /// Returns the dense shape, which must fit the shape of the mask. The mask has
 /// one bit per element, so the file justifies the length.
-pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
+pub(crate) fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, bitmask.len())?;
     let [leading @ .., columns] = dense.as_slice() else {
         return Err(refuse(

@@ -18,7 +18,7 @@ const RUN: usize = 1024;
 const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Checks the shapes of the parts, and returns the dense shape.
-pub fn dense_shape(
+pub(crate) fn dense_shape(
     scheme: &Scheme,
     packed: &TensorSpec,
     scale: &TensorSpec,

@@ -91,7 +91,7 @@ impl Targets {
     }
 
     /// Returns whether the class of modules with quantised weights is listed.
-    pub fn has_class(&self) -> bool {
+    pub(crate) fn has_class(&self) -> bool {
         self.names.contains(CLASS)
     }
 

@@ -17,7 +17,7 @@ const IDS: [Dtype; 8] = [
     Dtype::I64,
 ];
 
-pub fn from_id(id: u8) -> Option<Dtype> {
+pub(crate) fn from_id(id: u8) -> Option<Dtype> {
     IDS.get(usize::from(id)).copied()
 }
 
@@ -29,7 +29,7 @@ pub fn id(dtype: Dtype) -> Option<u8> {
 }
 
 /// Returns whether the encoder codes tensors of this dtype.
-pub fn is_float(dtype: Dtype) -> bool {
+pub(crate) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::F64)
 }
 
@@ -40,7 +40,7 @@ pub fn width(dtype: Dtype) -> u64 {
 
 /// Returns the signed integer of the same size, which stores the bytes of
 /// dtypes without an id.
-pub fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
+pub(crate) fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
     match dtype.bits() {
         8 => Some(Dtype::I8),
         16 => Some(Dtype::I16),
@@ -72,7 +72,7 @@ pub fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> V
 }
 
 /// Returns the half-precision number with these bits.
-pub fn f16_to_f64(bits: u16) -> f64 {
+pub(crate) fn f16_to_f64(bits: u16) -> f64 {
     let fraction = f64::from(bits & 0x3FF);
     let magnitude = match bits >> 10 & 0x1F {
         0 => fraction * power_of_two(-24),
@@ -126,7 +126,7 @@ pub fn bf16(value: f64) -> u16 {
 
 /// Rounds to the nearest integer, ties to even. The magnitude must be below
 /// 2^51.
-pub fn round_even(value: f64) -> f64 {
+pub(crate) fn round_even(value: f64) -> f64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     (value + SHIFT) - SHIFT
 }

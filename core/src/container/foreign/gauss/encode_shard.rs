@@ -245,7 +245,7 @@ pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
 
 /// Makes every value encodable and returns the number of components added, or
 /// `None` if the shard cannot have that many.
-pub fn cover_outliers(
+pub(crate) fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],
     components: &mut [u8],

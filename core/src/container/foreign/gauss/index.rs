@@ -82,7 +82,7 @@ impl Shard {
 
 /// Returns `before` plus the number of elements of `shards` beyond those that
 /// their residual words can encode; an error if there are too many.
-pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
+pub(crate) fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
     let elements = shards.iter().fold(before, |sum, shard| {
         sum.saturating_add(shard.unearned_elements())
     });

@@ -17,7 +17,7 @@ use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
 /// The length of the record of a raw tensor without name and dimensions.
-pub const MIN_RAW_BYTES: u64 = 8;
+pub(crate) const MIN_RAW_BYTES: u64 = 8;
 
 /// The version of a file, by its digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Version {
 
     /// Returns whether the version has raw tensors, and dtypes in the records
     /// of coded tensors.
-    pub fn has_raw(self) -> bool {
+    pub(crate) fn has_raw(self) -> bool {
         self.0 >= 3
     }
 
@@ -59,7 +59,7 @@ impl Version {
 
     /// Returns the length of the shortest record of a coded tensor: two
     /// components, no name and no dimensions.
-    pub fn least_coded_bytes(self) -> u64 {
+    pub(crate) fn least_coded_bytes(self) -> u64 {
         3 + u64::from(self.has_raw())
             + if self.has_shards() { 6 } else { 0 }
             + shard_record_bytes(2)
@@ -68,7 +68,7 @@ impl Version {
 }
 
 /// Returns the length of a shard record of version 4.
-pub fn shard_record_bytes(components: u64) -> u64 {
+pub(crate) fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
 
@@ -400,7 +400,7 @@ fn len_u16(len: usize) -> u16 {
     u16::try_from(len).expect("a checked length")
 }
 
-pub fn len_u32(len: u64) -> Result<u32> {
+pub(crate) fn len_u32(len: u64) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
         Error::unsupported(format!(
             "the length {len} exceeds the 32 bits of lengths in Gauss files"

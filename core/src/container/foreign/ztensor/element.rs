@@ -31,7 +31,7 @@ impl Element {
     /// Returns the size of one element in bytes; `None` for elements smaller
     /// than a byte.
     #[must_use]
-    pub fn width_bytes(self) -> Option<usize> {
+    pub(crate) fn width_bytes(self) -> Option<usize> {
         match self {
             Self::Dtype(dtype) => dtype.len_bytes(),
             Self::Complex128 => Some(16),

@@ -66,7 +66,7 @@ impl Part {
 
     /// Returns the decoded length, if it follows from the `stored` bytes
     /// without decoding them.
-    pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
         match (self.decoded_len_bytes, self.coding) {
             (Some(len), _) => Ok(Some(len)),
             (None, PartCoding::Raw(_)) => Ok(Some(stored.len() as u64)),

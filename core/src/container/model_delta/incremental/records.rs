@@ -60,7 +60,7 @@ impl Records {
         }
     }
 
-    pub fn is_digested(&self) -> bool {
+    pub(crate) fn is_digested(&self) -> bool {
         self.digested == self.base.data().end
     }
 
@@ -130,7 +130,7 @@ impl Records {
 
     /// Returns the number of bytes of the base that are read a second time. The
     /// first `known_bytes` of the file are never read again.
-    pub fn repeated_bytes(&self, known_bytes: u64) -> u64 {
+    pub(crate) fn repeated_bytes(&self, known_bytes: u64) -> u64 {
         let data = self.base.data();
         let mut digested = match self.options.is_prefix_last() {
             true => data.start,

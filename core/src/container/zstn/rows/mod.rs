@@ -22,7 +22,7 @@ pub use plan::FramePlan;
 
 /// The size in bytes up to which frames have no table: fetching such a frame
 /// whole takes hardly longer than fetching a block of each plane.
-pub const MIN_FRAME_BYTES: u64 = 256 << 10;
+pub(crate) const MIN_FRAME_BYTES: u64 = 256 << 10;
 
 /// The first byte in the table of a `ZXQ1` frame. The table of a `Z4AI` frame
 /// begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which no

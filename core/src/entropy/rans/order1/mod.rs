@@ -25,7 +25,7 @@ const MAGIC: [u8; 2] = *b"R1";
 const SEGMENTS: usize = 4;
 
 /// The maximum plane length, which is limited by the 32-bit symbol count.
-pub const MAX_SYMBOLS: u64 = u32::MAX as u64;
+pub(crate) const MAX_SYMBOLS: u64 = u32::MAX as u64;
 
 /// The minimum length of a chunk, if the encoder makes more than one.
 const CHUNK_SYMBOLS: usize = 1 << 20;

@@ -113,7 +113,7 @@ impl Default for Counts {
 
 impl Counts {
     /// Counts the symbols of one chunk.
-    pub fn of_chunk(chunk: &[u8]) -> Self {
+    pub(crate) fn of_chunk(chunk: &[u8]) -> Self {
         let mut counts = Self::default();
         for segment in segments::split(chunk) {
             let mut context = 0;

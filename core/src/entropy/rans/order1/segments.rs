@@ -49,7 +49,12 @@ impl<'a> Chunk<'a> {
     }
 
     /// Checks that the segments can hold `symbols` symbols.
-    pub fn check_capacity(&self, symbols: u64, most: u32, allowance: &mut Allowance) -> Result<()> {
+    pub(crate) fn check_capacity(
+        &self,
+        symbols: u64,
+        most: u32,
+        allowance: &mut Allowance,
+    ) -> Result<()> {
         for (stream, symbols) in self.0.iter().zip(part_lens(symbols, SEGMENTS as u64)) {
             let supply = Supply {
                 bytes: stream.len() as u64 - STATE_BYTES,

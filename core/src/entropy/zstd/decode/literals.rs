@@ -65,7 +65,7 @@ impl<'a> Literals<'a> {
 
     /// Returns whether they have a flat code ([`Code::flat_bits`]) with a
     /// description.
-    pub fn are_flat(&self) -> bool {
+    pub(crate) fn are_flat(&self) -> bool {
         match self {
             Self::Coded(coded) => coded.described && Code::is_flat(coded.body),
             Self::Raw(_) | Self::Run(..) => false,

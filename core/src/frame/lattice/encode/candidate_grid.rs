@@ -6,7 +6,7 @@ use crate::float::{from_bf16, to_bf16, to_f16};
 use crate::frame::lattice::grid::e4m3;
 
 /// The largest magnitude of an integer on the grid.
-pub const MAX_INTEGER: u8 = 127;
+pub(crate) const MAX_INTEGER: u8 = 127;
 
 /// The 16 levels of NF4, a four-bit "normal float": quantiles of a normal
 /// distribution, as defined by the library bitsandbytes.
@@ -47,7 +47,7 @@ pub enum CandidateGrid {
 
 impl CandidateGrid {
     /// Returns the grid of the NF4 levels.
-    pub fn nf4() -> Self {
+    pub(crate) fn nf4() -> Self {
         Self::Table(NF4.to_vec())
     }
 
@@ -103,7 +103,7 @@ impl CandidateGrid {
     }
 
     /// Returns whether both signs of zero have a symbol.
-    pub fn has_zero(&self) -> bool {
+    pub(crate) fn has_zero(&self) -> bool {
         match self {
             Self::Table(values) => values.contains(&0.0),
             _ => true,

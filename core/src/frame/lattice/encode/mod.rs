@@ -151,7 +151,7 @@ impl<'a> Matrix<'a> {
 
     /// Calls `visit` with the key of each element of `row` in `columns` until it
     /// returns `false`. Returns whether it never did.
-    pub fn each_key(
+    pub(crate) fn each_key(
         &self,
         row: u64,
         columns: &Range<u64>,
@@ -176,7 +176,7 @@ impl<'a> Matrix<'a> {
 impl FloatType {
     /// Returns the key of positive infinity. Keys of finite elements are
     /// smaller.
-    pub fn infinite_key(self) -> Key {
+    pub(crate) fn infinite_key(self) -> Key {
         match self {
             Self::Bf16 => 0x7f80 << 1,
             Self::F16 => 0x7c00 << 1,

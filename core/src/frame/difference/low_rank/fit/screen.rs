@@ -31,7 +31,7 @@ const SLACK: f64 = 0.05;
 /// Returns the number of columns of a sketch that is likely to capture the
 /// change, or `None` if the change, apart from rounding, does not appear to
 /// have a rank of at most `max_rank`.
-pub fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
+pub(crate) fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
     let columns = spread(elements.columns, COLUMNS);
     let sample = Sample::new(elements, &spread(elements.rows, ROWS), &columns);
     let clear = sample.energy >= CLEAR * sample.noise;
