@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "deltas")]
 use super::delta;
-use super::fetched_ranges::FetchedRanges;
+use super::file_opener::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
 use super::range_plan::RangePlan;

@@ -22,7 +22,6 @@ use format::{AnyContents, StoredTensor};
 
 mod delta;
 mod extension;
-mod fetched_ranges;
 mod file_name;
 mod file_opener;
 mod format;

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
 use super::DeltaPrefix;
-use super::base::{Base, BaseHeader};
 use super::record::{self, DeltaRecord, RecordKind};
 use super::trailer::{ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer};
+use super::{Base, BaseHeader};
 use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;

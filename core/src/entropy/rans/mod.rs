@@ -18,26 +18,20 @@ use crate::bytes::Cursor;
 use crate::entropy::histogram::{self, entropy_bits};
 use crate::{Error, Result, Rule};
 
-mod adaptive;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod order0;
 mod order1;
-mod shared;
 mod state;
 mod stream;
 mod table;
 
-pub use adaptive::{Adaptive, encode as encode_adaptive};
-pub(crate) use adaptive::{
-    chunk_counts, encode_counted as encode_adaptive_counted,
-    expected_len_bytes as adaptive_len_bytes,
-};
+pub use order0::{Adaptive, encode_adaptive};
+pub use order0::{Shared, encode_shared};
+pub(crate) use order0::{adaptive_len_bytes, chunk_counts, encode_adaptive_counted};
+pub(crate) use order0::{encode_shared_counted, shared_len_bytes};
 pub(crate) use order1::MAX_SYMBOLS as ORDER1_MAX_SYMBOLS;
 pub use order1::{Order1, encode as encode_order1};
-pub use shared::{Shared, encode as encode_shared};
-pub(crate) use shared::{
-    encode_counted as encode_shared_counted, expected_len_bytes as shared_len_bytes,
-};
 
 /// Returns the index of the first symbol of part `i` when `n` symbols are split
 /// into `k` parts: `floor(i*n/k)`, for `i <= k < 2^32`.

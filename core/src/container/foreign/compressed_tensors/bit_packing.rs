@@ -5,8 +5,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::checkpoint::{TensorSpec, View};
 use super::geometry::{WeightShape, stored_shape};
-use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};

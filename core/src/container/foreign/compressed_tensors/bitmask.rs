@@ -7,9 +7,9 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::format::Format;
+use super::Format;
+use super::checkpoint::{Role, View, Views};
 use super::geometry::stored_shape;
-use super::stored::{Role, View, Views};
 use crate::bytes::{buffer, index};
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};

@@ -8,9 +8,9 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::format::Format;
+use super::Format;
+use super::module::Targets;
 use super::scheme::{Group, Scheme, read_group};
-use super::target::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 

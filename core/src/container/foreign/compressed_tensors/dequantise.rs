@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use half::{bf16, f16};
 
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{TensorSpec, View};
 use super::geometry::{ScaleGrid, WeightShape};
-use super::stored::{TensorSpec, View};
 use crate::bytes::{buffer, index};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;

@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::checkpoint::{TensorSpec, View};
 use super::scheme::Strategy;
-use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{Role, TensorSpec, Views};
 use super::dequantise::round_f16;
 use super::geometry::WeightShape;
 use super::scheme::{CodeType, Scheme, Strategy};
-use super::stored::{Role, TensorSpec, Views};
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 

@@ -8,9 +8,9 @@ use alloc::{format, vec};
 
 use serde_json::json;
 
+use super::Format;
 use super::bitmask::{SparsityMask, row_offsets};
-use super::format::Format;
-use super::stored::{TensorSpec, View};
+use super::checkpoint::{TensorSpec, View};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;

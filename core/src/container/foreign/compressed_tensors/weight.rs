@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::Format;
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{Role, View, Views, WeightPart};
 use super::dequantise::{
     Codes, SmallFloat, byte_values, dequantise, offset_integers, packed_zero_points,
     plain_zero_points, power_of_two,
 };
-use super::format::Format;
 use super::geometry::{ScaleGrid, WeightShape};
 use super::scheme::{Scheme, Strategy};
-use super::stored::{Role, View, Views, WeightPart};
 use super::{bit_packing, bitmask, marlin};
 use crate::bytes::index;
 use crate::dtype::Dtype;

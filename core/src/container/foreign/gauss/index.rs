@@ -107,7 +107,7 @@ impl IndexedTensor {
     /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        self.element_count() * super::element::width(self.dtype)
+        self.element_count() * super::decode::width(self.dtype)
     }
 
     /// Returns the number of bytes that the tensor takes in the file.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use super::encode::{GaussTensor, SourceTensor};
 use super::encode_shard::EncodedShard;
 use super::index::{IndexedTensor, Shard, TensorCoding};
-use super::{MAGIC, SCALE, element};
+use super::{MAGIC, SCALE, decode};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -89,7 +89,7 @@ fn name_and_shape(cursor: &mut Cursor) -> Result<(String, Vec<u64>)> {
 fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
     let at = cursor.position() as u64;
     let id = cursor.u8("dtype")?;
-    element::from_id(id).ok_or_else(|| {
+    decode::from_id(id).ok_or_else(|| {
         Error::malformed(
             Rule::GaussDtype,
             format!("dtype {id} does not exist, only 0 to 7"),
@@ -100,7 +100,7 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
 
 fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
     element_count(shape)
-        .filter(|count| count.checked_mul(element::width(dtype)).is_some())
+        .filter(|count| count.checked_mul(decode::width(dtype)).is_some())
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
@@ -251,7 +251,7 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<IndexedTensor> {
         let dtype = dtype(cursor)?;
         let at = cursor.position() as u64;
         let len = u64::from(cursor.u32("length of a raw tensor")?);
-        let expected = check_shape(&shape, dtype)? * element::width(dtype);
+        let expected = check_shape(&shape, dtype)? * decode::width(dtype);
         if len != expected {
             return Err(Error::malformed(
                 Rule::GaussRawLength,
@@ -359,7 +359,7 @@ impl WrittenTensor {
         for &dimension in source.shape {
             record.extend_from_slice(&len_u32(dimension)?.to_le_bytes());
         }
-        record.extend(element::id(dtype));
+        record.extend(decode::id(dtype));
         Ok(Self { is_raw, record })
     }
 

@@ -10,7 +10,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, Covers};
-use super::element::Element;
+use super::tensor::Element;
 use crate::bytes::{self, Cursor, index};
 use crate::engine::Engine;
 use crate::entropy::zstd;

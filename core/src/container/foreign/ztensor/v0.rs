@@ -6,11 +6,11 @@ use alloc::{format, vec};
 
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Field, Manifest, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::Element;
 use super::tensor::{ManifestTensor, TensorLayout};
+use super::{Field, Manifest, required};
 use crate::{Error, Result, Rule};
 
 pub(super) fn parse(

@@ -4,12 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::cbor::Item;
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Manifest, attributes, named, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::Element;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::{stored_checksum, unknown};
+use super::{Manifest, attributes, named, required};
 use crate::dtype::Dtype;
 use crate::{Result, Rule};
 

@@ -8,12 +8,12 @@ use core::ops::Range;
 
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Manifest, attributes, named, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::Element;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::unknown;
+use super::{Manifest, attributes, named, required};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};

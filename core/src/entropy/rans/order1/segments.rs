@@ -9,8 +9,8 @@ use core::iter;
 use super::super::state::{self, Allowance, Emitted, Input, LOWER, Supply, WINDOW_SYMBOLS, Window};
 use super::super::table::Lookup;
 use super::super::{len_u32, part_lens};
-use super::model::{Codes, Contexts};
 use super::{BITS, SEGMENTS, SLOTS};
+use super::{Codes, Contexts};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
 
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Counts, Order1Model};
+    use super::super::{Counts, Order1Model};
     use super::*;
 
     const TEXT: &[u8] = b"abracadabra";
