@@ -7,7 +7,7 @@ use zstn::{Engine, Error, Job, Reader, VerifyOptions};
 use zstn_core::catalog::Kind;
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::command;
-use zstn_tests::compressed_model::{BAD, GOOD, model_folder};
+use zstn_tests::foreign::{BAD, GOOD, model_folder};
 
 fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
     Reader::open(path.as_ref())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::metrics::Metrics;
+use super::Metrics;
 use super::queue::Queue;
 use super::runner::{Outcome, Runner};
 use super::{Event, Job, JobEvent, Stage, Stop};

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::Metrics;
 use super::additions::{Additions, Revision};
-use super::metrics::Metrics;
 use super::queue::{Claim, Queue};
 use super::selection::is_packing;
 use super::{Event, Job, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};

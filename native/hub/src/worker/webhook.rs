@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::metrics::Metrics;
+use super::Metrics;
 use super::queue::{Queue, Queued};
 use super::{Event, Job, JobEvent, Stage};
 use crate::hub::{RepoKind, Repository, is_commit};

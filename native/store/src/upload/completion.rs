@@ -11,7 +11,7 @@ use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
 use crate::failure::{Failure, Kind};
-use crate::{Error, Object, Result, runtime, small};
+use crate::{Error, Object, Result, client, object};
 
 impl Upload {
     /// Sends an object of at most one part.
@@ -36,7 +36,7 @@ impl Upload {
         };
         let mut is_taken = false;
         if may_ask {
-            is_taken = !self.options.replace && small::exists(&self.address, &self.options.store)?;
+            is_taken = !self.options.replace && object::exists(&self.address, &self.options.store)?;
             if !is_taken {
                 answer = self.put(payload.clone(), PutMode::Overwrite)?;
             }
@@ -77,7 +77,7 @@ impl Upload {
     /// successful request is lost, the retried request is refused because the object
     /// exists.
     fn is_there_whole(&self, payload: &PutPayload) -> bool {
-        let there = small::read_small(&self.address, self.len_bytes, &self.options.store);
+        let there = object::read_small(&self.address, self.len_bytes, &self.options.store);
         there.is_ok_and(|there| {
             let rest = there.as_deref();
             let rest = payload
@@ -89,7 +89,7 @@ impl Upload {
 
     fn put(&self, payload: PutPayload, mode: PutMode) -> Result<Result<(), Option<Failure>>> {
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-        let answer = runtime::wait(async move {
+        let answer = client::wait(async move {
             connection
                 .objects
                 .put_opts(&path, payload, mode.into())
@@ -111,7 +111,7 @@ impl Upload {
     /// Completes an object sent in parts.
     pub(super) fn complete(&self, session: &mut Session, parts: usize) -> Result<()> {
         let ids = session.wait(parts)?;
-        if !self.options.replace && small::exists(&self.address, &self.options.store)? {
+        if !self.options.replace && object::exists(&self.address, &self.options.store)? {
             return Err(exists(&self.address, true));
         }
         let plain = &self.connection.parts;
@@ -120,7 +120,7 @@ impl Upload {
         let complete = |store: &Arc<dyn MultipartStore>| {
             let (store, path) = (Arc::clone(store), self.path.clone());
             let (id, ids) = (session.upload_id.clone(), ids.clone());
-            runtime::wait(async move { store.complete_multipart(&path, &id, ids).await })
+            client::wait(async move { store.complete_multipart(&path, &id, ids).await })
         };
         let mut answer = complete(creator.unwrap_or(plain))?;
         // The server does not support the condition.

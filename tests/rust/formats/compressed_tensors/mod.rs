@@ -15,7 +15,7 @@ use zstn_core::container::foreign::compressed_tensors::{
 };
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases::{Refusal, read, text};
-use zstn_tests::compressed_model::{BAD, GOOD, Model, cases, safetensors};
+use zstn_tests::foreign::{BAD, GOOD, Model, cases, safetensors};
 use zstn_tests::{checkpoints, sha256};
 
 #[test]

@@ -1,7 +1,6 @@
 //! Conversions of checkpoints between formats: checkpoints to convert, and readers for
 //! the results that do not share code with the writers.
 
-mod command;
 mod compressed_tensors;
 mod pairs;
 mod refusals;
