@@ -9,16 +9,16 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::format::AnyOpener;
-use super::{FileCatalog, Kind};
+use super::{FileCatalog, FileKind};
 use crate::container::safetensors;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes};
 
-fn by_magic(head: &[u8]) -> Option<Kind> {
-    let is_of = |kind: &Kind| kind.magics().iter().any(|magic| head.starts_with(magic));
-    Kind::FILES.iter().copied().find(is_of)
+fn by_magic(head: &[u8]) -> Option<FileKind> {
+    let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
+    FileKind::FILES.iter().copied().find(is_of)
 }
 
 /// Returns whether `byte` can be the first byte of a safetensors header.
@@ -30,7 +30,7 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 /// Recognises the format of a file of `file_len_bytes` by its first bytes.
 ///
 /// # Errors The error describes the apparent format of the file.
-pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
+pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
@@ -56,7 +56,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     // file.
     if head.len() >= 8 && begins_header(head.get(8)) {
         safetensors::header_len_bytes(head, file_len_bytes)?;
-        return Ok(Kind::Safetensors);
+        return Ok(FileKind::Safetensors);
     }
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),

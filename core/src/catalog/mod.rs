@@ -39,7 +39,7 @@ pub use delta::BaseUse;
 pub use extension::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
 pub use file_opener::{FileOpener, recognise};
-pub use format::Kind;
+pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
 
@@ -99,7 +99,7 @@ impl FileCatalog {
 
     /// Returns the format of the file.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         self.contents.kind()
     }
 

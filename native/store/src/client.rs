@@ -16,7 +16,7 @@ use zstn_net::proxy::Proxies;
 use zstn_net::retry::{FIRST_BACKOFF, MAX_BACKOFF};
 
 use crate::observer::{Observed, Observer};
-use crate::{Error, Limits, Result, StoreOptions};
+use crate::{Error, RequestLimits, Result, StoreOptions};
 
 /// Time limit for uploading a part when the server accepts it slowly but without
 /// stalling. A client cannot see how much of a request has been sent.
@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
 /// Creates HTTP clients with this crate's time limits.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    limits: Limits,
+    limits: RequestLimits,
     observer: Option<Observer>,
     purpose: Purpose,
 }
@@ -78,7 +78,7 @@ impl HttpConnector for Connector {
     }
 }
 
-pub(crate) fn retries(limits: &Limits, purpose: Purpose) -> RetryConfig {
+pub(crate) fn retries(limits: &RequestLimits, purpose: Purpose) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: FIRST_BACKOFF,

@@ -246,7 +246,7 @@ pub struct StoreOptions {
     /// Environment variables with credentials, regions and endpoints.
     pub environment: Environment,
     /// Time limits and retries.
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// Receives every finished request.
     pub observer: Option<Observer>,
 }
@@ -266,7 +266,7 @@ impl StoreOptions {
 /// Time limits and retries of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct RequestLimits {
     /// Number of times a request is retried after a transient failure: a broken
     /// connection, a stall, or status 408, 429 or 5xx. 3 by default.
     pub retries: usize,
@@ -281,7 +281,7 @@ pub struct Limits {
     pub give_up_after: Duration,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             retries: 3,

@@ -48,7 +48,7 @@ mod upload;
 
 pub use address::{Address, is_store};
 pub use claim::FolderClaim;
-pub use connection::{Limits, StoreOptions};
+pub use connection::{RequestLimits, StoreOptions};
 pub use credentials::Environment;
 pub use error::{Error, Result};
 pub use listing::{ListedObject, list, list_top};

@@ -11,8 +11,8 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, Obj
 
 use crate::client::{self, Fault, Purpose};
 use crate::connection::{Connection, connect};
-use crate::failure::{Failure, Kind};
-use crate::{Address, Error, Limits, Result, StoreOptions};
+use crate::failure::{Failure, FailureKind};
+use crate::{Address, Error, RequestLimits, Result, StoreOptions};
 
 /// Maximum number of requests that one call has in flight.
 const READS_AT_ONCE: usize = 8;
@@ -33,7 +33,7 @@ struct Inner {
     address: Address,
     path: Path,
     opened: ObjectMeta,
-    limits: Limits,
+    limits: RequestLimits,
 }
 
 impl Object {
@@ -93,8 +93,8 @@ impl Object {
                 // An empty object has no range, so the request for its first bytes
                 // fails.
                 let failure = Failure::new(&error);
-                let may_be_empty =
-                    failure.kind == Kind::Other && matches!(failure.status, None | Some(416));
+                let may_be_empty = failure.kind == FailureKind::Other
+                    && matches!(failure.status, None | Some(416));
                 let meta = may_be_empty.then(|| head_of(&connection, &path));
                 return match meta.transpose()? {
                     Some(Ok(meta)) if meta.size == 0 => {
@@ -323,7 +323,7 @@ impl Inner {
     fn failed(&self, error: &object_store::Error) -> Error {
         let failure = Failure::new(error);
         match (failure.kind, failure.status) {
-            (Kind::Condition, _) => self.changed(""),
+            (FailureKind::Condition, _) => self.changed(""),
             (_, Some(416)) => self.changed(" and has become shorter"),
             _ => match failure.into_error(&self.address) {
                 Error::NotFound { .. } => self.changed(": it no longer exists"),
@@ -416,7 +416,7 @@ pub fn delete(address: &Address, options: &StoreOptions) -> Result<()> {
         Err(error) => {
             let failure = Failure::new(&error);
             match failure.kind {
-                Kind::NotFound if failure.code.as_deref() != Some("NoSuchBucket") => Ok(()),
+                FailureKind::NotFound if failure.code.as_deref() != Some("NoSuchBucket") => Ok(()),
                 _ => Err(failure.into_error(address)),
             }
         }

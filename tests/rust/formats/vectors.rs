@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use zstn_core::Result;
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileOpener, IndexName, Kind, renamed};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener, IndexName, renamed};
 use zstn_core::container::model_delta::{Base, ModelDelta};
 use zstn_core::container::zstn::{ContainerOptions, pack, unpack};
 use zstn_core::engine::Engine;
@@ -225,7 +225,7 @@ fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
     for row in table["names"].as_array().expect("rows") {
         let text = |key: &str| row[key].as_str().expect("a name");
         let (plain, packed) = (text("plain"), text("packed"));
-        let [from, to] = [Kind::Safetensors, Kind::Zstn];
+        let [from, to] = [FileKind::Safetensors, FileKind::Zstn];
         assert_eq!(renamed(plain, from, to).as_deref(), Some(packed));
         assert_eq!(renamed(packed, to, from).as_deref(), Some(plain));
         assert_eq!(
@@ -233,8 +233,11 @@ fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
             None,
             "{packed} is packed already"
         );
-        let delta = renamed(plain, from, Kind::Delta).expect("a name");
-        assert_eq!(renamed(&delta, Kind::Delta, from).as_deref(), Some(plain));
+        let delta = renamed(plain, from, FileKind::Delta).expect("a name");
+        assert_eq!(
+            renamed(&delta, FileKind::Delta, from).as_deref(),
+            Some(plain)
+        );
         for (name, kind) in [(plain, from), (packed, to)] {
             let index = IndexName::parse(name);
             assert_eq!(index.is_some(), row["index"] == true, "{name}");
@@ -249,7 +252,11 @@ fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
 fn other_names_stay() {
     for name in table()["others"].as_array().expect("names") {
         let name = name.as_str().expect("a name");
-        assert_eq!(renamed(name, Kind::Safetensors, Kind::Zstn), None, "{name}");
+        assert_eq!(
+            renamed(name, FileKind::Safetensors, FileKind::Zstn),
+            None,
+            "{name}"
+        );
         assert_eq!(IndexName::parse(name), None, "{name}");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) use plan::hex;
 #[cfg(feature = "worker")]
 pub(crate) use plan::hex_digest;
 pub use plan::{FORMAT, Row, key, key_against};
-pub use plan::{Shard, load_plan, read_plan, shard};
+pub use plan::{PlanShare, load_plan, read_plan, shard};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
 pub use results::{Class, Done, Failed, ListedResult, Results};

@@ -104,19 +104,19 @@ fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
 
 /// A share of a plan, which is split into `count` shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
+pub struct PlanShare {
     /// Number of the share, from 0.
     pub index: usize,
     /// Number of shares.
     pub count: usize,
 }
 
-impl Shard {
+impl PlanShare {
     /// The only share of an unsplit plan.
     pub const ALL: Self = Self { index: 0, count: 1 };
 }
 
-impl FromStr for Shard {
+impl FromStr for PlanShare {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -134,7 +134,7 @@ impl FromStr for Shard {
 /// Rows are assigned alternately; a row with bases is in the share of its last base, so
 /// that no share waits for another. Together, the shares contain every key once.
 #[must_use]
-pub fn shard(rows: &[Row], shard: Shard) -> Vec<&Row> {
+pub fn shard(rows: &[Row], shard: PlanShare) -> Vec<&Row> {
     let mut seen = HashSet::new();
     let unique: Vec<&Row> = rows.iter().filter(|row| seen.insert(&*row.key)).collect();
     // The key that determines the share: the last base if the plan contains it,
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(rows.len(), 20);
         let mut all: Vec<String> = Vec::new();
         for index in 0..3 {
-            let part = shard(&rows, Shard { index, count: 3 });
+            let part = shard(&rows, PlanShare { index, count: 3 });
             assert!((2..=3).contains(&part.len()));
             all.extend(part.iter().map(|row| row.key.clone()));
         }
@@ -331,7 +331,7 @@ mod tests {
             .map(|number| line(number) + "\n" + &line(number).replace("\"size\"", &bases) + "\n")
             .collect();
         let rows = read(&text).unwrap();
-        let share = |index| shard(&rows, Shard { index, count: 2 });
+        let share = |index| shard(&rows, PlanShare { index, count: 2 });
         // Seven rows without a base are split into four and three. All deltas are in
         // the share of their base, the fourth of these rows.
         assert_eq!([share(0).len(), share(1).len()], [4, 3 + 7]);
@@ -355,7 +355,7 @@ mod tests {
             assert!(error.to_string().contains("line 2: "), "{error}");
         }
         for shard in ["", "1", "1/1", "-1/2", "a/b", "0/0"] {
-            assert!(shard.parse::<Shard>().is_err(), "{shard}");
+            assert!(shard.parse::<PlanShare>().is_err(), "{shard}");
         }
     }
 }

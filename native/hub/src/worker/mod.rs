@@ -35,7 +35,7 @@ mod selection;
 mod webhook;
 
 pub use crate::work::WorkerOptions;
-pub use job::{Event, Job, JobEvent, Stage};
+pub use job::{CommitJob, Event, JobEvent, Stage};
 pub use plan_run::{PlanRun, PlanSummary};
 
 /// Default time for the current file when the worker stops. Kubernetes kills a process

@@ -10,7 +10,7 @@ use object_store::{PutMode, PutPayload};
 use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::{Error, Object, Result, client, object};
 
 impl Upload {
@@ -30,7 +30,7 @@ impl Upload {
         // earlier run as an object.
         let may_ask = match &answer {
             Err(Some(failure)) => {
-                failure.kind == Kind::Condition && self.address.service() == Service::Azure
+                failure.kind == FailureKind::Condition && self.address.service() == Service::Azure
             }
             answer => answer.is_err(),
         };
@@ -45,15 +45,15 @@ impl Upload {
             return Ok(self.sent_whole());
         };
         let kind = failure.as_ref().map(|failure| failure.kind);
-        is_taken |= kind == Some(Kind::Condition) && !self.options.replace;
-        let may_be_own = has_condition && (is_taken || kind == Some(Kind::Network));
+        is_taken |= kind == Some(FailureKind::Condition) && !self.options.replace;
+        let may_be_own = has_condition && (is_taken || kind == Some(FailureKind::Network));
         if may_be_own && self.is_there_whole(&payload) {
             return Ok(self.sent_whole());
         }
         match failure {
             // The object is not written without the condition, since that could replace
             // another writer's object.
-            Some(failure) if has_condition && kind == Some(Kind::Unsupported) => {
+            Some(failure) if has_condition && kind == Some(FailureKind::Unsupported) => {
                 Err(Error::NoConditions {
                     url: self.address.url(),
                     status: failure.status,
@@ -126,7 +126,7 @@ impl Upload {
         // The server does not support the condition.
         if creator.is_some()
             && let Err(error) = &answer
-            && Failure::new(error).kind == Kind::Unsupported
+            && Failure::new(error).kind == FailureKind::Unsupported
         {
             answer = complete(plain)?;
         }
@@ -134,7 +134,7 @@ impl Upload {
             return Ok(());
         };
         let failure = Failure::new(&error);
-        let is_refused = failure.kind == Kind::Condition;
+        let is_refused = failure.kind == FailureKind::Condition;
         if (is_refused || is_gone(&failure)) && self.is_there(&ids) {
             return Ok(());
         }

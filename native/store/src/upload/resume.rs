@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::session::{Session, is_gone};
 use super::{MAX_PARTS, Upload};
 use crate::address::Service;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::state::{self, Lock};
 use crate::{Error, Result, client};
 
@@ -114,7 +114,7 @@ impl Upload {
         })?;
         match answer.map_err(|error| Failure::new(&error)) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.kind == Kind::NotFound || is_gone(&failure) => Ok(false),
+            Err(failure) if failure.kind == FailureKind::NotFound || is_gone(&failure) => Ok(false),
             Err(failure) => Err(failure.into_error(&self.address)),
         }
     }

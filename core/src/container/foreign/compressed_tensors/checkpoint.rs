@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Format;
+use super::WeightFormat;
 use super::config::Config;
 use super::module::{Table, masked, quantised, sparse};
 use super::weight::Weight;
@@ -39,7 +39,7 @@ pub struct Checkpoint {
 }
 
 /// The parts of sparse tensors, by the name of the dense tensor.
-type Masks = BTreeMap<String, Result<(Format, Vec<WeightPart>)>>;
+type Masks = BTreeMap<String, Result<(WeightFormat, Vec<WeightPart>)>>;
 
 impl Checkpoint {
     /// Groups the stored tensors, over all files of a model.

@@ -33,7 +33,7 @@ pub use weight::{DenseTensor, Weight};
 /// docs/formats/compressed-tensors.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Format {
+pub enum WeightFormat {
     /// The weight is uncompressed.
     Dense,
     /// The nonzero values, with a mask of their positions (section 3).
@@ -62,7 +62,7 @@ pub enum Format {
     MixedPrecision,
 }
 
-impl Format {
+impl WeightFormat {
     const ALL: [Self; 13] = [
         Self::Dense,
         Self::SparseBitmask,
@@ -128,12 +128,15 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_name() {
-        for format in Format::ALL {
-            assert_eq!(Format::from_name(format.name()), Some(format));
+        for format in WeightFormat::ALL {
+            assert_eq!(WeightFormat::from_name(format.name()), Some(format));
             let loud = format.name().to_uppercase().replace('-', "_");
-            assert_eq!(Format::from_name(&loud), Some(format));
+            assert_eq!(WeightFormat::from_name(&loud), Some(format));
         }
-        assert_eq!(Format::from_name("dense-sparsity"), Some(Format::Dense));
-        assert_eq!(Format::from_name("pack-quantised"), None);
+        assert_eq!(
+            WeightFormat::from_name("dense-sparsity"),
+            Some(WeightFormat::Dense)
+        );
+        assert_eq!(WeightFormat::from_name("pack-quantised"), None);
     }
 }

@@ -13,7 +13,7 @@ use super::checkpoint::{Role, TensorSpec, WeightPart};
 use super::config::Config;
 use super::scheme::{CodeType, Scheme, Strategy};
 use super::weight::Weight;
-use super::{Format, marlin};
+use super::{WeightFormat, marlin};
 use crate::dtype::Dtype;
 use crate::limits::MODULE_PATTERNS;
 use crate::{Error, Result, Rule};
@@ -69,8 +69,8 @@ impl Parts<'_> {
 pub fn masked(
     table: &Table,
     prefix: &str,
-    format: Option<Format>,
-) -> Result<(Format, Vec<WeightPart>)> {
+    format: Option<WeightFormat>,
+) -> Result<(WeightFormat, Vec<WeightPart>)> {
     let mut parts = Parts {
         table,
         module: prefix,
@@ -83,7 +83,7 @@ pub fn masked(
         .collect();
     parts.need(Role::Values, "compressed", &whole)?;
     let bitmask = parts.need(Role::Bitmask, "bitmask", &[Dtype::U8])?;
-    if format != Some(Format::Sparse24Bitmask) {
+    if format != Some(WeightFormat::Sparse24Bitmask) {
         let offsets = parts.find(Role::RowOffsets, "row_offsets", &[Dtype::I64])?;
         match (offsets, format) {
             (Some(offsets), _) => {
@@ -96,7 +96,7 @@ pub fn masked(
                         ),
                     ));
                 }
-                return Ok((Format::SparseBitmask, parts.found));
+                return Ok((WeightFormat::SparseBitmask, parts.found));
             }
             (None, Some(_)) => {
                 parts.need(Role::RowOffsets, "row_offsets", &[Dtype::I64])?;
@@ -104,11 +104,11 @@ pub fn masked(
             (None, None) => {}
         }
     }
-    Ok((Format::Sparse24Bitmask, parts.found))
+    Ok((WeightFormat::Sparse24Bitmask, parts.found))
 }
 
 /// Returns the weight of a sparse tensor that is not quantised.
-pub fn sparse(name: String, format: Format, parts: Vec<WeightPart>) -> Result<Weight> {
+pub fn sparse(name: String, format: WeightFormat, parts: Vec<WeightPart>) -> Result<Weight> {
     let values = parts.iter().find(|part| part.role == Role::Values);
     let dtype = values.map_or(Dtype::U8, |part| part.stored.dtype);
     Ok(Weight {
@@ -130,8 +130,8 @@ pub fn quantised(
     table: &Table,
     module: &str,
     scheme: Scheme,
-    format: Format,
-    mask: Option<(Format, Vec<WeightPart>)>,
+    format: WeightFormat,
+    mask: Option<(WeightFormat, Vec<WeightPart>)>,
 ) -> Result<Weight> {
     let mut parts = Parts {
         table,
@@ -150,7 +150,7 @@ pub fn quantised(
     };
     let one_per_byte = matches!(
         format,
-        Format::NaiveQuantized | Format::IntQuantized | Format::FloatQuantized
+        WeightFormat::NaiveQuantized | WeightFormat::IntQuantized | WeightFormat::FloatQuantized
     );
     match (format, mask) {
         (_, Some((mask, codes))) if one_per_byte => {
@@ -176,7 +176,7 @@ pub fn quantised(
                 format!("a weight in the format {} has no mask", format.name()),
             ));
         }
-        (Format::PackQuantized, None) => {
+        (WeightFormat::PackQuantized, None) => {
             if scheme.number != CodeType::Int {
                 return Err(Error::unsupported("packed floats are not supported"));
             }
@@ -184,29 +184,29 @@ pub fn quantised(
             parts.need(Role::Packed, "weight_packed", &[Dtype::I32])?;
             weight.dtype = scales(&mut parts, &scheme, config)?;
         }
-        (Format::Marlin24, None) => {
+        (WeightFormat::Marlin24, None) => {
             let packed = parts.need(Role::Packed, "weight_packed", &[Dtype::I32])?;
             let scale = parts.need(Role::Scale, "scale_packed", &[Dtype::F16])?;
             let meta = parts.need(Role::Meta, "meta", &[Dtype::I16])?;
             weight.shape = Some(marlin::dense_shape(&scheme, &packed, &scale, &meta)?);
             weight.dtype = Dtype::F16;
         }
-        (Format::Mxfp8Quantized, None) => {
+        (WeightFormat::Mxfp8Quantized, None) => {
             let codes = parts.need(Role::Codes, "weight", &[Dtype::F8E4M3])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::U8])?;
             weight.shape = Some(codes.shape);
         }
-        (Format::Nvfp4PackQuantized, None) => {
+        (WeightFormat::Nvfp4PackQuantized, None) => {
             let codes = parts.need(Role::Packed, "weight_packed", &[Dtype::U8])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::F8E4M3])?;
             parts.need(Role::GlobalScale, "weight_global_scale", &[Dtype::F32])?;
             weight.shape = Some(unpacked(&codes, 1, 2)?);
         }
-        (Format::Mxfp4PackQuantized | Format::Mxfp6PackQuantized, None) => {
+        (WeightFormat::Mxfp4PackQuantized | WeightFormat::Mxfp6PackQuantized, None) => {
             let codes = parts.need(Role::Packed, "weight_packed", &[Dtype::U8])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::U8])?;
             weight.shape = Some(match format {
-                Format::Mxfp4PackQuantized => unpacked(&codes, 1, 2)?,
+                WeightFormat::Mxfp4PackQuantized => unpacked(&codes, 1, 2)?,
                 _ => unpacked(&codes, 3, 4)?,
             });
         }

@@ -6,7 +6,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::index::{IndexedTensor, Shard, TensorCoding, unearned_elements};
+use super::index::{GaussShard, IndexedTensor, TensorCoding, unearned_elements};
 use crate::dtype::Dtype;
 use crate::engine::Engine;
 use crate::entropy::ans::{Categorical, Decoder, Gaussian};
@@ -22,7 +22,7 @@ const CHUNK_ELEMENTS: usize = 512;
 /// [`IndexedTensor::stored`] of the file.
 ///
 /// Every value of a coded tensor differs from the original by at most half a
-/// step ([`Shard::scale`]) plus the rounding of the dtype, unless the encoder
+/// step ([`GaussShard::scale`]) plus the rounding of the dtype, unless the encoder
 /// clipped it.
 pub fn decode<'a, E: Engine>(
     engine: &E,
@@ -37,7 +37,7 @@ pub fn decode<'a, E: Engine>(
         return Ok(Cow::Borrowed(stored));
     };
     unearned_elements(shards, 0).map_err(|error| error.tensor(&tensor.name))?;
-    let parts: Vec<(&Shard, &[u8])> = shards
+    let parts: Vec<(&GaussShard, &[u8])> = shards
         .iter()
         .map(|shard| {
             let start = shard.stored.start - tensor.stored.start;
@@ -60,8 +60,8 @@ pub fn decode<'a, E: Engine>(
     Ok(Cow::Owned(all))
 }
 
-/// Decodes the elements [`Shard::elements`] of a coded tensor from the bytes
-/// [`Shard::stored`] of its shard `number`.
+/// Decodes the elements [`GaussShard::elements`] of a coded tensor from the bytes
+/// [`GaussShard::stored`] of its shard `number`.
 pub fn decode_shard(tensor: &IndexedTensor, number: usize, stored: &[u8]) -> Result<Vec<u8>> {
     let Some(shard) = tensor.shards().get(number) else {
         let detail = format!("the tensor has no shard {number}");
@@ -81,10 +81,10 @@ fn in_shard(error: Error, tensor: &IndexedTensor, number: usize) -> Error {
     error.at(0).within(shard.stored.start).tensor(&tensor.name)
 }
 
-fn decode_elements(dtype: Dtype, shard: &Shard, stored: &[u8]) -> Result<Vec<u8>> {
+fn decode_elements(dtype: Dtype, shard: &GaussShard, stored: &[u8]) -> Result<Vec<u8>> {
     /// Decodes elements, which `to_bytes` rounds from their exact values.
     fn each<const N: usize>(
-        shard: &Shard,
+        shard: &GaussShard,
         stored: &[u8],
         to_bytes: impl Fn(f64) -> [u8; N],
     ) -> Result<Vec<u8>> {
@@ -134,7 +134,7 @@ struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    fn open(shard: &Shard, stored: &'a [u8]) -> Result<Self> {
+    fn open(shard: &GaussShard, stored: &'a [u8]) -> Result<Self> {
         let split = 4 * u64::from(shard.index_words);
         let (index, residual) = stored.split_at(bytes::index(split));
         Ok(Self {
@@ -173,8 +173,8 @@ impl<'a> Streams<'a> {
     }
 }
 
-fn components(shard: &Shard) -> Vec<(f64, Gaussian)> {
-    let Shard { mixture, scale, .. } = shard;
+fn components(shard: &GaussShard) -> Vec<(f64, Gaussian)> {
+    let GaussShard { mixture, scale, .. } = shard;
     let gaussians = mixture.deviations.iter();
     let gaussians = gaussians.map(|deviation| Gaussian::new(deviation * f64::from(*scale)));
     mixture.means.iter().copied().zip(gaussians).collect()

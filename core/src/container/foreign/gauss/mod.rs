@@ -22,7 +22,7 @@ mod record;
 pub use decode::{decode, decode_shard};
 pub use encode::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 pub use encode::{GaussTensor, SourceTensor, encode, encode_tensor};
-pub use index::{GaussIndex, IndexedTensor, ParsedIndex, Shard, TensorCoding};
+pub use index::{GaussIndex, GaussShard, IndexedTensor, ParsedIndex, TensorCoding};
 pub use plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use record::GaussWriter;
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::encode::{GaussTensor, SourceTensor};
 use super::encode_shard::EncodedShard;
-use super::index::{IndexedTensor, Shard, TensorCoding};
+use super::index::{GaussShard, IndexedTensor, TensorCoding};
 use super::{MAGIC, SCALE, decode};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
@@ -126,7 +126,7 @@ fn body(
     version: Version,
     shape: &[u64],
     end: &mut u64,
-) -> Result<(Dtype, Vec<Shard>)> {
+) -> Result<(Dtype, Vec<GaussShard>)> {
     let dtype = match version.has_raw() {
         true => dtype(cursor)?,
         false => Dtype::F32,
@@ -181,7 +181,7 @@ fn shard(
     version: Version,
     elements: core::ops::Range<u64>,
     end: &mut u64,
-) -> Result<Shard> {
+) -> Result<GaussShard> {
     let at = cursor.position() as u64;
     let count = cursor.u8("number of components")?;
     if count < 2 {
@@ -217,7 +217,7 @@ fn shard(
     // The sum saturates only for more records than any file can hold: 2^32
     // tensors of 2^16 shards of 2^35 bytes.
     *end = end.saturating_add(4 * (u64::from(index_words) + u64::from(residual_words)));
-    Ok(Shard {
+    Ok(GaussShard {
         mixture,
         scale,
         elements,

@@ -38,7 +38,7 @@ mod writer;
 pub use checksum::{Checksum, Covers, DigestKind, PartDigest};
 pub use footer::{FOOTER_BYTES, ZTensorFooter, ZTensorVersion};
 pub use part::{ByteOrder, Part, PartCoding};
-pub use tensor::{Element, ManifestTensor, TensorLayout};
+pub use tensor::{ElementType, ManifestTensor, TensorLayout};
 pub use writer::{PartStorage, SourceTensor, ZTensorWriter, can_write, write};
 
 /// The metadata of a file.

@@ -10,7 +10,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, Covers};
-use super::tensor::Element;
+use super::tensor::ElementType;
 use crate::bytes::{self, Cursor, index};
 use crate::engine::Engine;
 use crate::entropy::zstd;
@@ -42,7 +42,7 @@ pub struct Part {
     /// The role of the part in the tensor: `data`, `values`, `indices`, …
     pub role: String,
     /// The type of the elements.
-    pub element: Element,
+    pub element: ElementType,
     /// The range of the part in the file. Meaningless if the part is in a
     /// shard.
     pub stored: Range<u64>,

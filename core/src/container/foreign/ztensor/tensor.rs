@@ -72,10 +72,10 @@ impl ManifestTensor {
     /// Returns the type of the elements. For an unknown layout, this is the
     /// element type of the part `values` or else of the first part.
     #[must_use]
-    pub fn element(&self) -> Element {
+    pub fn element(&self) -> ElementType {
         let values = self.part("values").or_else(|| self.part("data"));
         let part = values.or_else(|| self.parts.first());
-        part.map_or(Element::Dtype(Dtype::U8), |part| part.element)
+        part.map_or(ElementType::Dtype(Dtype::U8), |part| part.element)
     }
 
     /// Returns the number of elements, including those that a sparse layout
@@ -148,7 +148,7 @@ impl ManifestTensor {
                 )));
             }
         };
-        if self.element() == Element::Dtype(Dtype::Bool) {
+        if self.element() == ElementType::Dtype(Dtype::Bool) {
             return self.truth_values(bytes);
         }
         Ok(bytes)
@@ -172,7 +172,7 @@ impl ManifestTensor {
             && part.stored_len_bytes() == len_bytes
             && part.decoded_len_bytes.is_none_or(|len| len == len_bytes)
             // Truth values may have to be normalised.
-            && self.element() != Element::Dtype(Dtype::Bool);
+            && self.element() != ElementType::Dtype(Dtype::Bool);
         is_plain.then(|| part.stored.clone())
     }
 
@@ -221,14 +221,14 @@ impl ManifestTensor {
 /// The element type of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Element {
+pub enum ElementType {
     /// An element type that has a [`Dtype`].
     Dtype(Dtype),
     /// A complex number of two double-precision floats, which has no [`Dtype`].
     Complex128,
 }
 
-impl Element {
+impl ElementType {
     /// Returns the dtype. Complex numbers without a dtype return the dtype of their
     /// real and imaginary parts.
     #[must_use]

@@ -10,7 +10,7 @@ use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
 use super::footer::{ZTensorFooter, ZTensorVersion};
 use super::part::{ByteOrder, Part, PartCoding};
-use super::tensor::Element;
+use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::unknown;
 use super::{Manifest, attributes, named, required};
@@ -128,7 +128,7 @@ fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &BTreeSet<&str>)
     }
     Ok(Part {
         role: String::from(role),
-        element: Element::short(required(dtype, "dtype", item)?, logical, false)?,
+        element: ElementType::short(required(dtype, "dtype", item)?, logical, false)?,
         stored: match shard {
             None => footer.blob(offset, len_bytes)?,
             // The part is in another file, whose layout decides whether the
@@ -176,7 +176,7 @@ fn check_parts(tensor: &ManifestTensor) -> Result<()> {
         tensor.required(role)?;
     }
     let index_type = |role| match tensor.part(role).map(|part| part.element) {
-        Some(Element::Dtype(dtype @ (Dtype::U32 | Dtype::U64))) => Some(dtype),
+        Some(ElementType::Dtype(dtype @ (Dtype::U32 | Dtype::U64))) => Some(dtype),
         _ => None,
     };
     match tensor.layout {
