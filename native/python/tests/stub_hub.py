@@ -68,7 +68,7 @@ class StubHub:
 
     def inject(self, **fault: Any) -> None:
         """Adds a fault with the fields of `Fault` in
-        `tests/rust/support/stub_hub/mod.rs`."""
+        `tests/rust/support/stub_hub/fault.rs`."""
         self._control("POST", "faults", **fault)
 
     def heal(self) -> None:
@@ -80,7 +80,7 @@ class StubHub:
     @property
     def log(self) -> list[dict[str, Any]]:
         """All requests, in the format of `LoggedRequest` in
-        `tests/rust/support/stub_hub/mod.rs`."""
+        `tests/rust/support/stub_hub/fault.rs`."""
         return self._control("GET", "log")
 
     @property

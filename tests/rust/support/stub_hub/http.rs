@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use super::Hub;
-use super::LoggedRequest;
+use super::fault::LoggedRequest;
 
 /// A server on its own threads, which stops when dropped.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Fault;
 use super::Hub;
+use super::fault::Fault;
 use super::http::{Answer, HubRequest, Refusal, json_response, read};
 use super::repository::{Files, RepoId, RepoKind, Repository, Visitor};
 
