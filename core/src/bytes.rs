@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// The given `rule` if the bytes are not `magic`.
-    pub fn expect_magic(&mut self, magic: &[u8], rule: Rule, what: &str) -> Result<()> {
+    pub(crate) fn expect_magic(&mut self, magic: &[u8], rule: Rule, what: &str) -> Result<()> {
         let at = self.position as u64;
         if self.take(magic.len() as u64, "the magic")? == magic {
             return Ok(());
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// The given `rule` if the version is not `expected`.
-    pub fn expect_version(&mut self, expected: u8, rule: Rule, what: &str) -> Result<()> {
+    pub(crate) fn expect_version(&mut self, expected: u8, rule: Rule, what: &str) -> Result<()> {
         let at = self.position as u64;
         let version = self.u8("the version")?;
         if version == expected {
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a 24-bit integer, as in the block headers of zstd.
-    pub fn u24(&mut self, what: &str) -> Result<u32> {
+    pub(crate) fn u24(&mut self, what: &str) -> Result<u32> {
         let [a, b, c] = self.array(what)?;
         Ok(u32::from_le_bytes([a, b, c, 0]))
     }

@@ -22,14 +22,14 @@ impl FloatType {
 
     /// Returns the type with the number `id`.
     #[must_use]
-    pub fn from_id(id: u8) -> Option<Self> {
+    pub(crate) fn from_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|float| *float as u8 == id)
     }
 
     /// Returns the type for `dtype`, or `None` if extension frames do not support
     /// it.
     #[must_use]
-    pub fn from_dtype(dtype: Dtype) -> Option<Self> {
+    pub(crate) fn from_dtype(dtype: Dtype) -> Option<Self> {
         Self::ALL.into_iter().find(|float| float.dtype() == dtype)
     }
 
@@ -55,14 +55,14 @@ impl FloatType {
 
 /// Converts a bfloat16 to a float32.
 #[must_use]
-pub fn from_bf16(bits: u16) -> f32 {
+pub(crate) fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
 /// Converts a half-precision number to a float32. Infinities and NaN become finite
 /// values, so callers must handle them separately.
 #[must_use]
-pub fn from_f16(bits: u16) -> f32 {
+pub(crate) fn from_f16(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff) << 13;
     // The bits give an exponent that is 112 too small, which an exact product with
@@ -80,14 +80,14 @@ pub fn to_bf16(value: f32) -> u16 {
 /// Rounds the float with these bits to the nearest bfloat16, ties to even. A NaN
 /// that is representable as a bfloat16 is unchanged.
 #[must_use]
-pub fn bf16_of_bits(bits: u32) -> u16 {
+pub(crate) fn bf16_of_bits(bits: u32) -> u16 {
     (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// Rounds a number that is not NaN to the nearest half-precision number, ties to
 /// even.
 #[must_use]
-pub fn to_f16(value: f32) -> u16 {
+pub(crate) fn to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
     let magnitude = bits & 0x7fff_ffff;
@@ -142,6 +142,6 @@ pub fn float8(code: u8, dtype: Dtype) -> f64 {
 /// Returns 2 to the power `exponent`, which must be within the range of normal
 /// numbers.
 #[must_use]
-pub fn power_of_two(exponent: i32) -> f64 {
+pub(crate) fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(u64::from((exponent + 1023).unsigned_abs()) << 52)
 }

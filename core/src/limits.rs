@@ -17,7 +17,7 @@ pub const DIMENSIONS: usize = 255;
 pub const ZSTD_WINDOW_BYTES: u64 = 1 << 27;
 
 /// The largest decoded block of a zstd frame, in bytes (RFC 8878).
-pub const ZSTD_BLOCK_BYTES: u64 = 128 << 10;
+pub(crate) const ZSTD_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The number of bytes read from the start of a file to recognise its format.
 /// They contain the whole header of most models with a few hundred tensors.
@@ -26,7 +26,7 @@ pub const HEAD_LEN_BYTES: u64 = 32 << 10;
 /// The least number of bytes read from the end of a ZSTN file. They also
 /// contain the block tables of models of a few hundred MB, so reading some rows
 /// of a tensor does not need an extra request for its table.
-pub const TAIL_LEN_BYTES: u64 = 32 << 10;
+pub(crate) const TAIL_LEN_BYTES: u64 = 32 << 10;
 
 /// The largest checkpoint delta without a trailer, in bytes, that is read whole
 /// to find its records. Finding the records of a larger one takes about one
@@ -38,7 +38,7 @@ pub const DELTA_WHOLE_BYTES: u64 = 4 << 20;
 /// are fetched in one request. Writers of safetensors sort by dtype, and the
 /// shape tensors are usually the only ones of theirs, so all of them are
 /// adjacent.
-pub const SHAPE_GAP_BYTES: u64 = 16 << 10;
+pub(crate) const SHAPE_GAP_BYTES: u64 = 16 << 10;
 
 /// The longest tensor name that a ZSTN index can store, in bytes.
 pub const NAME_LEN_BYTES: usize = u16::MAX as usize;
@@ -52,7 +52,7 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 /// consuming payload bytes. z4ai codes constant planes (of float32 converted
 /// from bfloat16, for example) with its order-1 method, whose symbol count has
 /// 32 bits.
-pub const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
+pub(crate) const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
 
 /// The most bytes that a sparse tensor of a zTensor file may expand to per
 /// stored byte. Pruned weights commonly have one nonzero element in a thousand

@@ -25,7 +25,7 @@ pub fn sorted<T>(items: Vec<T>, key: impl Fn(&T) -> (u64, u64)) -> Vec<T> {
 
 /// Returns the items at the given distinct indices, in the order of the
 /// indices.
-pub fn picked<T>(items: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
+pub(crate) fn picked<T>(items: Vec<T>, numbers: Vec<usize>) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let taken = numbers.into_iter().map(|number| items[number].take());
     taken.flatten().collect()

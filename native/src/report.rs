@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 /// The result of packing: a single file, or one file for every shard of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub struct VerifiedFile {
     /// file.
     pub name: String,
     /// The format of the file.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Length of the file, or of all files of the model, in bytes.
     pub packed_bytes: u64,
     /// Length in bytes of the file that it restores, or of its tensors if it restores

@@ -5,14 +5,14 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::Kind;
+use super::FileKind;
 
 /// The name of a shard index. It may contain a variant such as `fp16` before or
 /// after the word `index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexName<'a> {
     stem: &'a str,
-    kind: Kind,
+    kind: FileKind,
     ending: &'a str,
 }
 
@@ -38,7 +38,7 @@ impl<'a> IndexName<'a> {
 
     /// Returns the format of the shards that the index lists.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         self.kind
     }
 
@@ -58,7 +58,7 @@ impl<'a> IndexName<'a> {
     /// Returns the name of the index once its shards have been converted to the
     /// format `to`.
     #[must_use]
-    pub fn renamed(&self, to: Kind) -> String {
+    pub fn renamed(&self, to: FileKind) -> String {
         format!("{}.{}{}", self.stem, to.extension(), self.ending)
     }
 }
@@ -67,7 +67,7 @@ impl<'a> IndexName<'a> {
 /// `to`: `model.safetensors` becomes `model.zstn`. Returns `None` if the name
 /// is not of the format `from`.
 #[must_use]
-pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
+pub fn renamed(name: &str, from: FileKind, to: FileKind) -> Option<String> {
     if let Some((stem, kind)) = kind_at_end(name) {
         return (kind == from).then(|| format!("{stem}.{}", to.extension()));
     }
@@ -77,16 +77,16 @@ pub fn renamed(name: &str, from: Kind, to: Kind) -> Option<String> {
 
 /// Returns the format that the name of a file or of a shard index states.
 #[must_use]
-pub fn kind_of_name(name: &str) -> Option<Kind> {
+pub fn kind_of_name(name: &str) -> Option<FileKind> {
     let of_index = || Some(IndexName::parse(name)?.kind());
     kind_at_end(name).map(|(_, kind)| kind).or_else(of_index)
 }
 
 /// Splits a file name into its stem and its format; `None` without a known
 /// extension.
-fn kind_at_end(name: &str) -> Option<(&str, Kind)> {
+fn kind_at_end(name: &str) -> Option<(&str, FileKind)> {
     let (stem, extension) = name.rsplit_once('.')?;
-    let mut kinds = Kind::FILES.iter();
+    let mut kinds = FileKind::FILES.iter();
     let kind = kinds.find(|kind| kind.extension() == extension)?;
     let has_name = !stem.is_empty() && !stem.ends_with('/');
     has_name.then_some((stem, *kind))

@@ -3,29 +3,22 @@
 //! model. All requests are absolute ranges, because browsers require a CORS
 //! preflight for a range relative to the end of a file.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::fetched_ranges::FetchedRanges;
 use super::format::AnyOpener;
-use super::{FileCatalog, Kind};
+use super::{FileCatalog, FileKind};
 use crate::container::safetensors;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
-use crate::{Error, Result, Rule};
+use crate::{Error, Result, Rule, bytes};
 
-/// Returns whether a file that begins with `head` has a format that this
-/// library supports but this build omits.
-#[must_use]
-pub fn is_left_out(head: &[u8]) -> bool {
-    by_magic(head).is_some_and(|kind| !kind.is_included())
-}
-
-fn by_magic(head: &[u8]) -> Option<Kind> {
-    let is_of = |kind: &Kind| kind.magics().iter().any(|magic| head.starts_with(magic));
-    Kind::FILES.iter().copied().find(is_of)
+fn by_magic(head: &[u8]) -> Option<FileKind> {
+    let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
+    FileKind::FILES.iter().copied().find(is_of)
 }
 
 /// Returns whether `byte` can be the first byte of a safetensors header.
@@ -37,7 +30,7 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 /// Recognises the format of a file of `file_len_bytes` by its first bytes.
 ///
 /// # Errors The error describes the apparent format of the file.
-pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
+pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
@@ -63,7 +56,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<Kind> {
     // file.
     if head.len() >= 8 && begins_header(head.get(8)) {
         safetensors::header_len_bytes(head, file_len_bytes)?;
-        return Ok(Kind::Safetensors);
+        return Ok(FileKind::Safetensors);
     }
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
@@ -130,5 +123,122 @@ impl FileOpener {
             ));
         }
         self.format.finish(&self.fetched, engine)
+    }
+}
+
+/// A head, a tail, and an optional window between them. The head grows at its
+/// end, the tail at its beginning.
+#[derive(Debug, Clone)]
+pub(super) struct FetchedRanges {
+    len_bytes: u64,
+    /// The first bytes of the file.
+    head: Vec<u8>,
+    /// The last bytes of the file.
+    tail: Vec<u8>,
+    window: Window,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl FetchedRanges {
+    pub(super) fn new(len_bytes: u64, head: Vec<u8>) -> Self {
+        Self {
+            len_bytes,
+            head,
+            tail: Vec::new(),
+            window: Window::default(),
+        }
+    }
+
+    /// Returns the length of the whole file.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// Returns the offset at which the tail begins.
+    pub(super) fn tail_start(&self) -> u64 {
+        self.len_bytes - self.tail.len() as u64
+    }
+
+    /// Returns the offset from which everything up to the end of the file has
+    /// been fetched.
+    pub(super) fn tail_from(&self) -> u64 {
+        match self.tail_start() {
+            start if start <= self.head.len() as u64 => 0,
+            start => start,
+        }
+    }
+
+    /// Returns the range between the head and `end`, or `None` if the head
+    /// reaches `end`.
+    pub(super) fn missing_head(&self, end: u64) -> Option<Range<u64>> {
+        let have = self.head.len() as u64;
+        (have < end).then_some(have..end)
+    }
+
+    /// Appends bytes to the head or prepends them to the tail, whichever they
+    /// touch.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if they touch neither.
+    pub(super) fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        if offset_bytes == self.head.len() as u64 {
+            self.head.extend_from_slice(bytes);
+        } else if offset_bytes.checked_add(bytes.len() as u64) == Some(self.tail_start()) {
+            let mut tail = bytes.to_vec();
+            tail.append(&mut self.tail);
+            self.tail = tail;
+        } else {
+            return Err(Error::invalid_input("these bytes were not requested"));
+        }
+        Ok(())
+    }
+
+    /// Replaces the window with these bytes.
+    #[cfg(any(feature = "deltas", feature = "ztensor"))]
+    pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
+        self.window = Window {
+            start,
+            bytes: bytes.to_vec(),
+        };
+    }
+
+    /// Returns the bytes of `range`, or `None` if some of them have not been
+    /// fetched.
+    pub(super) fn part(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
+        let head_end = self.head.len() as u64;
+        let tail_start = self.tail_start();
+        if range.end <= head_end {
+            return Some(bytes::part(&self.head, range).into());
+        }
+        let Window { start, bytes } = &self.window;
+        if range.start >= *start && range.end <= start + bytes.len() as u64 {
+            return Some(bytes::part(bytes, range.start - start..range.end - start).into());
+        }
+        let from_tail =
+            |start: u64| bytes::part(&self.tail, start - tail_start..range.end - tail_start);
+        if range.start >= tail_start {
+            return Some(from_tail(range.start).into());
+        }
+        if head_end < tail_start {
+            return None;
+        }
+        let mut joined = bytes::part(&self.head, range.start..head_end).to_vec();
+        joined.extend_from_slice(from_tail(head_end));
+        Some(joined.into())
+    }
+
+    /// Returns the bytes of `range`, which the caller knows to have been
+    /// fetched; empty if they have not.
+    pub(super) fn have(&self, range: Range<u64>) -> Cow<'_, [u8]> {
+        self.part(range).unwrap_or_default()
     }
 }

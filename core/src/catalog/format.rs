@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "deltas")]
 use super::delta;
-use super::fetched_ranges::FetchedRanges;
+use super::file_opener::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
 use super::range_plan::RangePlan;
@@ -126,7 +126,7 @@ macro_rules! formats {
         /// The formats whose files can be read tensor by tensor.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Kind {
+        pub enum FileKind {
             $( $(#[$doc])* $kind, )*
             /// Weights that `config.json` describes, in files of another
             /// format. Only a [`Model`](crate::model::Model) can be of this
@@ -134,7 +134,7 @@ macro_rules! formats {
             CompressedTensors,
         }
 
-        impl Kind {
+        impl FileKind {
             /// Every kind of file, in the order in which folders are searched
             /// for them.
             pub const FILES: &[Self] = &[ $( Self::$kind, )* ];
@@ -170,7 +170,7 @@ macro_rules! formats {
 
             /// Returns whether this build can read the format.
             #[must_use]
-            pub fn is_included(self) -> bool {
+            pub(crate) fn is_included(self) -> bool {
                 match self {
                     $( Self::$kind => true $(&& cfg!(feature = $feature))?, )*
                     Self::CompressedTensors => cfg!(feature = "compressed-tensors"),
@@ -186,10 +186,10 @@ macro_rules! formats {
         impl AnyOpener {
             /// Creates the opener for `kind`, or returns `None` if this build
             /// omits the format.
-            pub fn new(kind: Kind) -> Option<Self> {
+            pub fn new(kind: FileKind) -> Option<Self> {
                 match kind {
                     $( $(#[cfg(feature = $feature)])?
-                    Kind::$kind => Some(Self::$kind(Default::default())), )*
+                    FileKind::$kind => Some(Self::$kind(Default::default())), )*
                     #[allow(unreachable_patterns)]
                     _ => None,
                 }
@@ -218,8 +218,8 @@ macro_rules! formats {
         pub(super) enum AnyContents { $( $(#[cfg(feature = $feature)])? $kind($module::FormatContents), )* }
 
         impl AnyContents {
-            pub fn kind(&self) -> Kind {
-                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(_) => Kind::$kind, )* }
+            pub fn kind(&self) -> FileKind {
+                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(_) => FileKind::$kind, )* }
             }
 
             pub fn decode<'a, E: Engine>(&self, engine: &E, stored: StoredTensor<'a, '_>) -> Result<Cow<'a, [u8]>> {

@@ -22,7 +22,6 @@ use format::{AnyContents, StoredTensor};
 
 mod delta;
 mod extension;
-mod fetched_ranges;
 mod file_name;
 mod file_opener;
 mod format;
@@ -39,8 +38,8 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
-pub use file_opener::{FileOpener, is_left_out, recognise};
-pub use format::Kind;
+pub use file_opener::{FileOpener, recognise};
+pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
 
@@ -100,7 +99,7 @@ impl FileCatalog {
 
     /// Returns the format of the file.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         self.contents.kind()
     }
 

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched_ranges::FetchedRanges;
+use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor, Refused};

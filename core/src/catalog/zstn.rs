@@ -15,7 +15,7 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched_ranges::FetchedRanges;
+use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::{RangePlan, Tables};
 use super::{FileCatalog, FileTensor};

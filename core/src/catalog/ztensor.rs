@@ -8,12 +8,12 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::fetched_ranges::FetchedRanges;
+use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::container::foreign::ztensor::{
-    self, Element, FOOTER_BYTES, Manifest, TensorLayout, ZTensorFooter,
+    self, ElementType, FOOTER_BYTES, Manifest, TensorLayout, ZTensorFooter,
 };
 use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
@@ -133,7 +133,7 @@ impl FileCatalog {
                     target != number && are_aliases(tensor, &manifest.tensors[target])
                 });
             let mut shape = tensor.shape.clone();
-            if tensor.element() == Element::Complex128 {
+            if tensor.element() == ElementType::Complex128 {
                 // No dtype exists for this element type, so an additional last
                 // dimension holds the real and the imaginary part.
                 shape.push(2);

@@ -61,7 +61,7 @@ impl<'a> BitWriter<'a> {
 
     /// Appends the bit that marks the end of a stream that is read backwards,
     /// then finishes.
-    pub fn finish_marked(mut self) {
+    pub(crate) fn finish_marked(mut self) {
         self.put(1, 1);
         self.finish();
     }

@@ -107,7 +107,12 @@ impl<'a> Blocks<'a> {
     }
 
     /// Decodes whole blocks into `out`, starting with block `first`.
-    pub fn decode_from<E: Engine>(&self, engine: &E, first: usize, out: &mut [u8]) -> Result<()> {
+    pub(crate) fn decode_from<E: Engine>(
+        &self,
+        engine: &E,
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<()> {
         let Some(size) = usize::try_from(self.block_bytes).ok().filter(|&s| s > 0) else {
             return Ok(());
         };

@@ -42,7 +42,7 @@ pub fn values(counts: &[u64]) -> usize {
 const MAX_COUNTED: usize = 1 << 31;
 
 /// Returns the entropy of symbols with these counts in bits.
-pub fn entropy_bits(counts: &[u64]) -> f64 {
+pub(crate) fn entropy_bits(counts: &[u64]) -> f64 {
     let total = counts.iter().sum::<u64>() as f64;
     let bits = |&count: &u64| count as f64 * log2(total / count as f64);
     counts.iter().filter(|count| **count > 0).map(bits).sum()
@@ -51,7 +51,7 @@ pub fn entropy_bits(counts: &[u64]) -> f64 {
 /// Returns the length in bits of an optimal prefix code for symbols with these
 /// counts. It is the sum of all inner nodes of the Huffman tree, which is built
 /// with two sorted queues.
-pub fn huffman_bits(counts: &[u64]) -> u64 {
+pub(crate) fn huffman_bits(counts: &[u64]) -> u64 {
     let mut weights: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
     if let [only] = weights[..] {
         return only;

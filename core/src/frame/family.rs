@@ -169,7 +169,7 @@ impl<'a> Extras<'a> {
 
     /// Parses the layout of sparse and palette frames, where all lengths
     /// precede the values (9.1, 10).
-    pub fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
+    pub(crate) fn after_their_lengths(cursor: &mut Cursor<'a>, flags: u8) -> Result<Self> {
         let tail_len = cursor.u32("tail length")?;
         let dtype_len = cursor.u8("NumPy dtype length")?;
         let dimensions = cursor.u8("dimension count")?;
@@ -183,7 +183,7 @@ impl<'a> Extras<'a> {
 
     /// Parses the layout of `Z4AI` and `ZARA` frames, where each value follows
     /// its own length. The caller has already read the dtype (3.1, 11.1).
-    pub fn after_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
+    pub(crate) fn after_dtype(cursor: &mut Cursor<'a>, flags: u8, dtype: &'a str) -> Result<Self> {
         let dimensions = cursor.u8("dimension count")?;
         let shape = shape(cursor, dimensions)?;
         let tail_len = cursor.u32("tail length")?;

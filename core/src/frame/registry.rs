@@ -98,7 +98,7 @@ impl Families {
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Zara);
 
     /// The families of a container with extensions, which z4ai does not read.
-    pub const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
+    pub(crate) const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
 
     const NONE: Self = Self(0);
 

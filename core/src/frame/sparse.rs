@@ -159,7 +159,7 @@ pub fn encode<E: PackEngine>(
 /// # Panics
 /// If `width` is not 1, 2, 4 or 8.
 #[must_use]
-pub fn encode_streams<E: PackEngine>(
+pub(crate) fn encode_streams<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     width: u8,

@@ -42,7 +42,7 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the error for a method that the frame family does not define.
-    pub fn unknown_method(&self) -> Error {
+    pub(crate) fn unknown_method(&self) -> Error {
         let detail = format!("stream method {} does not exist here", self.method);
         Error::malformed(Rule::FrameMethod, detail).at(self.at)
     }

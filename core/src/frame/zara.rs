@@ -294,7 +294,7 @@ pub fn encode<E: PackEngine>(
 
 /// Encodes like [`encode`], with codecs that depend on the stream's content.
 #[must_use]
-pub fn encode_by<E: PackEngine>(
+pub(crate) fn encode_by<E: PackEngine>(
     engine: &E,
     tensor: &[u8],
     transform: ZaraTransform,

@@ -54,7 +54,7 @@ impl Dense {
     }
 
     /// Returns the locations of the tensors that store shapes of weights.
-    pub fn shape_locations(
+    pub(crate) fn shape_locations(
         &self,
         locations: &BTreeMap<String, TensorLocation>,
     ) -> Vec<TensorLocation> {

@@ -31,7 +31,10 @@ impl Dense {
         Ok(None)
     }
 
-    pub fn shape_locations(&self, _: &BTreeMap<String, TensorLocation>) -> Vec<TensorLocation> {
+    pub(crate) fn shape_locations(
+        &self,
+        _: &BTreeMap<String, TensorLocation>,
+    ) -> Vec<TensorLocation> {
         match *self {}
     }
 

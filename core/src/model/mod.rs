@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, FileCatalog, Kind, Refused, copy};
+use crate::catalog::{BaseUse, FileCatalog, FileKind, Refused, copy};
 use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -144,12 +144,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Returns the format of the files, or [`Kind::CompressedTensors`] if
+    /// Returns the format of the files, or [`FileKind::CompressedTensors`] if
     /// reading them required `config.json`.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         if self.is_dense {
-            return Kind::CompressedTensors;
+            return FileKind::CompressedTensors;
         }
         self.files[0].kind()
     }
@@ -315,7 +315,7 @@ impl Model {
     pub fn is_plain(&self, number: usize) -> bool {
         self.tensors.get(number).is_some_and(|tensor| {
             let mut files = tensor.parts.iter().map(|part| &self.files[part.file]);
-            tensor.weight.is_none() && files.all(|file| file.kind() == Kind::Safetensors)
+            tensor.weight.is_none() && files.all(|file| file.kind() == FileKind::Safetensors)
         })
     }
 

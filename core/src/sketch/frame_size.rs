@@ -41,7 +41,7 @@ pub fn mantissa_bits(dtype: Dtype) -> Option<u32> {
 /// Returns the bits that `words` take together, in the unit of [`bits`]. This
 /// is the smallest of four encodings: byte planes, the fields of floats, a mask
 /// with the nonzero words, and indices into a palette.
-pub fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
+pub(crate) fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
     let width = element_bits(dtype);
     let mut bits = planes_bits(words, 0..width);
     if let Some(mantissa) = mantissa_bits(dtype) {
@@ -303,13 +303,13 @@ pub fn log2(number: u64) -> u64 {
 }
 
 /// Returns the bits that a symbol takes if it occurs `count` times of `total`.
-pub fn bits_of_symbol(count: u64, total: u64) -> u64 {
+pub(crate) fn bits_of_symbol(count: u64, total: u64) -> u64 {
     log2(total).saturating_sub(log2(count))
 }
 
 /// Returns the bits of a sample with these counts of values, coded with their
 /// own distribution.
-pub fn bits_of_counts(counts: impl Iterator<Item = u64> + Clone) -> u64 {
+pub(crate) fn bits_of_counts(counts: impl Iterator<Item = u64> + Clone) -> u64 {
     let total: u64 = counts.clone().sum();
     let (mut bits, mut values) = (0u64, 0u64);
     for count in counts.filter(|&count| count > 0) {

@@ -203,7 +203,7 @@ pub fn write_number(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Reads a number in the encoding of [`write_number`].
-pub fn read_number(cursor: &mut Cursor) -> Result<u64> {
+pub(crate) fn read_number(cursor: &mut Cursor) -> Result<u64> {
     let at = cursor.position() as u64;
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -21,7 +21,8 @@ mod figures;
 mod float_sums;
 mod moments;
 
-pub use figures::{Figures, read, read_number, write, write_number};
+pub(crate) use figures::read_number;
+pub use figures::{Figures, read, write, write_number};
 
 /// The statistics of a tensor.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,7 +12,7 @@ use super::by_width;
 
 /// Returns the number of elements that are zero.
 #[must_use]
-pub fn count_zeros(elements: &[u8], width: usize) -> usize {
+pub(crate) fn count_zeros(elements: &[u8], width: usize) -> usize {
     by_width!(width, count_zeros_fixed(elements))
 }
 
@@ -74,7 +74,7 @@ fn split_group<const W: usize>(group: &[[u8; W]; GROUP], slots: &mut [[u8; W]]) 
 
 /// Returns the number of bits set in `bitmap`, whose padding must be zero.
 #[must_use]
-pub fn count_values(bitmap: &[u8]) -> u64 {
+pub(crate) fn count_values(bitmap: &[u8]) -> u64 {
     let (words, rest) = bitmap.as_chunks::<8>();
     let words = words.iter().map(|&word| u64::from_le_bytes(word));
     let ones = words.map(|word| u64::from(word.count_ones())).sum::<u64>();
@@ -83,7 +83,7 @@ pub fn count_values(bitmap: &[u8]) -> u64 {
 
 /// Returns whether any padding bit after the last of `n` elements is set.
 #[must_use]
-pub fn padding_set(bitmap: &[u8], n: u64) -> bool {
+pub(crate) fn padding_set(bitmap: &[u8], n: u64) -> bool {
     let used = n % 8;
     used != 0 && bitmap.last().is_some_and(|last| last << used != 0)
 }

@@ -4,7 +4,7 @@
 use clap::builder::TypedValueParser;
 use clap::{Arg, Args};
 use serde_json::{Value, json};
-use zstn::family::{self, Choice, FamilyOptions, MIN_SAVING_PERCENT};
+use zstn::family::{self, BaseChoice, FamilyOptions, MIN_SAVING_PERCENT};
 use zstn::{Error, Input, Job, Location, Result};
 
 use super::arguments::{self, Report, location};
@@ -113,7 +113,7 @@ impl Family {
         (input, others): (&Location, &[Location]),
         extended: Extended,
         report: Report,
-    ) -> Result<Choice> {
+    ) -> Result<BaseChoice> {
         let Some(folder) = &self.folder else {
             return Err(Error::Usage("--base auto needs --family".into()));
         };
@@ -136,7 +136,7 @@ impl Family {
     }
 
     /// Returns the choice as JSON.
-    pub fn json(&self, choice: &Choice) -> Value {
+    pub fn json(&self, choice: &BaseChoice) -> Value {
         let base = choice.base.as_ref();
         let named = |list: &[(String, String)]| -> Vec<Value> {
             let list = list.iter();
@@ -156,13 +156,13 @@ impl Family {
 }
 
 /// Returns the names of the base and of its own bases.
-pub fn chosen_names(choice: &Choice) -> Vec<String> {
+pub fn chosen_names(choice: &BaseChoice) -> Vec<String> {
     let chain = choice.base.iter().flat_map(|base| &base.chain);
     chain.map(Location::to_string).collect()
 }
 
 /// Prints the compared checkpoints and the saved sketches.
-fn say_compared(choice: &Choice) {
+fn say_compared(choice: &BaseChoice) {
     let compared = super::pack::count(choice.compared, "checkpoint");
     match &choice.base {
         Some(base) => say!("{} is the nearest of {compared}", base.name),
@@ -173,7 +173,7 @@ fn say_compared(choice: &Choice) {
     }
 }
 
-fn say_choice(choice: &Choice, extended: Extended) {
+fn say_choice(choice: &BaseChoice, extended: Extended) {
     for (name, reason) in &choice.left_out {
         say!("note: {name} was left out: {reason}");
     }

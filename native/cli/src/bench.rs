@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
-use zstn_core::catalog::{Kind, recognise};
+use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
 use super::arguments::Threads;
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
         source,
     };
     match recognise(&original, original.len() as u64).map_err(in_file)? {
-        Kind::Safetensors => {}
+        FileKind::Safetensors => {}
         kind => {
             return Err(Error::Usage(format!(
                 "{name} is a {} file; bench packs a safetensors file, which `zstn unpack` restores",

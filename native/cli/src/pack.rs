@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use zstn::family::Choice;
+use zstn::family::BaseChoice;
 use zstn::{
     Error, FolderReport, Job, Location, PackOptions, PackReport, PackedFile, Result, Storage,
     Uploaded,
 };
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn::parse_sha256;
 #[cfg(feature = "worker")]
 use zstn_core::frame::select::EncodeOptions;
@@ -135,7 +135,7 @@ impl Options {
         job: &Job,
         input: &Location,
         destination: &Destination,
-        choice: Option<&Choice>,
+        choice: Option<&BaseChoice>,
     ) -> Result<()> {
         let sink = self.overwrite.sink(destination)?;
         let started = Instant::now();
@@ -210,8 +210,8 @@ pub fn run(options: &Options) -> Outcome {
             .family
             .choose(&job, inputs, options.extended, options.report)?;
         let (destination, kind) = match choice.base {
-            Some(_) => (delta, Kind::Delta),
-            None => (plain, Kind::Zstn),
+            Some(_) => (delta, FileKind::Delta),
+            None => (plain, FileKind::Zstn),
         };
         if !options.report.is_silent() {
             say_other_kind(destination, kind);
@@ -221,12 +221,15 @@ pub fn run(options: &Options) -> Outcome {
 }
 
 /// Prints a note if the extension of an output does not match the file's format.
-fn say_other_kind(destination: &Destination, kind: Kind) {
+fn say_other_kind(destination: &Destination, kind: FileKind) {
     let path = destination.path().unwrap_or_default();
     let extension = path.extension().and_then(|extension| extension.to_str());
     let (other, what) = match kind {
-        Kind::Delta => (Kind::Zstn, "a delta, which cannot be read without its base"),
-        _ => (Kind::Delta, "packed without a base"),
+        FileKind::Delta => (
+            FileKind::Zstn,
+            "a delta, which cannot be read without its base",
+        ),
+        _ => (FileKind::Delta, "packed without a base"),
     };
     if extension == Some(other.extension()) {
         say!(

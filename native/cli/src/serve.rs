@@ -7,7 +7,7 @@ use std::{fs, io};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use zstn::{Error, Result};
-use zstn_core::catalog::{IndexName, Kind};
+use zstn_core::catalog::{FileKind, IndexName};
 use zstn_serve::{CACHE_BYTES, MAX_TENSOR_BYTES, Note, Served, Server};
 
 use super::{print, say, signals, size};
@@ -88,12 +88,12 @@ fn rank(name: &str) -> Option<usize> {
         return Some(0);
     }
     let (_, extension) = name.rsplit_once('.')?;
-    let mut kinds = Kind::FILES.iter();
+    let mut kinds = FileKind::FILES.iter();
     let kind = kinds.find(|kind| kind.extension() == extension)?;
     match kind {
         // A delta is opened together with its base.
-        Kind::Delta => None,
-        Kind::Zstn => Some(1),
+        FileKind::Delta => None,
+        FileKind::Zstn => Some(1),
         _ => Some(2),
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use zstn::{Job, Location, Result, VerifyOptions, VerifyReport};
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use super::arguments::{self, Memory, Report, Stored, Threads};
 use super::bases::Bases;
@@ -98,8 +98,8 @@ impl Options {
             decoded(
                 report.frames(),
                 match () {
-                    () if is(Kind::Delta) => "record",
-                    () if is(Kind::Zstn) => "frame",
+                    () if is(FileKind::Delta) => "record",
+                    () if is(FileKind::Zstn) => "frame",
                     () => "tensor",
                 }
             ),
@@ -115,7 +115,7 @@ impl Options {
 
     /// Describes the result of the comparison.
     fn outcome(&self, report: &VerifyReport) -> String {
-        let is_packed = |kind| matches!(kind, Kind::Zstn | Kind::Delta);
+        let is_packed = |kind| matches!(kind, FileKind::Zstn | FileKind::Delta);
         let is_packed = report.files.iter().all(|file| is_packed(file.kind));
         let file = match report.files.len() {
             1 => "the file has",

@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 use zstn::{Error, Location, Result};
 use zstn_hub::hub::Hub;
-use zstn_hub::manifest::{Shard, read_plan};
+use zstn_hub::manifest::{PlanShare, read_plan};
 use zstn_hub::worker::{Event, JobEvent, PlanRun, PlanSummary, Worker, WorkerOptions};
 
 use super::arguments::{Memory, Threads};
@@ -35,7 +35,7 @@ pub struct Options {
     plan: Option<PathBuf>,
     /// Share i of n of the plan, counted from 0, like 3/16
     #[arg(long, value_name = "i/n", default_value = "0/1", requires = "plan")]
-    shard: Shard,
+    shard: PlanShare,
     /// Destination of a plan's packed files: a folder, local or in an object store
     /// (s3://…), or hub to commit them to their repositories
     #[arg(long, value_name = "DIR|hub", conflicts_with = "listen")]

@@ -199,7 +199,7 @@ pub fn convert<'py>(
             },
             TargetKind::Gauss => Target::Gauss(gauss::GaussOptions::default()),
             TargetKind::CompressedTensors => Target::CompressedTensors {
-                format: compressed_tensors::Format::SparseBitmask,
+                format: compressed_tensors::WeightFormat::SparseBitmask,
             },
             _ => return Err(Error::Usage("this kind cannot be written".into())),
         };

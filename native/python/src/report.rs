@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use zstn::convert::Detail;
-use zstn::family::Choice;
+use zstn::family::BaseChoice;
 use zstn::{
     ConvertReport, FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile,
     Uploaded, VerifiedFile, VerifyReport,
@@ -35,7 +35,7 @@ pub fn packed<'py>(py: Python<'py>, report: &PackReport) -> Dict<'py> {
     ))
 }
 
-pub fn chosen<'py>(py: Python<'py>, choice: &Choice) -> Dict<'py> {
+pub fn chosen<'py>(py: Python<'py>, choice: &BaseChoice) -> Dict<'py> {
     let base = choice.base.as_ref();
     let chain = base.iter().flat_map(|base| &base.chain);
     let expected = base.map_or(choice.plain, |base| base.estimate);

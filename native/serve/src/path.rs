@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
-use zstn_core::catalog::{IndexName, Kind, renamed};
+use zstn_core::catalog::{FileKind, IndexName, renamed};
 
 /// Maximum length of a request's path, in bytes.
 pub const MAX_PATH_BYTES: usize = 4 << 10;
@@ -84,13 +84,13 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
 
 /// Returns the path of the packed file that would restore the file at `path`.
 pub fn packed_path(path: &str) -> Option<String> {
-    renamed(path, Kind::Safetensors, Kind::Zstn)
+    renamed(path, FileKind::Safetensors, FileKind::Zstn)
 }
 
 /// Returns the path of the file that the packed one at `path` restores, derived from its
 /// name.
 pub fn restored_path(path: &str) -> Option<String> {
-    renamed(path, Kind::Zstn, Kind::Safetensors)
+    renamed(path, FileKind::Zstn, FileKind::Safetensors)
 }
 
 /// A folder, and the folders outside it that its links may lead to.

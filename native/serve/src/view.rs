@@ -18,7 +18,7 @@ use axum::response::Response;
 use hyper::body::Incoming;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use zstn_core::bytes::Cursor;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use super::access::{Access, Reader};
 use super::answer::{method_not_allowed, plain};
@@ -101,7 +101,7 @@ impl View {
             return self.file(path);
         }
         let http = HttpOptions::default();
-        let found = Shards::open(&Location::from(path), Kind::FILES, &http)?;
+        let found = Shards::open(&Location::from(path), FileKind::FILES, &http)?;
         let name = found.as_ref().and_then(|shards| match shards.index() {
             Some(index) => Some(&index.name),
             None => shards.files().first().map(|file| &file.name),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use zstn_core::catalog::{Kind, recognise};
+use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -34,9 +34,9 @@ impl<'a> Container<'a> {
         let len_bytes = input.len_bytes();
         let head = input.head(HEAD_LEN_BYTES)?;
         match recognise(&head, len_bytes).map_err(&refuse)? {
-            Kind::Zstn => {}
-            Kind::Delta => return Err(Error::needs_base(input.name())),
-            Kind::Safetensors => {
+            FileKind::Zstn => {}
+            FileKind::Delta => return Err(Error::needs_base(input.name())),
+            FileKind::Safetensors => {
                 return Err(Error::Usage(format!(
                     "{} is a safetensors file, not a packed one",
                     input.name()

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use zstn_core::Rule;
-use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
+use zstn_core::container::foreign::compressed_tensors::{SparseWriter, TensorSpec, WeightFormat};
 use zstn_core::container::safetensors::{self, HeaderTensor};
 use zstn_core::limits::HEADER_LEN_BYTES;
 
@@ -21,7 +21,7 @@ use crate::{Error, Progress as _, Result};
 
 const SPOOL: &str = "spool";
 
-pub fn write(conversion: &Conversion, format: Format) -> Result<Written> {
+pub fn write(conversion: &Conversion, format: WeightFormat) -> Result<Written> {
     let refuse = conversion.refuse();
     let mut writer = SparseWriter::new(format).map_err(&refuse)?;
     conversion.job.begin(conversion.tensor_bytes());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use zstn_core::catalog::{self, Kind};
+use zstn_core::catalog::{self, FileKind};
 use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Field, Manifest, ZTensorFooter};
 use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
@@ -56,7 +56,7 @@ impl<'a> Conversion<'a> {
         self.reader.tensors()
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         self.reader.model().kind()
     }
 
@@ -67,8 +67,8 @@ impl<'a> Conversion<'a> {
     }
 
     /// Returns the whole input as a local file, if it is a single file of `kind`.
-    pub fn local(&self, kind: Kind) -> Result<Option<Arc<Local>>> {
-        if !matches!(kind, Kind::Safetensors | Kind::Zstn) {
+    pub fn local(&self, kind: FileKind) -> Result<Option<Arc<Local>>> {
+        if !matches!(kind, FileKind::Safetensors | FileKind::Zstn) {
             return Ok(None);
         }
         let is_several = |at: &Location| at.is_folder() || at.is_index();
@@ -171,7 +171,7 @@ impl<'a> Conversion<'a> {
 /// Returns the keys of metadata that `target` cannot store.
 pub fn dropped_keys(conversion: &Conversion, target: TargetKind) -> Result<BTreeSet<String>> {
     let mut keys = BTreeSet::new();
-    if conversion.kind() == Kind::ZTensor {
+    if conversion.kind() == FileKind::ZTensor {
         keys = custom_keys(conversion)?;
     }
     if matches!(target, TargetKind::ZTensor | TargetKind::Gauss) {

@@ -7,7 +7,7 @@
 use std::iter;
 use std::path::{Path, PathBuf};
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::foreign::gauss::TensorReport;
 
 use crate::output::{self, Publication, Staging, sink};
@@ -96,7 +96,7 @@ impl<'a> ConvertOptions<'a> {
 #[non_exhaustive]
 pub struct ConvertReport {
     /// The format of the input.
-    pub from: Kind,
+    pub from: FileKind,
     /// The format of the output.
     pub to: TargetKind,
     /// The number of tensors that were read.
@@ -272,7 +272,10 @@ fn convert_to(
         written_bytes: written.len_bytes,
         files: written.files,
         dropped: dropped.into_iter().collect(),
-        is_decoded: matches!(conversion.kind(), Kind::Gauss | Kind::CompressedTensors),
+        is_decoded: matches!(
+            conversion.kind(),
+            FileKind::Gauss | FileKind::CompressedTensors
+        ),
         is_rotated: reader.model().is_rotated(),
         detail: written.detail,
     })

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde::Serialize;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::safetensors::{self, HeaderTensor, SHARD_INDEX_SUFFIX};
 
 use super::Written;
@@ -22,7 +22,7 @@ pub fn write(conversion: &Conversion) -> Result<Written> {
             Ok(plan.len_bytes())
         });
     }
-    if let Some(packed) = conversion.local(Kind::Zstn)? {
+    if let Some(packed) = conversion.local(FileKind::Zstn)? {
         // This restores the original file, including the spaces in its header.
         let output = conversion.create(conversion.output)?;
         let report = unpack_file(&conversion.job, &packed, None, output)?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use zstn_core::catalog::Kind;
-use zstn_core::container::foreign::compressed_tensors::Format;
+use zstn_core::catalog::FileKind;
+use zstn_core::container::foreign::compressed_tensors::WeightFormat;
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::foreign::ztensor::DigestKind;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
@@ -50,12 +50,12 @@ impl TargetKind {
     }
 
     /// Returns the kind of its files; `None` if the target is a folder.
-    fn format(self) -> Option<Kind> {
+    fn format(self) -> Option<FileKind> {
         match self {
-            Self::Safetensors => Some(Kind::Safetensors),
-            Self::Zstn => Some(Kind::Zstn),
-            Self::ZTensor => Some(Kind::ZTensor),
-            Self::Gauss => Some(Kind::Gauss),
+            Self::Safetensors => Some(FileKind::Safetensors),
+            Self::Zstn => Some(FileKind::Zstn),
+            Self::ZTensor => Some(FileKind::ZTensor),
+            Self::Gauss => Some(FileKind::Gauss),
             Self::CompressedTensors => None,
         }
     }
@@ -63,14 +63,16 @@ impl TargetKind {
     /// Returns its name on the command line and in JSON output.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.format().unwrap_or(Kind::CompressedTensors).name()
+        self.format().unwrap_or(FileKind::CompressedTensors).name()
     }
 
     /// Returns the extension of its files, without a dot. For a folder, this is the
     /// extension of the files in it.
     #[must_use]
     pub fn extension(self) -> &'static str {
-        self.format().unwrap_or(Kind::CompressedTensors).extension()
+        self.format()
+            .unwrap_or(FileKind::CompressedTensors)
+            .extension()
     }
 
     /// Returns the format for the name of an output, according to its extension, or to
@@ -115,7 +117,7 @@ pub enum Target {
     /// compressed-tensors, in a folder.
     CompressedTensors {
         /// The sparse format of the weights.
-        format: Format,
+        format: WeightFormat,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::limits::NAME_LEN_BYTES;
 
 use super::Written;
@@ -49,13 +49,13 @@ pub fn write(conversion: &Conversion, effort: Effort) -> Result<Written> {
             pack(&part, &open(conversion, &spool)?, path)
         });
     }
-    if let Some(plain) = conversion.local(Kind::Safetensors)? {
+    if let Some(plain) = conversion.local(FileKind::Safetensors)? {
         let len_bytes = pack(conversion, &plain, conversion.output)?;
         return Ok(Written::file(conversion, len_bytes));
     }
     let staging = staging()?;
     let spool = staging.path(SPOOL);
-    match conversion.local(Kind::Zstn)? {
+    match conversion.local(FileKind::Zstn)? {
         Some(packed) => {
             let output = conversion.create(&spool)?;
             unpack_file(&conversion.job.quiet(), &packed, None, output)?;

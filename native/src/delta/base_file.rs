@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use zstn_core::catalog::{Kind, recognise};
+use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
@@ -86,12 +86,12 @@ impl BaseFile {
         let total = Total::new(job);
         let job = &job.clone().progress(&total);
         let mut base = match kind(&last)? {
-            Kind::Safetensors => last,
-            Kind::Zstn => {
+            FileKind::Safetensors => last,
+            FileKind::Zstn => {
                 let write = |output: &Output| unpack::restore(job, &last, output).map(drop);
                 restored(&[&last], write)?.into()
             }
-            Kind::Delta => return Err(Error::needs_base(last.name())),
+            FileKind::Delta => return Err(Error::needs_base(last.name())),
             _ => {
                 return Err(Error::Usage(format!(
                     "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
@@ -116,7 +116,7 @@ impl Deref for BaseFile {
     }
 }
 
-fn kind(input: &Local) -> Result<Kind> {
+fn kind(input: &Local) -> Result<FileKind> {
     let head = input.head(HEAD_LEN_BYTES)?;
     recognise(&head, input.len_bytes()).map_err(Error::place(input.name()))
 }
@@ -124,7 +124,7 @@ fn kind(input: &Local) -> Result<Kind> {
 /// Refuses a file that is not a delta, although `base` was given as its base.
 fn check_takes_base(input: &Local, base: &impl Display) -> Result<()> {
     match kind(input)? {
-        Kind::Delta => Ok(()),
+        FileKind::Delta => Ok(()),
         _ => Err(Error::Usage(format!(
             "{} is not a delta, so it takes no base; leave out {base}",
             input.name()

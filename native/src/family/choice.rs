@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
 use super::form::Form;
@@ -30,7 +30,7 @@ pub struct FamilyOptions {
 impl FamilyOptions {
     /// Sets whether the result may have extension frames, which make deltas smaller;
     /// the default is false. Sketches do not show how much such frames save without a
-    /// base, so [`Choice::plain`] does not include them.
+    /// base, so [`BaseChoice::plain`] does not include them.
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
@@ -56,7 +56,7 @@ impl FamilyOptions {
 /// The result of choosing a base.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Choice {
+pub struct BaseChoice {
     /// The base, if one is expected to save at least [`MIN_SAVING_PERCENT`].
     pub base: Option<ChosenBase>,
     /// The estimated size without a base and without extension frames.
@@ -88,7 +88,7 @@ pub struct ChosenBase {
     pub estimate: SizeEstimate,
 }
 
-impl Choice {
+impl BaseChoice {
     /// Adds the chosen base, with its own bases, to the options for packing. If no base
     /// was chosen, returns the options unchanged.
     pub fn add_to(&self, options: PackOptions) -> PackOptions {
@@ -111,13 +111,13 @@ impl Choice {
 /// # Errors
 /// A family that is neither a local folder nor a folder in an object store; an input
 /// that is not a plain checkpoint, or can be read only once; I/O errors. Members that
-/// cannot be compared are not errors; they are listed in [`Choice::left_out`].
+/// cannot be compared are not errors; they are listed in [`BaseChoice::left_out`].
 pub fn choose(
     job: &Job,
     input: impl Into<Input>,
     family: impl Into<Location>,
     options: &FamilyOptions,
-) -> Result<Choice> {
+) -> Result<BaseChoice> {
     let (input, family) = (input.into(), family.into());
     if input.location().is_some_and(Location::is_read_once) {
         return Err(Error::Usage(format!(
@@ -134,7 +134,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn choose(&self, input: &Input, family: &Location) -> Result<Choice> {
+    fn choose(&self, input: &Input, family: &Location) -> Result<BaseChoice> {
         let http = &self.job.http;
         let shards = Shards::open_input(input, PLAIN, http)?;
         let stems = shards
@@ -152,7 +152,7 @@ impl Search<'_> {
         let others: Vec<Form> = others.collect();
         let target = self.sketch(input, Digests::Stored)?;
         let plain = target.estimate_plain();
-        let mut choice = Choice {
+        let mut choice = BaseChoice {
             base: None,
             plain,
             original_bytes: target.original_len_bytes(),
@@ -185,7 +185,7 @@ impl Search<'_> {
                 continue;
             }
             let is_packed = |form: &Form| deltas.iter().any(|delta| delta.is_same(form));
-            if member.kind == Kind::Safetensors
+            if member.kind == FileKind::Safetensors
                 && (is_packed(&member.form) || member.form.has_difference())
             {
                 let reason = "its delta from another checkpoint is in the same folder, and may \
@@ -209,7 +209,7 @@ impl Search<'_> {
         &self,
         target: &Sketch,
         candidates: &[Candidate],
-        choice: &mut Choice,
+        choice: &mut BaseChoice,
     ) -> Result<()> {
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for candidate in candidates {
@@ -266,7 +266,12 @@ impl Search<'_> {
     }
 
     /// Returns the sketch of a member: the saved one, or a new one.
-    fn sketch_of(&self, member: &Member, digests: Digests, choice: &mut Choice) -> Result<Sketch> {
+    fn sketch_of(
+        &self,
+        member: &Member,
+        digests: Digests,
+        choice: &mut BaseChoice,
+    ) -> Result<Sketch> {
         if member.has_sketch {
             let (file, _) = member.sketch.read_small(&self.job.http, MAX_FILE_BYTES)?;
             return Sketch::parse(&self.job.engine, &file).map_err(Error::place(&member.sketch));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use zstn_core::catalog::{IndexName, Kind};
+use zstn_core::catalog::{FileKind, IndexName};
 
 use super::form::{self, Form};
 use crate::shards::{BASES, Shards};
@@ -28,7 +28,7 @@ pub(super) struct Member {
     /// The location that is given as a base: a file, an index or a folder.
     pub(super) location: Location,
     /// The kind of its files, according to their names.
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     /// The identity that this checkpoint shares with its other forms.
     pub(super) form: Form,
     /// Names of its files without their extensions, sorted; empty for a single file.
@@ -42,7 +42,7 @@ pub(super) struct Member {
 impl Member {
     /// Returns whether its files are deltas, which cannot be read without a base.
     pub(super) fn is_delta(&self) -> bool {
-        self.kind == Kind::Delta
+        self.kind == FileKind::Delta
     }
 }
 
@@ -174,7 +174,7 @@ impl Listing<'_> {
     fn member(
         &self,
         (name, stem): (&str, &str),
-        kind: Kind,
+        kind: FileKind,
         location: Location,
         form: Form,
         shards: Vec<String>,
@@ -207,7 +207,7 @@ impl Listing<'_> {
 }
 
 /// Splits the name of a file that may be a base into its stem and kind.
-fn with_kind(name: &str) -> Option<(&str, Kind)> {
+fn with_kind(name: &str) -> Option<(&str, FileKind)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let kind = BASES.iter().find(|kind| kind.extension() == extension)?;
     (!stem.is_empty()).then_some((stem, *kind))

@@ -33,6 +33,6 @@ mod members;
 mod sketching;
 
 pub use bases::{Candidate, bases};
-pub use choice::{Choice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};
+pub use choice::{BaseChoice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};
 pub use sketching::{Digests, SavedSketch, SketchOptions, save_sketch, sketch};
 pub use zstn_core::sketch::{SizeEstimate, Sketch};

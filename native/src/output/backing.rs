@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use super::cleanup::{Shown, Unfinished, create_file, shown};
 use super::stream::Pending;
 use super::temporary::{self, hidden_prefix, parent, without_path};
-use super::unfinished::{Shown, Unfinished, create_file, shown};
 use crate::{Error, Result};
 
 /// The storage for the bytes of an output until it is complete.

@@ -9,34 +9,34 @@ use crate::report::Uploaded;
 use crate::source::{HttpOptions, Local, Source, is_same};
 use crate::{Error, Progress, Result, display};
 use backing::Backing;
+use cleanup::check_running;
 use stream::{Pending, Receiver};
 use target::Target;
 use temporary::{give_name, parent};
-use unfinished::check_running;
 
-mod address;
 mod backing;
+mod cleanup;
 mod folder;
 mod gaps;
 mod mode;
+mod remote;
 pub(crate) mod sink;
 mod staging;
 mod stream;
 mod target;
 pub mod temporary;
-mod unfinished;
 
-pub(crate) use address::Publication;
 pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use mode::Mode;
+pub(crate) use remote::Publication;
 pub use sink::Sink;
 pub use staging::Staging;
 pub(crate) use staging::check_file;
 pub(crate) use target::{being_read, check_inputs};
 
+pub(crate) use cleanup::shown;
+pub use cleanup::{remove_unfinished, remove_unfinished_of};
 pub use gaps::on_warning;
-pub(crate) use unfinished::shown;
-pub use unfinished::{remove_unfinished, remove_unfinished_of};
 
 /// An output that is being written. A file is written under a hidden name in its folder
 /// until [`Output::finish`] renames it; if the output is dropped earlier, the file is
@@ -120,7 +120,7 @@ impl<'a> Output<'a> {
         Ok(Self {
             backing: Backing::Pending(Pending::new(
                 name.clone(),
-                address::receiver(url, replace, http)?,
+                remote::receiver(url, replace, http)?,
             )?),
             path: Some(name.clone().into()),
             name,

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::cleanup::{HiddenFolder, Shown, Unfinished, create_folder};
 use super::gaps;
 use super::mode::{Mode, narrow};
 use super::target::Target;
 use super::temporary::{self, hidden_prefix, parent, without_path};
-use super::unfinished::{HiddenFolder, Shown, Unfinished, create_folder};
 use crate::{Error, Result};
 
 /// A hidden folder for files that are being written. When it is dropped, the folder is

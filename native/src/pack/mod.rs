@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use zstn_core::Rule;
-use zstn_core::catalog::{self, Kind};
+use zstn_core::catalog::{self, FileKind};
 use zstn_core::container::safetensors;
 use zstn_core::container::zstn;
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -252,8 +252,8 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
         return Ok(());
     }
     match catalog::recognise(first, len_bytes).map_err(Error::place(name))? {
-        Kind::Safetensors => Ok(()),
-        Kind::Delta => Err(Error::Usage(format!(
+        FileKind::Safetensors => Ok(()),
+        FileKind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a delta from another checkpoint"
         ))),
         _ => Err(Error::Usage(format!(

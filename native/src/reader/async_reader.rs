@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
-use zstn_core::catalog::{FileCatalog, Kind};
+use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{self, Model, wants_config};
@@ -383,7 +383,7 @@ impl ReaderOptions {
             }
             _ => {
                 let (location, http) = (location.clone(), self.http.clone());
-                on_thread(move || Shards::open(&location, Kind::FILES, &http)).await
+                on_thread(move || Shards::open(&location, FileKind::FILES, &http)).await
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
@@ -176,7 +176,7 @@ impl ReaderOptions {
     fn open_alone(&self, engine: &Engine, input: &Input) -> Result<Reader> {
         let name = input.to_string();
         let location = input.location();
-        let shards = location.map(|location| Shards::open(location, Kind::FILES, &self.http));
+        let shards = location.map(|location| Shards::open(location, FileKind::FILES, &self.http));
         let shards = shards.transpose()?.flatten();
         let index = shards.as_ref().and_then(Shards::index);
         let index = index.map(|index| &index.parsed);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 
@@ -33,13 +33,17 @@ impl Shards {
     /// `None` for anything else, which is a single file. `http` applies to addresses.
     ///
     /// A folder is opened by its index; without one, by `model.KIND`, or by its only
-    /// file of that kind. `kinds` lists the accepted kinds, such as [`Kind::FILES`];
+    /// file of that kind. `kinds` lists the accepted kinds, such as [`FileKind::FILES`];
     /// the first kind that the folder contains is chosen.
     ///
     /// # Errors
     /// A folder with no checkpoint or with more than one; an index that breaks a rule
     /// (docs/formats/sharded.md 1).
-    pub fn open(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
+    pub fn open(
+        location: &Location,
+        kinds: &[FileKind],
+        http: &HttpOptions,
+    ) -> Result<Option<Self>> {
         if let Location::Path(path) = location
             && path.is_dir()
         {
@@ -56,7 +60,11 @@ impl Shards {
 
     /// Opens `input` for work on all of its files, such as packing; `None` if it is a
     /// single file.
-    pub fn open_input(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
+    pub fn open_input(
+        input: &Input,
+        kinds: &[FileKind],
+        http: &HttpOptions,
+    ) -> Result<Option<Self>> {
         match input.location() {
             Some(location) => Self::open_tree(location, kinds, http),
             None => Ok(None),
@@ -70,7 +78,7 @@ impl Shards {
     /// The errors of [`Shards::open_counterpart`].
     pub fn open_counterparts(
         inputs: &[Input],
-        kinds: &[Kind],
+        kinds: &[FileKind],
         http: &HttpOptions,
     ) -> Result<Vec<Self>> {
         check_chain(inputs)?;
@@ -82,7 +90,7 @@ impl Shards {
 
     /// Opens the counterpart of a sharded checkpoint: its base or its original. A
     /// single file is a checkpoint with one file.
-    pub fn open_counterpart(input: &Input, kinds: &[Kind], http: &HttpOptions) -> Result<Self> {
+    pub fn open_counterpart(input: &Input, kinds: &[FileKind], http: &HttpOptions) -> Result<Self> {
         let Some(location) = input.location() else {
             return Err(Error::Usage(format!(
                 "{input} is a single file in memory and cannot be the counterpart of a checkpoint \
@@ -102,7 +110,11 @@ impl Shards {
     /// # Errors
     /// The errors of [`Shards::open`]; a folder that has no checkpoint in its
     /// subfolders either.
-    fn open_tree(location: &Location, kinds: &[Kind], http: &HttpOptions) -> Result<Option<Self>> {
+    fn open_tree(
+        location: &Location,
+        kinds: &[FileKind],
+        http: &HttpOptions,
+    ) -> Result<Option<Self>> {
         let folder = match location {
             Location::Path(folder) if folder.is_dir() => folder,
             _ => return Self::open(location, kinds, http),
@@ -135,7 +147,7 @@ impl Shards {
     /// only packable file.
     fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
         let mut tops = Vec::new();
-        for (name, index) in choice::indices(names, Kind::Safetensors) {
+        for (name, index) in choice::indices(names, FileKind::Safetensors) {
             match tree::open_index(folder, &name.into(), PLAIN, &BTreeSet::new()) {
                 // The files of this index are one of several variants.
                 Ok(_) if index.has_variant() => return Ok(None),
@@ -147,7 +159,7 @@ impl Shards {
         if tops.is_empty() {
             let mut files = Vec::new();
             for name in names {
-                let is_plain = Kind::Safetensors.is_of(name);
+                let is_plain = FileKind::Safetensors.is_of(name);
                 if is_plain && tree::why_not_packed(&folder.join(name))?.is_none() {
                     files.push(name.clone());
                 }
@@ -191,7 +203,7 @@ impl Shards {
         }
     }
 
-    fn of_folder(folder: &Path, kinds: &[Kind]) -> Result<Self> {
+    fn of_folder(folder: &Path, kinds: &[FileKind]) -> Result<Self> {
         let names = file_names(folder)?;
         let choice = choice::choose(&names, kinds)
             .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
@@ -213,7 +225,7 @@ impl Shards {
     fn of_stored_folder(
         folder: &Location,
         url: &str,
-        kinds: &[Kind],
+        kinds: &[FileKind],
         http: &HttpOptions,
     ) -> Result<Self> {
         let objects = store::list_top(url, http)?.into_iter();
@@ -306,7 +318,7 @@ impl Shards {
                 let tree = Tree::walk(folder, PACKED, self);
                 tree.is_ok_and(|tree| !tree.checkpoints.is_empty())
             }
-            _ => Kind::of_packed(self).is_ok(),
+            _ => FileKind::of_packed(self).is_ok(),
         }
     }
 
@@ -336,11 +348,11 @@ pub fn checkpoints_below(location: &Location) -> Vec<Location> {
         Ok(names) if folder.is_dir() => names,
         _ => return Vec::new(),
     };
-    if choice::choose(&names, Kind::FILES) != Ok(None) {
+    if choice::choose(&names, FileKind::FILES) != Ok(None) {
         return Vec::new();
     }
     let top = Shards::of_tree(location.clone());
-    let found = Tree::walk(folder, Kind::FILES, &top).map(|tree| tree.checkpoints);
+    let found = Tree::walk(folder, FileKind::FILES, &top).map(|tree| tree.checkpoints);
     let found = found.unwrap_or_default().into_iter();
     let locations = found.map(|(_, shards)| match shards.index() {
         Some(_) => shards.location().clone(),

@@ -1,17 +1,17 @@
 //! Chooses the files of a folder that are its checkpoint.
 
-use zstn_core::catalog::{IndexName, Kind};
+use zstn_core::catalog::{FileKind, IndexName};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 /// The file kinds that can be packed.
-pub const PLAIN: &[Kind] = &[Kind::Safetensors];
+pub const PLAIN: &[FileKind] = &[FileKind::Safetensors];
 
 /// The file kinds that packing produces: containers and deltas.
-pub const PACKED: &[Kind] = &[Kind::Zstn, Kind::Delta];
+pub const PACKED: &[FileKind] = &[FileKind::Zstn, FileKind::Delta];
 
 /// The file kinds that a delta can be made against: a plain file, and files that
 /// restore a plain file.
-pub const BASES: &[Kind] = &[Kind::Safetensors, Kind::Zstn, Kind::Delta];
+pub const BASES: &[FileKind] = &[FileKind::Safetensors, FileKind::Zstn, FileKind::Delta];
 
 /// The file from which the checkpoint of a folder is opened.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum Choice<'a> {
 /// A message for the user if there are several candidates.
 pub(super) fn choose<'a>(
     names: &'a [String],
-    kinds: &[Kind],
+    kinds: &[FileKind],
 ) -> Result<Option<Choice<'a>>, String> {
     let ending = |suffix: String| -> Vec<&'a str> {
         let names = names.iter().map(String::as_str);
@@ -81,7 +81,7 @@ pub(super) fn choose<'a>(
 /// several indices, are refused: the work then covers all files of the folder.
 pub(super) fn choose_whole<'a>(
     names: &'a [String],
-    kinds: &[Kind],
+    kinds: &[FileKind],
 ) -> Result<Option<Choice<'a>>, String> {
     let mut found = kinds.iter().map(|kind| indices(names, *kind));
     match found.find(|indices| !indices.is_empty()).as_deref() {
@@ -92,7 +92,7 @@ pub(super) fn choose_whole<'a>(
 }
 
 /// Returns the names of the shard indices of this kind, with their parsed names.
-pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)> {
+pub(super) fn indices(names: &[String], kind: FileKind) -> Vec<(&str, IndexName<'_>)> {
     let indices = names.iter().filter_map(|name| {
         let index = IndexName::parse(name)?;
         (index.kind() == kind).then_some((name.as_str(), index))
@@ -101,7 +101,7 @@ pub(super) fn indices(names: &[String], kind: Kind) -> Vec<(&str, IndexName<'_>)
 }
 
 /// Returns the message for a folder without any file of these kinds.
-pub(super) fn none_of(kinds: &[Kind]) -> String {
+pub(super) fn none_of(kinds: &[FileKind]) -> String {
     let mut endings: Vec<String> = Vec::new();
     for kind in kinds {
         let ending = format!(".{}", kind.extension());
@@ -133,7 +133,7 @@ mod tests {
             Ok(Some(Choice::Index("model.safetensors.index.json")))
         );
         assert_eq!(
-            choose(&folder, &[Kind::Zstn]),
+            choose(&folder, &[FileKind::Zstn]),
             Ok(Some(Choice::File("model.zstn")))
         );
         let folder = names(&["adapter.safetensors", "model.safetensors"]);

@@ -1,6 +1,6 @@
 //! Packs and unpacks a checkpoint shard by shard into a folder.
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use super::plan::Plan;
 use super::work::{CurrentShard, Work};
@@ -36,8 +36,8 @@ pub(crate) fn pack_shards(
     }
     let bases = Shards::open_counterparts(&options.bases, BASES, &job.http)?;
     let kind = match bases[..] {
-        [] => Kind::Zstn,
-        _ => Kind::Delta,
+        [] => FileKind::Zstn,
+        _ => FileKind::Delta,
     };
     let plan = Plan::of_packing(input, kind, &job.http)?;
     let (files, folder) = write_folder(job, input, plan, &bases, target, |shard, output| {

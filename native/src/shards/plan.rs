@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use super::choice::{self, Choice};
 use super::shard::ShardKind as _;
@@ -41,7 +41,7 @@ pub(super) struct Unit<'a> {
     pub(super) folder: PathBuf,
     pub(super) shards: Cow<'a, Shards>,
     /// The format of the shards in the input.
-    pub(super) from: Kind,
+    pub(super) from: FileKind,
     /// The shard index of the result; `None` for a checkpoint in one file.
     pub(super) index: Option<Index>,
     /// The names of the shards in the result, indexed by shard number.
@@ -49,7 +49,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    fn new(folder: PathBuf, shards: Cow<'a, Shards>, from: Kind, to: Kind) -> Result<Self> {
+    fn new(folder: PathBuf, shards: Cow<'a, Shards>, from: FileKind, to: FileKind) -> Result<Self> {
         let index = shards.index().map(|index| from.renamed_index(index, to));
         let names = shards.files().iter().map(|file| {
             from.renamed(&file.name, to).ok_or_else(|| {
@@ -107,22 +107,28 @@ impl<'a> Unit<'a> {
 impl<'a> Plan<'a> {
     /// Plans the result of packing `input` to shards of the kind `to`. Refuses a result
     /// from which unpacking could not find the same checkpoints.
-    pub(super) fn of_packing(input: &'a Shards, to: Kind, http: &HttpOptions) -> Result<Self> {
-        let plan = Self::new(input, PLAIN, |_| Ok(Kind::Safetensors), to, http)?;
+    pub(super) fn of_packing(input: &'a Shards, to: FileKind, http: &HttpOptions) -> Result<Self> {
+        let plan = Self::new(input, PLAIN, |_| Ok(FileKind::Safetensors), to, http)?;
         plan.check_found(input)?;
         Ok(plan)
     }
 
     /// Plans the result of unpacking `input`.
     pub(super) fn of_unpacking(input: &'a Shards, http: &HttpOptions) -> Result<Self> {
-        Self::new(input, PACKED, Kind::of_packed, Kind::Safetensors, http)
+        Self::new(
+            input,
+            PACKED,
+            FileKind::of_packed,
+            FileKind::Safetensors,
+            http,
+        )
     }
 
     fn new(
         input: &'a Shards,
-        kinds: &[Kind],
-        from: impl Fn(&Shards) -> Result<Kind>,
-        to: Kind,
+        kinds: &[FileKind],
+        from: impl Fn(&Shards) -> Result<FileKind>,
+        to: FileKind,
         http: &HttpOptions,
     ) -> Result<Self> {
         let mut plan = Self {
@@ -165,7 +171,7 @@ impl<'a> Plan<'a> {
 
     /// Checks that the caller named a base if there are deltas, and none otherwise.
     pub(super) fn check_bases(&self, input: &Shards, bases: &[Shards]) -> Result<()> {
-        let has_deltas = self.units.iter().any(|unit| unit.from == Kind::Delta);
+        let has_deltas = self.units.iter().any(|unit| unit.from == FileKind::Delta);
         match (has_deltas, bases) {
             (true, []) => Err(Error::needs_base(input.location())),
             (true, _) | (false, []) => Ok(()),

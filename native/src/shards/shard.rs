@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use zstn_core::Rule;
-use zstn_core::catalog::{FileCatalog, IndexName, Kind, renamed};
+use zstn_core::catalog::{FileCatalog, FileKind, IndexName, renamed};
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 use super::{PACKED, Shards};
@@ -109,14 +109,18 @@ pub fn unpacked_index(path: &Path) -> Result<Vec<u8>> {
     let name = location.file_name().ok_or_else(|| missing(&location))?;
     let shards = Shards::of_index(&location, name, &HttpOptions::default())?;
     let index = shards.index().ok_or_else(|| missing(&location))?;
-    Ok(Kind::Zstn.renamed_index(index, Kind::Safetensors)?.text)
+    Ok(FileKind::Zstn
+        .renamed_index(index, FileKind::Safetensors)?
+        .text)
 }
 
 /// Returns the text of the original index from which an index of packed shards with
 /// this `name` and `text` was made.
 pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
     let index = parse_index(name, text)?;
-    Ok(Kind::Zstn.renamed_index(&index, Kind::Safetensors)?.text)
+    Ok(FileKind::Zstn
+        .renamed_index(&index, FileKind::Safetensors)?
+        .text)
 }
 
 /// Returns the index of the packed shards for an index of plain shards with this `name`
@@ -126,7 +130,7 @@ pub fn unpacked_index_of(name: &str, text: Vec<u8>) -> Result<Vec<u8>> {
 /// A text that is not an index, or an index that could not be restored.
 pub fn packed_index_of(name: &str, text: Vec<u8>) -> Result<(Vec<u8>, Vec<String>)> {
     let index = parse_index(name, text)?;
-    let packed = Kind::Safetensors.renamed_index(&index, Kind::Zstn)?;
+    let packed = FileKind::Safetensors.renamed_index(&index, FileKind::Zstn)?;
     Ok((packed.text, packed.parsed.files().to_vec()))
 }
 
@@ -161,7 +165,7 @@ pub(super) trait ShardKind: Sized {
     fn renamed_index(self, index: &Index, to: Self) -> Result<Index>;
 }
 
-impl ShardKind for Kind {
+impl ShardKind for FileKind {
     fn of_packed(shards: &Shards) -> Result<Self> {
         let first = shards.files().first().map(|file| file.name.as_str());
         let kind = match shards.index() {
@@ -266,11 +270,13 @@ mod tests {
         let text = "{ \"metadata\": {\"from\":\"x.safetensors\"},\n \"weight_map\": \
                     {\"a\":\"m-1.safetensors\", \"b\":\"m-2.safetensors\"}}\n";
         let plain = index("m.safetensors.index.json", text);
-        let packed = Kind::Safetensors.renamed_index(&plain, Kind::Zstn).unwrap();
+        let packed = FileKind::Safetensors
+            .renamed_index(&plain, FileKind::Zstn)
+            .unwrap();
         assert_eq!(packed.name, "m.zstn.index.json");
         assert_eq!(packed.parsed.files(), ["m-1.zstn", "m-2.zstn"]);
-        let back = Kind::Zstn
-            .renamed_index(&packed, Kind::Safetensors)
+        let back = FileKind::Zstn
+            .renamed_index(&packed, FileKind::Safetensors)
             .unwrap();
         assert_eq!(back.name, plain.name);
         assert_eq!(back.text, plain.text);
@@ -286,7 +292,7 @@ mod tests {
             (name, r#"{"weight_map":{"a.safetensors":"m.safetensors"}}"#),
             (name, r#"{"x":"y.zstn","weight_map":{"a":"m.safetensors"}}"#),
         ] {
-            let error = Kind::Safetensors.renamed_index(&index(name, text), Kind::Zstn);
+            let error = FileKind::Safetensors.renamed_index(&index(name, text), FileKind::Zstn);
             let error = error.expect_err(text);
             let rule = error.refusal().and_then(zstn_core::Error::rule);
             assert_eq!(rule, Some(Rule::ShardRenaming), "{text}");

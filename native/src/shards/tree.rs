@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use zstn_core::Rule;
-use zstn_core::catalog::{IndexName, Kind, kind_of_name};
+use zstn_core::catalog::{FileKind, IndexName, kind_of_name};
 
 use super::shard::ShardKind as _;
 use super::{PLAIN, Shards};
@@ -44,7 +44,7 @@ impl Tree {
     /// checkpoints if `own`, the checkpoint of the folder itself, has no files. If
     /// `kinds` is [`PLAIN`], files that cannot be packed are listed with the other
     /// files.
-    pub(super) fn walk(root: &Path, kinds: &[Kind], own: &Shards) -> Result<Self> {
+    pub(super) fn walk(root: &Path, kinds: &[FileKind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));
         let mut tree = Self::default();
@@ -122,7 +122,7 @@ impl Tree {
         let taken = own_names.iter().map(|name| (*name).into()).collect();
         for name in files {
             let index = name.to_str().and_then(IndexName::parse);
-            if index.is_none_or(|index| index.kind() != Kind::Safetensors) {
+            if index.is_none_or(|index| index.kind() != FileKind::Safetensors) {
                 continue;
             }
             match open_index(root, name, PLAIN, &taken) {
@@ -142,7 +142,7 @@ impl Tree {
         full: &Path,
         folder: &Path,
         files: &mut Vec<OsString>,
-        kinds: &[Kind],
+        kinds: &[FileKind],
     ) -> Result<()> {
         let mut taken: BTreeSet<OsString> = BTreeSet::new();
         let is_index = |name: &OsString| {
@@ -152,7 +152,7 @@ impl Tree {
         for name in files.iter().filter(|name| is_index(name)) {
             let shards = match open_index(full, name, kinds, &taken) {
                 Ok(shards) => shards,
-                Err(error) if kinds.contains(&Kind::Safetensors) && is_refusal(&error) => {
+                Err(error) if kinds.contains(&FileKind::Safetensors) && is_refusal(&error) => {
                     let reason = (folder.join(name), error.to_string());
                     self.not_packed.push(reason);
                     continue;
@@ -192,7 +192,7 @@ impl Tree {
 pub(super) fn open_index(
     full: &Path,
     name: &OsString,
-    kinds: &[Kind],
+    kinds: &[FileKind],
     taken: &BTreeSet<OsString>,
 ) -> Result<Shards> {
     let text = name.to_string_lossy().into_owned();
@@ -210,7 +210,7 @@ pub(super) fn open_index(
             check_packable(&FileSource::open(&full.join(&file.name))?)?;
         }
         if let Some(index) = shards.index() {
-            Kind::Safetensors.renamed_index(index, Kind::Zstn)?;
+            FileKind::Safetensors.renamed_index(index, FileKind::Zstn)?;
         }
     }
     let mut files = shards.files().iter();

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use super::Shards;
 use super::plan::Plan;
@@ -77,7 +77,7 @@ fn check_index(input: &Shards, original: &Shards) -> Result<()> {
     let (Some(index), Some(expected)) = (input.index(), original.index()) else {
         return Ok(());
     };
-    let restored = Kind::of_packed(input)?.renamed_index(index, Kind::Safetensors)?;
+    let restored = FileKind::of_packed(input)?.renamed_index(index, FileKind::Safetensors)?;
     if restored.text == expected.text {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn;
 
 use super::plan::{Plan, Unit};
@@ -68,7 +68,7 @@ impl<'a> Work<'a> {
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
             let bases = match unit.from {
-                Kind::Zstn => None,
+                FileKind::Zstn => None,
                 _ => Bases::find(unit, bases)?,
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));

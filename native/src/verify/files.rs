@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 
 use crate::container::Container;
 use crate::delta::Checked;
@@ -37,7 +37,7 @@ fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Resul
     container.decode(job, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
-        kind: Kind::Zstn,
+        kind: FileKind::Zstn,
         packed_bytes: input.len_bytes(),
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
@@ -63,7 +63,7 @@ fn verify_records(
     checked.decode(job, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
-        kind: Kind::Delta,
+        kind: FileKind::Delta,
         packed_bytes: input.len_bytes(),
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),

@@ -1,6 +1,6 @@
 //! Verifies checkpoints.
 
-use zstn_core::catalog::{Kind, recognise};
+use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::BaseFile;
@@ -153,7 +153,7 @@ impl VerifyOptions {
 /// could not be packed; the folder is then opened by its packed files.
 fn packed_shards(job: &Job, input: &Input) -> Result<Option<Shards>> {
     let http = &job.http;
-    let kinds = [PACKED, Kind::FILES].concat();
+    let kinds = [PACKED, FileKind::FILES].concat();
     let found = Shards::open_input(input, &kinds, http);
     let is_there = |file: &Shard| match &file.location {
         Location::Path(path) => path.is_file(),
@@ -178,5 +178,5 @@ fn is_packed(source: &dyn Source) -> Result<bool> {
     let len = source.len_bytes();
     let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
     let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
-    Ok(matches!(kind, Kind::Zstn | Kind::Delta))
+    Ok(matches!(kind, FileKind::Zstn | FileKind::Delta))
 }

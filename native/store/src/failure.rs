@@ -14,7 +14,7 @@ use crate::{Address, Error};
 /// The properties of a failed request that determine its error.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FailureKind,
     pub(crate) status: Option<u16>,
     /// The service's error code, such as `NoSuchBucket`.
     pub(crate) code: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Failure {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FailureKind {
     /// Status 404, or missing in the in-memory store.
     NotFound,
     /// Status 401 or 403.
@@ -59,23 +59,23 @@ impl Failure {
         let answer = texts.first().cloned().unwrap_or_default();
         let status = status_in(&answer);
         let kind = match error {
-            E::NotFound { .. } => Kind::NotFound,
-            E::PermissionDenied { .. } | E::Unauthenticated { .. } => Kind::Denied,
+            E::NotFound { .. } => FailureKind::NotFound,
+            E::PermissionDenied { .. } | E::Unauthenticated { .. } => FailureKind::Denied,
             E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => {
-                Kind::Condition
+                FailureKind::Condition
             }
-            E::NotSupported { .. } | E::NotImplemented { .. } => Kind::Unsupported,
+            E::NotSupported { .. } | E::NotImplemented { .. } => FailureKind::Unsupported,
             // The crate wraps some failures in `Generic` without considering their
             // status.
             _ => match status {
-                Some(404) => Kind::NotFound,
-                Some(401 | 403) => Kind::Denied,
-                Some(409 | 412) => Kind::Condition,
-                Some(405 | 501) => Kind::Unsupported,
-                Some(300..=399) => Kind::Elsewhere,
-                None if answer.contains("without LOCATION") => Kind::Elsewhere,
-                None if transport.is_some() => Kind::Network,
-                _ => Kind::Other,
+                Some(404) => FailureKind::NotFound,
+                Some(401 | 403) => FailureKind::Denied,
+                Some(409 | 412) => FailureKind::Condition,
+                Some(405 | 501) => FailureKind::Unsupported,
+                Some(300..=399) => FailureKind::Elsewhere,
+                None if answer.contains("without LOCATION") => FailureKind::Elsewhere,
+                None if transport.is_some() => FailureKind::Network,
+                _ => FailureKind::Other,
             },
         };
         // Some responses have status 200 and an error in their body.
@@ -118,7 +118,7 @@ impl Failure {
             let container = container.split('@').next().unwrap_or(container).to_owned();
             return Error::NoContainer { url, container };
         }
-        if self.kind == Kind::Elsewhere
+        if self.kind == FailureKind::Elsewhere
             || self.is(&["AuthorizationHeaderMalformed", "PermanentRedirect"])
         {
             let region = self.region;
@@ -156,12 +156,12 @@ impl Failure {
             };
         }
         match self.kind {
-            Kind::NotFound => Error::NotFound { url },
-            Kind::Denied => {
+            FailureKind::NotFound => Error::NotFound { url },
+            FailureKind::Denied => {
                 let detail = self.code.map_or(String::new(), |code| format!(" ({code})"));
                 Error::Denied { url, detail }
             }
-            Kind::Network => Error::Network {
+            FailureKind::Network => Error::Network {
                 url,
                 detail: self.reason,
                 source: self.source,

@@ -34,33 +34,27 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
-mod body;
 mod claim;
 mod client;
 mod connection;
 mod credentials;
-mod environment;
 mod error;
 mod failure;
 mod listing;
-mod lock;
 mod object;
 mod observer;
-mod options;
-mod runtime;
-mod small;
 mod state;
 mod upload;
 
 pub use address::{Address, is_store};
 pub use claim::FolderClaim;
-pub use environment::Environment;
+pub use connection::{RequestLimits, StoreOptions};
+pub use credentials::Environment;
 pub use error::{Error, Result};
 pub use listing::{ListedObject, list, list_top};
 pub use object::Object;
+pub use object::{delete, exists, read_small};
 /// The crate whose stores [`Object::open_in`] reads.
 pub use object_store;
 pub use observer::{FinishedRequest, Observer};
-pub use options::{Limits, StoreOptions};
-pub use small::{delete, exists, read_small};
 pub use upload::{Upload, UploadOptions, UploadReport, default_journal_folder};

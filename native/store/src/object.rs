@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use crate::body::{self, Fault};
-use crate::client::Purpose;
+use crate::client::{self, Fault, Purpose};
 use crate::connection::{Connection, connect};
-use crate::failure::{Failure, Kind};
-use crate::{Address, Error, Limits, Result, StoreOptions, runtime};
+use crate::failure::{Failure, FailureKind};
+use crate::{Address, Error, RequestLimits, Result, StoreOptions};
 
 /// Maximum number of requests that one call has in flight.
 const READS_AT_ONCE: usize = 8;
@@ -34,7 +33,7 @@ struct Inner {
     address: Address,
     path: Path,
     opened: ObjectMeta,
-    limits: Limits,
+    limits: RequestLimits,
 }
 
 impl Object {
@@ -60,7 +59,7 @@ impl Object {
     ) -> Result<Self> {
         let address = Address::in_store(&*store, &path);
         let get = GetOptions::new().with_head(true);
-        let opened = runtime::within(store.get_opts(&path, get)).await?;
+        let opened = client::within(store.get_opts(&path, get)).await?;
         let opened = opened.map_err(|error| Failure::new(&error).into_error(&address))?;
         Ok(Self::new(store, &address, path, opened.meta, options))
     }
@@ -76,7 +75,7 @@ impl Object {
         head_len_bytes: u64,
         options: &StoreOptions,
     ) -> Result<Self> {
-        runtime::wait(Self::begin(address, head_len_bytes, options))?
+        client::wait(Self::begin(address, head_len_bytes, options))?
     }
 
     /// Opens the object like [`Object::open_with_head`] without blocking a thread, on any
@@ -89,7 +88,7 @@ impl Object {
         head_len_bytes: u64,
         options: &StoreOptions,
     ) -> Result<Self> {
-        runtime::within(Self::begin(address, head_len_bytes, options)).await?
+        client::within(Self::begin(address, head_len_bytes, options)).await?
     }
 
     async fn begin(address: &Address, head_len_bytes: u64, options: &StoreOptions) -> Result<Self> {
@@ -111,7 +110,7 @@ impl Object {
                 // An empty object has no range, so the request for its first bytes
                 // fails.
                 let failure = Failure::new(&error);
-                if failure.kind == Kind::Other
+                if failure.kind == FailureKind::Other
                     && matches!(failure.status, None | Some(416))
                     && let Ok(meta) = head_of(&connection, &path).await
                     && meta.size == 0
@@ -181,7 +180,7 @@ impl Object {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
         let inner = Arc::clone(&self.inner);
-        runtime::wait(async move { inner.fill(None, range).await })?
+        client::wait(async move { inner.fill(None, range).await })?
     }
 
     /// Reads the bytes of `range` without blocking a thread, on any executor.
@@ -190,7 +189,7 @@ impl Object {
     /// The same as [`Object::read`].
     pub async fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
-        runtime::within(self.inner.fill(None, range)).await?
+        client::within(self.inner.fill(None, range)).await?
     }
 
     /// Reads several ranges with up to 8 concurrent requests, one for each range that
@@ -202,7 +201,7 @@ impl Object {
         ranges.iter().try_for_each(|range| self.check(range))?;
         let inner = Arc::clone(&self.inner);
         let ranges = ranges.to_vec();
-        runtime::wait(async move {
+        client::wait(async move {
             let reads = ranges.into_iter().map(|range| {
                 let inner = Arc::clone(&inner);
                 async move { inner.fill(None, range).await }
@@ -259,7 +258,7 @@ impl Inner {
                 return Err(self.other_range(&rest, sent));
             }
             let len_bytes = rest.end - rest.start;
-            let received = body::receive(result, len_bytes, self.limits.idle_timeout, &mut bytes);
+            let received = client::receive(result, len_bytes, self.limits.idle_timeout, &mut bytes);
             match received.await {
                 Ok(()) => return Ok(bytes),
                 Err(Fault::Store(error)) => return Err(self.failed(&error)),
@@ -339,7 +338,7 @@ impl Inner {
     fn failed(&self, error: &object_store::Error) -> Error {
         let failure = Failure::new(error);
         match (failure.kind, failure.status) {
-            (Kind::Condition, _) => self.changed(""),
+            (FailureKind::Condition, _) => self.changed(""),
             (_, Some(416)) => self.changed(" and has become shorter"),
             _ => match failure.into_error(&self.address) {
                 Error::NotFound { .. } => self.changed(": it no longer exists"),
@@ -355,11 +354,84 @@ pub(crate) fn head(
     address: &Address,
     path: &Path,
 ) -> Result<ObjectMeta> {
-    runtime::wait(head_of(connection, path))?
+    client::wait(head_of(connection, path))?
         .map_err(|error| Failure::new(&error).into_error(address))
 }
 
 async fn head_of(connection: &Connection, path: &Path) -> object_store::Result<ObjectMeta> {
     let options = GetOptions::new().with_head(true);
     Ok(connection.objects.get_opts(path, options).await?.meta)
+}
+
+/// Returns the content of the object at `address`, or `None` if it does not exist.
+///
+/// # Errors
+/// [`Error::TooLong`] if it is longer than `max_bytes`, and the errors of
+/// [`Object::open`].
+pub fn read_small(
+    address: &Address,
+    max_bytes: u64,
+    options: &StoreOptions,
+) -> Result<Option<Vec<u8>>> {
+    let object = match Object::open_with_head(address, max_bytes.max(1), options) {
+        Err(Error::NotFound { .. }) => return Ok(None),
+        object => object?,
+    };
+    if object.len_bytes() > max_bytes {
+        return Err(Error::TooLong {
+            url: address.url(),
+            detail: format!(
+                "the object has {} bytes, and at most {max_bytes} make sense here; \
+                 check the address",
+                object.len_bytes()
+            ),
+        });
+    }
+    Ok(Some(object.head().to_vec()))
+}
+
+/// Returns whether an object exists at `address`. A missing bucket counts as a missing
+/// object, because responses to `HEAD` requests have no body that would distinguish
+/// them.
+///
+/// # Errors
+/// The errors of [`Object::open`] except [`Error::NotFound`].
+pub fn exists(address: &Address, options: &StoreOptions) -> Result<bool> {
+    let connection = connect(address, options, Purpose::Read)?;
+    match head(&connection, address, &address.object_path()?) {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. } | Error::NoContainer { .. }) => Ok(false),
+        // The response to a `HEAD` request has no body and hence no reason. A `GET`
+        // request finds out whether the clock or the keys are wrong.
+        Err(Error::Denied { detail, .. }) if detail.is_empty() => {
+            match Object::open_with_head(address, 1, options) {
+                Ok(_) => Ok(true),
+                Err(Error::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes the object at `address` if it exists.
+///
+/// # Errors
+/// The errors of [`Object::open`] except [`Error::NotFound`].
+pub fn delete(address: &Address, options: &StoreOptions) -> Result<()> {
+    // Like a read, this sends little and is answered soon; the longer time limits of
+    // writes are meant for parts.
+    let connection = connect(address, options, Purpose::Read)?;
+    let path = address.object_path()?;
+    let store = Arc::clone(&connection.objects);
+    match client::wait(async move { store.delete(&path).await })? {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let failure = Failure::new(&error);
+            match failure.kind {
+                FailureKind::NotFound if failure.code.as_deref() != Some("NoSuchBucket") => Ok(()),
+                _ => Err(failure.into_error(address)),
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ruzstd::decoding::FrameDecoder;
-use zstn_bench::tensors::BF16;
+use zstn_bench::BF16;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Instant;
 
 use zstn::{Job, PackOptions};
-use zstn_bench::tensors::BF16;
+use zstn_bench::BF16;
 use zstn_tests::rng::Rng;
 
 const TENSOR_BYTES: usize = 16 << 20;

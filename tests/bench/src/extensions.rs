@@ -11,7 +11,7 @@ use zstn_core::frame::difference::{self, Difference, low_rank};
 use zstn_core::frame::lattice;
 use zstn_core::frame::select::{Effort, EncodeOptions};
 
-use crate::tensors::{BF16, F32, Float, ROW};
+use crate::{BF16, F32, Float, ROW};
 use crate::{OneThread, Stage, Work};
 use zstn_tests::rng::Rng;
 

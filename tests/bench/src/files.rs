@@ -15,7 +15,7 @@ use zstn_core::pure::Pure;
 use zstn_core::statistics::Statistics;
 use zstn_tests::checkpoint;
 
-use crate::tensors::{BF16, F16, F32, Float, ROW};
+use crate::{BF16, F16, F32, Float, ROW};
 use crate::{OneThread, Stage, Work};
 
 /// Number of small tensors, such as norms and biases, in addition to the large ones.

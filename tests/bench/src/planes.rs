@@ -11,7 +11,7 @@ use zstn_core::entropy::rans::{
 use zstn_core::pure::Pure;
 use zstn_core::transform::{byteplane, palette, sparse};
 
-use crate::tensors::{BF16, F16, F32, Float};
+use crate::{BF16, F16, F32, Float};
 use crate::{OneThread, Stage, Work};
 
 /// Returns the stages that split and join byte planes and bit fields.

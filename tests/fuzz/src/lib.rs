@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use zstn_core::catalog::{FileCatalog, FileOpener, Kind};
+use zstn_core::catalog::{FileCatalog, FileOpener, FileKind};
 use zstn_core::checksum::ARE_IGNORED;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, TensorInfo};
@@ -195,7 +195,7 @@ fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>
 
 /// Reads a file with [`read`] if it has this format. Targets that differ only in the
 /// format have separate corpora.
-pub fn read_kind(file: &[u8], kind: Kind) {
+pub fn read_kind(file: &[u8], kind: FileKind) {
     with_and_without_checksums(|checksums_count| {
         match catalog(file) {
             Ok(catalog) if catalog.kind() == kind => {}

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use zstn::{Input, Job, Sink, UnpackOptions, VerifyOptions};
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, catalog, pair, with_and_without_checksums};
 
 fuzz_target!(|input: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     with_and_without_checksums(|_| {
         // Other formats can be verified, but do not restore a file.
         let is_packed = catalog(file).is_ok_and(|opened| {
-            matches!(opened.kind(), Kind::Zstn | Kind::Delta)
+            matches!(opened.kind(), FileKind::Zstn | FileKind::Delta)
                 && opened.original_len_bytes() <= LIMIT_BYTES
         });
         if !is_packed {

@@ -4,14 +4,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn::unpack;
 use zstn_core::pure::Pure;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, catalog, model, part, parts, speak};
 
 fuzz_target!(|file: &[u8]| {
     let packed = match catalog(file) {
-        Ok(packed) if packed.kind() == Kind::Zstn => packed,
+        Ok(packed) if packed.kind() == FileKind::Zstn => packed,
         Ok(_) => return,
         Err(error) => return speak(&error),
     };

@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_fuzz::read_kind;
 
-fuzz_target!(|file: &[u8]| read_kind(file, Kind::ZTensor));
+fuzz_target!(|file: &[u8]| read_kind(file, FileKind::ZTensor));
 zstn_fuzz::keep_lengths!();

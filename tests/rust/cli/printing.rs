@@ -1,9 +1,9 @@
 //! The output of the command line: bytes for programs, summaries for people, and
 //! control characters in files, which never reach the terminal.
 
-use zstn_tests::command::{json, text, zstn};
 #[cfg(unix)]
-use zstn_tests::terminal::zstn_on_terminal;
+use zstn_tests::command::zstn_on_terminal;
+use zstn_tests::command::{json, text, zstn};
 use zstn_tests::{cases, checkpoint, with_header};
 
 use crate::folder_with;

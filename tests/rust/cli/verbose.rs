@@ -259,7 +259,7 @@ fn the_choice_of_a_base_is_said_next_to_json() {
 #[cfg(unix)]
 #[test]
 fn a_bar_does_not_tear_the_lines() {
-    use zstn_tests::terminal::zstn_on_terminal;
+    use zstn_tests::command::zstn_on_terminal;
 
     let folder = folder_with("m.safetensors", &model());
     let (status, shown) = zstn_on_terminal(folder.path(), &["pack", "-v", "m.safetensors"]);

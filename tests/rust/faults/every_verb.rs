@@ -16,7 +16,7 @@ use crate::inject::{Act, Setup};
 use crate::judge::{Run, judge};
 use crate::process::{Launch, Running, launch, launch_as};
 use crate::scratch::{self, Cell, Models};
-use crate::table::{Expected, Fault, Place, Table, Verb};
+use crate::verb_table::{Expected, Fault, Place, Table, Verb};
 
 #[test]
 fn inputs() {

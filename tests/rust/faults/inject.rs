@@ -17,7 +17,7 @@ use zstn_tests::unreadable;
 
 use crate::process::{Launch, Stream};
 use crate::scratch::Cell;
-use crate::table::Verb;
+use crate::verb_table::Verb;
 
 /// The faults that can be prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

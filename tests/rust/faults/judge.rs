@@ -6,7 +6,7 @@ use crate::inject::Setup;
 use crate::process::Ended;
 use crate::scratch;
 use crate::scratch::{Cell, Clean, Entry, Snapshot};
-use crate::table::{Expected, Kept, Verb};
+use crate::verb_table::{Expected, Kept, Verb};
 
 /// The data about a finished run.
 pub struct Run<'r> {

@@ -12,9 +12,8 @@ mod inject;
 mod judge;
 mod process;
 mod scratch;
-mod servers;
 mod signals;
-mod table;
+mod verb_table;
 
 /// Runs `work` on every item, two at a time and in no particular order. Returns the
 /// problems.

@@ -15,7 +15,7 @@ use zstn_tests::command::{text, zstn};
 use zstn_tests::rng::Rng;
 
 use crate::process::{Ended, Launch, launch};
-use crate::table::Verb;
+use crate::verb_table::Verb;
 
 /// Length of a tensor in bytes, so that a run takes long enough to be interrupted.
 const TENSOR_BYTES: usize = 100_000;

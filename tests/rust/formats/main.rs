@@ -8,7 +8,6 @@ mod extensions;
 mod gauss;
 mod incremental;
 mod integrity;
-mod released;
 mod rules;
 mod safetensors_headers;
 mod sketch;

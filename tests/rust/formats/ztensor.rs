@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use zstn_core::ErrorKind;
 use zstn_core::bytes::part;
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::foreign::ztensor::{
     self, ByteOrder, DigestKind, Field, PartCoding, PartDigest, PartStorage, SourceTensor,
     TensorLayout, ZTensorWriter,
@@ -23,7 +23,7 @@ fn decode_to_their_truth(engine: &impl Engine) {
         let (name, file) = (&case.file, vector(&case.file));
         let (catalog, trips) =
             open_ztensor(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(catalog.kind(), Kind::ZTensor);
+        assert_eq!(catalog.kind(), FileKind::ZTensor);
         assert!(trips <= 2, "{name}: {trips} round trips");
         assert_eq!(catalog.tensors().len(), case.tensors.len(), "{name}");
         let truth = vector(&case.truth);

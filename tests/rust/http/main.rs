@@ -2,6 +2,7 @@
 //! `zstn worker`.
 
 mod async_reader;
+mod changing_validators;
 mod faults;
 mod gateway;
 mod hub;
@@ -9,7 +10,6 @@ mod options;
 mod put;
 mod ranges;
 mod reading;
-mod replicas;
 mod secrets;
 mod serve;
 mod worker;

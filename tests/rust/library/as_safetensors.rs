@@ -9,7 +9,7 @@ use zstn_core::bytes::{index, part};
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_core::model::{Piece, Unpacked};
-use zstn_tests::compressed_model::{BAD, model_folder};
+use zstn_tests::foreign::{BAD, model_folder};
 use zstn_tests::{cases, with_header};
 
 fn open(path: impl AsRef<Path>) -> Reader {

@@ -7,7 +7,7 @@ use zstn::Reader;
 use zstn_core::model::DecodeTask;
 use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
-use zstn_tests::compressed_model::{GOOD, model_folder};
+use zstn_tests::foreign::{GOOD, model_folder};
 
 /// Decodes every tensor directly and by its task. Returns the number of tensors and the
 /// length in bytes of the longest task, without names.

@@ -215,7 +215,7 @@ fn chains_that_do_not_fit_are_refused_by_name() {
 #[test]
 fn other_files_are_no_bases() {
     let model = many_kinds(20_000);
-    let mut gauss = zstn_core::catalog::Kind::Gauss.magics()[0].to_vec();
+    let mut gauss = zstn_core::catalog::FileKind::Gauss.magics()[0].to_vec();
     gauss.resize(200, 0);
     let frame = zstn::compress(&engine(), &model, None, zstn::Effort::Fast);
     let files = Files::new(&[

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 use zstn::{Engine, Error, Job, Reader, VerifyOptions};
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::command;
-use zstn_tests::compressed_model::{BAD, GOOD, model_folder};
+use zstn_tests::foreign::{BAD, GOOD, model_folder};
 
 fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
     Reader::open(path.as_ref())
@@ -34,7 +34,7 @@ fn gauss_files_read_like_others() {
     for vector in cases::entries("gauss", "vectors") {
         let name = text(&vector["name"]);
         let model = open(cases::path("gauss").join(format!("{name}.gauss"))).expect(&name);
-        assert_eq!(model.model().kind(), Kind::Gauss);
+        assert_eq!(model.model().kind(), FileKind::Gauss);
         let truth =
             open(cases::path("gauss").join(format!("{name}.restored.safetensors"))).expect(&name);
         assert_eq!(model.names().count(), truth.names().count(), "{name}");
@@ -51,18 +51,22 @@ fn weights_in_parts_read_like_others() {
         let name = text(&vector["name"]);
         let folder = model_folder(GOOD, &name);
         let model = open(folder.path()).expect(&name);
-        assert_eq!(model.model().kind(), Kind::CompressedTensors, "{name}");
+        assert_eq!(model.model().kind(), FileKind::CompressedTensors, "{name}");
         assert_eq!(model.model().refused().count(), 0, "{name}");
         let truth = cases::path(GOOD).join(format!("{name}.dense.safetensors"));
         same(&model, &open(truth).expect(&name));
         // The model can also be opened by the path of its file in the same folder.
         let by_file = open(folder.path().join("model.safetensors")).expect(&name);
-        assert_eq!(by_file.model().kind(), Kind::CompressedTensors, "{name}");
+        assert_eq!(
+            by_file.model().kind(),
+            FileKind::CompressedTensors,
+            "{name}"
+        );
         assert_eq!(by_file.names().count(), model.names().count(), "{name}");
         // Without its configuration, tensors are returned as stored.
         std::fs::remove_file(folder.path().join("config.json")).expect("removed");
         let stored = open(folder.path()).expect(&name);
-        assert_eq!(stored.model().kind(), Kind::Safetensors, "{name}");
+        assert_eq!(stored.model().kind(), FileKind::Safetensors, "{name}");
         models += 1;
     }
     assert!(models >= 20, "only {models} models");
@@ -78,7 +82,7 @@ fn packed_files_keep_their_configuration() {
         zstn::pack(&job, &plain, &packed, &zstn::PackOptions::default()).expect("packed");
         std::fs::remove_file(plain).expect("removed");
         let model = open(folder.path()).expect(name);
-        assert_eq!(model.model().kind(), Kind::CompressedTensors);
+        assert_eq!(model.model().kind(), FileKind::CompressedTensors);
         let truth = cases::path(GOOD).join(format!("{name}.dense.safetensors"));
         same(&model, &open(truth).expect(name));
     }
@@ -120,7 +124,7 @@ fn verify_compares_tensors_of_any_kind() {
         let report = verify(&case.file, &case.truth).expect("equal");
         assert_eq!(
             (report.files[0].kind, report.frames(), report.compared),
-            (Kind::ZTensor, case.tensors.len(), true)
+            (FileKind::ZTensor, case.tensors.len(), true)
         );
     }
     assert!(read_all(&cases::path("ztensor-bad").join("crc_mismatch_raw.zt")).is_err());

@@ -8,7 +8,7 @@ use zstn::{Engine, Error, Job, PackOptions, Reader, View};
 use zstn_core::ErrorKind;
 use zstn_tests::cases::{self, text};
 use zstn_tests::checkpoint;
-use zstn_tests::compressed_model::{GOOD, model_folder};
+use zstn_tests::foreign::{GOOD, model_folder};
 use zstn_tests::rng::Rng;
 
 /// Reads every tensor into a buffer, individually and all together. Returns the number

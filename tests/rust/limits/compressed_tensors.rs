@@ -5,7 +5,7 @@ use zstn_core::ErrorKind;
 use zstn_core::container::foreign::compressed_tensors::{CheckpointEntry, Role};
 use zstn_core::dtype::Dtype;
 use zstn_tests::allocator::{alone, peak_bytes};
-use zstn_tests::compressed_model::{GOOD, Model, cases};
+use zstn_tests::foreign::{GOOD, Model, cases};
 use zstn_tests::rng::Rng;
 
 /// Memory limit, far above the needs of these small models.

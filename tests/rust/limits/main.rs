@@ -5,10 +5,9 @@
 //! [`zstn_tests::allocator::alone`].
 
 mod compressed_tensors;
+mod foreign;
 mod four_gib;
-mod gauss;
 mod malformed;
-mod ztensor;
 
 use zstn_tests::allocator::Counting;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use zstn::Reader;
-use zstn_core::container::foreign::compressed_tensors::{Format, SparseWriter, TensorSpec};
+use zstn_core::container::foreign::compressed_tensors::{SparseWriter, TensorSpec, WeightFormat};
 use zstn_tests::checkpoints::{self, Checkpoint};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,10 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["write", dense, folder, "sparse-bitmask"] => {
-            write(dense, folder.as_ref(), Format::SparseBitmask)
+            write(dense, folder.as_ref(), WeightFormat::SparseBitmask)
         }
         ["write", dense, folder, "sparse-24-bitmask"] => {
-            write(dense, folder.as_ref(), Format::Sparse24Bitmask)
+            write(dense, folder.as_ref(), WeightFormat::Sparse24Bitmask)
         }
         ["read", folder, dense] => read(folder, dense),
         _ => Err("write DENSE FOLDER FORMAT, or read FOLDER DENSE".into()),
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes a sparse model, and prints how many tensors became sparse.
-fn write(dense: &str, folder: &Path, format: Format) -> Result<(), Box<dyn Error>> {
+fn write(dense: &str, folder: &Path, format: WeightFormat) -> Result<(), Box<dyn Error>> {
     let file = fs::read(dense)?;
     let checkpoint = Checkpoint::parse(&file);
     let mut writer = SparseWriter::new(format)?;

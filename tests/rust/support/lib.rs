@@ -5,7 +5,6 @@ pub mod allocator;
 pub mod cases;
 pub mod checkpoints;
 pub mod command;
-pub mod compressed_model;
 pub mod fault_server;
 pub mod faults;
 pub mod foreign;
@@ -15,8 +14,6 @@ pub mod round_server;
 pub mod schema;
 pub mod store_proxy;
 pub mod stub_hub;
-#[cfg(unix)]
-pub mod terminal;
 pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;

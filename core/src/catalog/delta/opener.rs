@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use crate::bytes::Cursor;
 use crate::catalog::FileCatalog;
-use crate::catalog::fetched_ranges::FetchedRanges;
+use crate::catalog::file_opener::FetchedRanges;
 use crate::catalog::format::Opener;
 use crate::container::model_delta::{
     DeltaPrefix, DeltaRecord, RecordHead, TRAILER_END_BYTES, Trailer, TrailerContents,

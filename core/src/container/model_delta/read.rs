@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
 use super::DeltaPrefix;
-use super::base::{Base, BaseHeader};
 use super::record::{self, DeltaRecord, RecordKind};
 use super::trailer::{ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer};
+use super::{Base, BaseHeader};
 use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -407,7 +407,7 @@ pub struct Reference<'a> {
 /// Decodes the tensor of `record`, in a file of this `edition`, from its
 /// payload and, if the record depends on it, from the base's tensor of the same
 /// name.
-pub fn decode_payload<'b, E: Engine>(
+pub(crate) fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &DeltaRecord,
     edition: Edition,

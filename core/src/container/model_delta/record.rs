@@ -44,7 +44,7 @@ impl RecordKind {
     ///
     /// # Errors
     /// [`Rule::DeltaKind`] if files of this `edition` do not have such a kind.
-    pub fn from_id(id: u8, edition: Edition) -> Result<Self> {
+    pub(crate) fn from_id(id: u8, edition: Edition) -> Result<Self> {
         let kinds = [Self::Full, Self::Delta, Self::Copy, Self::Difference];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == id);
         match kind {

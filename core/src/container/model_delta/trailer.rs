@@ -34,7 +34,7 @@ pub type ShortDigest = [u8; 16];
 
 /// Returns the short digest of the concatenated `pieces`.
 #[must_use]
-pub fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
+pub(crate) fn short_digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ShortDigest {
     shortened(&digest::of_pieces(pieces))
 }
 
@@ -142,7 +142,7 @@ impl Trailer {
 
     /// Parses the fields of the trailer, which fill `fields`, in a file of this
     /// `edition`.
-    pub fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
+    pub(crate) fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
         let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS];
         let [base_table, target, header, records] = tagged::read(fields, known, Rule::DeltaSeal)?;
@@ -249,14 +249,14 @@ pub fn announce(kind: RecordKind, payload: &mut [u8]) {
 
 /// Returns whether the payload of a record announces a trailer.
 #[must_use]
-pub fn is_announced(kind: RecordKind, payload: &[u8]) -> bool {
+pub(crate) fn is_announced(kind: RecordKind, payload: &[u8]) -> bool {
     let offset = flags_offset(kind, payload);
     let flags = offset.and_then(|offset| payload.get(offset));
     flags.is_some_and(|flags| flags & TRAILER_FOLLOWS != 0)
 }
 
 /// Creates the error for a file that announces a trailer but has none.
-pub fn lost_trailer() -> Error {
+pub(crate) fn lost_trailer() -> Error {
     Error::malformed(
         Rule::DeltaSeal,
         "the delta was packed with a trailer, and has none: it is cut off, get it again",
@@ -278,7 +278,7 @@ impl TrailerContents {
 
 impl RecordInfo {
     /// Fails if `tensor` does not have the bytes that were packed.
-    pub fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
+    pub(crate) fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
         if short_digest([tensor]) == self.digest {
             return Ok(());
         }

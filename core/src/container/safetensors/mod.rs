@@ -111,7 +111,10 @@ impl Header {
     /// Parses a header like [`Header::parse`], but accepts unknown dtypes.
     /// Tensors of an unknown dtype are left out of the header and returned with
     /// the reason. Their spans are checked, but not their lengths.
-    pub fn parse_known(json: &[u8], data_len_bytes: u64) -> Result<(Self, Vec<(String, Error)>)> {
+    pub(crate) fn parse_known(
+        json: &[u8],
+        data_len_bytes: u64,
+    ) -> Result<(Self, Vec<(String, Error)>)> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::malformed(
                 Rule::SafetensorsHeaderCap,
@@ -248,7 +251,7 @@ pub struct LenientTensor {
 
 /// Parses the tensors of the header `json`. Of a repeated name, the last entry
 /// is used.
-pub fn parse_lenient(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
+pub(crate) fn parse_lenient(json: &[u8], data_len_bytes: u64) -> Result<Vec<LenientTensor>> {
     let entries: BTreeMap<String, Value> = serde_json::from_slice(json).map_err(|error| {
         Error::malformed(
             Rule::SafetensorsJson,

@@ -12,7 +12,8 @@ use crate::{Error, Result, Rule};
 
 mod symbol_models;
 
-pub use symbol_models::{Categorical, Gaussian, MAX_RESIDUAL};
+pub(crate) use symbol_models::MAX_RESIDUAL;
+pub use symbol_models::{Categorical, Gaussian};
 
 /// Number of bits of a probability.
 const BITS: u32 = 24;

@@ -91,7 +91,7 @@ impl Categorical {
 }
 
 /// The largest residual; the smallest is its negative.
-pub const MAX_RESIDUAL: i32 = 32767;
+pub(crate) const MAX_RESIDUAL: i32 = 32767;
 
 /// The least deviation. With a smaller one, the neighbours of 0 would get
 /// hardly any probability.

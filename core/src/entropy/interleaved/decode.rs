@@ -227,7 +227,7 @@ pub struct StreamPart<'a, 'b> {
 ///
 /// # Panics
 /// If a part has fewer symbols than choices.
-pub fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
+pub(crate) fn decode_together(tables: &DecodeTables, streams: &mut [StreamPart]) {
     let mut rest = streams;
     while !rest.is_empty() {
         #[cfg(target_arch = "x86_64")]

@@ -96,7 +96,7 @@ pub fn encode(tables: &EncodeTables, symbols: &[u8], choices: &[u16], states: us
 /// # Panics
 /// If `states` is not a power of two up to 32.
 #[must_use]
-pub fn encode_one_table(table: Frequencies, symbols: &[u8], states: usize) -> Vec<u8> {
+pub(crate) fn encode_one_table(table: Frequencies, symbols: &[u8], states: usize) -> Vec<u8> {
     let tables = EncodeTables::new(&[table]);
     let mut stream = Reversed::new(states, symbols.len());
     for (i, &symbol) in symbols.iter().enumerate().rev() {

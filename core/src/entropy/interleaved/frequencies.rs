@@ -80,7 +80,7 @@ impl Frequencies {
 
     /// Returns the number of bits that [`Frequencies::write`] appends.
     #[must_use]
-    pub fn len_bits(&self) -> u64 {
+    pub(crate) fn len_bits(&self) -> u64 {
         let lens = self.frequencies.iter().map(|&frequency| {
             let rest = frequency.checked_ilog2().unwrap_or(0);
             u64::from(LENGTH_BITS + rest)
@@ -205,7 +205,7 @@ fn best(
 }
 
 /// Costs are in units of `2^-FRACTION_BITS` bits.
-pub const FRACTION_BITS: u32 = 16;
+pub(crate) const FRACTION_BITS: u32 = 16;
 
 /// Binary logarithm of the number of steps per octave in the table of
 /// logarithms.
@@ -254,7 +254,7 @@ pub fn log2(n: u64) -> u64 {
 /// Returns the entropy of symbols with these counts in units of
 /// `2^-FRACTION_BITS` bits. The counts must sum to less than `2^40`.
 #[must_use]
-pub fn entropy_cost(counts: &[u32]) -> u64 {
+pub(crate) fn entropy_cost(counts: &[u32]) -> u64 {
     let weighted = |n: u64| n * log2(n);
     let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
     let parts: u64 = counts
@@ -269,7 +269,7 @@ pub fn entropy_cost(counts: &[u32]) -> u64 {
 /// `frequencies`, in units of `2^-FRACTION_BITS` bits. Every symbol that occurs
 /// must have a frequency.
 #[must_use]
-pub fn table_cost(counts: &[u32], frequencies: &Frequencies) -> u64 {
+pub(crate) fn table_cost(counts: &[u32], frequencies: &Frequencies) -> u64 {
     let full = u64::from(SLOT_BITS) << FRACTION_BITS;
     let costs = frequencies.iter().map(|(symbol, frequency)| {
         let count = counts.get(usize::from(symbol)).copied().unwrap_or(0);

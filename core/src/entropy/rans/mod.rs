@@ -18,24 +18,20 @@ use crate::bytes::Cursor;
 use crate::entropy::histogram::{self, entropy_bits};
 use crate::{Error, Result, Rule};
 
-mod adaptive;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod order0;
 mod order1;
-mod shared;
 mod state;
 mod stream;
 mod table;
 
-pub use adaptive::{
-    Adaptive, chunk_counts, encode as encode_adaptive, encode_counted as encode_adaptive_counted,
-    expected_len_bytes as adaptive_len_bytes,
-};
-pub use order1::{MAX_SYMBOLS as ORDER1_MAX_SYMBOLS, Order1, encode as encode_order1};
-pub use shared::{
-    Shared, encode as encode_shared, encode_counted as encode_shared_counted,
-    expected_len_bytes as shared_len_bytes,
-};
+pub use order0::{Adaptive, encode_adaptive};
+pub use order0::{Shared, encode_shared};
+pub(crate) use order0::{adaptive_len_bytes, chunk_counts, encode_adaptive_counted};
+pub(crate) use order0::{encode_shared_counted, shared_len_bytes};
+pub(crate) use order1::MAX_SYMBOLS as ORDER1_MAX_SYMBOLS;
+pub use order1::{Order1, encode as encode_order1};
 
 /// Returns the index of the first symbol of part `i` when `n` symbols are split
 /// into `k` parts: `floor(i*n/k)`, for `i <= k < 2^32`.
@@ -147,7 +143,7 @@ const SHARED_HEAD_BYTES: f64 = 540.0;
 /// Returns the size in bytes of chunks with these counts, as part of a plane
 /// `scale` times as long. It is the smaller of the sizes with a table per chunk
 /// and with a single table for the plane.
-pub fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
+pub(crate) fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     adaptive_bytes(chunks, scale).min(shared_bytes(&histogram::sum(chunks), scale))
 }
 
@@ -171,7 +167,7 @@ fn shared_bytes(counts: &[u64; 256], scale: f64) -> f64 {
 /// Returns the size in bytes of `bytes` at their entropy given the preceding
 /// byte, including the table of all pairs that occur, which is written once for
 /// the whole plane.
-pub fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
+pub(crate) fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
     // Assigns consecutive indices to the values that occur, for rows and
     // columns. The context of the first byte is zero.
     let mut numbers = [0; 256];

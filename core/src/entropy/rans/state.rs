@@ -59,7 +59,7 @@ impl Input<'_> {
 
     /// Skips the bytes that were taken from `window`.
     #[inline]
-    pub fn consume(&mut self, window: Window) -> Result<()> {
+    pub(crate) fn consume(&mut self, window: Window) -> Result<()> {
         match self.0.get(window.taken_bits as usize / 8..) {
             Some(rest) => {
                 self.0 = rest;
@@ -160,12 +160,12 @@ pub(super) struct PackedCode(pub u64);
 impl PackedCode {
     /// Mask of the start and of the number of other slots, which have 14 bits
     /// each.
-    pub const FIELD_MASK: i32 = 0x3FFF;
+    pub(crate) const FIELD_MASK: i32 = 0x3FFF;
     /// Positions of the other fields in the upper half.
-    pub const OTHERS_SHIFT: i32 = 14;
-    pub const SHIFT_SHIFT: i32 = 28;
+    pub(crate) const OTHERS_SHIFT: i32 = 14;
+    pub(crate) const SHIFT_SHIFT: i32 = 28;
     /// The minimum shift. The field holds the excess over it, which is at most 14.
-    pub const MIN_SHIFT: i32 = 31;
+    pub(crate) const MIN_SHIFT: i32 = 31;
 
     pub fn new(code: Divided) -> Self {
         // The start of a value after the last one that occurs may be 2^14, which
@@ -191,7 +191,7 @@ pub(super) struct Emitted {
 impl Emitted {
     /// Uses `buf` for encoding `symbols` symbols, with at most two emitted bytes
     /// per symbol. A buffer that is too short is replaced.
-    pub fn in_buffer(mut buf: Vec<u8>, symbols: usize) -> Self {
+    pub(crate) fn in_buffer(mut buf: Vec<u8>, symbols: usize) -> Self {
         let end = 2 * symbols + size_of::<u64>();
         if buf.len() < end {
             buf = vec![0; end];
@@ -225,7 +225,7 @@ impl Emitted {
 
     /// Adds the highest `count` bytes of `word`, at most eight.
     #[inline(always)]
-    pub fn push_word(&mut self, word: u64, count: u32) {
+    pub(crate) fn push_word(&mut self, word: u64, count: u32) {
         // The other bytes of the word are overwritten by the next call.
         if let Some(dest) = self.buf[..self.start].last_chunk_mut() {
             *dest = word.to_le_bytes();
@@ -244,7 +244,7 @@ impl Emitted {
     }
 
     /// Returns the buffer for reuse.
-    pub fn into_buffer(self) -> Vec<u8> {
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buf
     }
 }

@@ -16,13 +16,13 @@ const VALUES_PER_BYTE: usize = 2;
 /// a block table.
 const RUN_BLOCK_BYTES: f64 = 8.0;
 /// Length in bytes of a frame that repeats a single byte.
-pub const RUN_FRAME_BYTES: usize = 11;
+pub(crate) const RUN_FRAME_BYTES: usize = 11;
 /// Length in bytes of the headers of a frame whose block is stored uncompressed.
-pub const RAW_HEADS_BYTES: usize = 10;
+pub(crate) const RAW_HEADS_BYTES: usize = 10;
 
 /// Returns the length in bytes of a block with these counts and its own Huffman
 /// code.
-pub fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
+pub(crate) fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
     match histogram::values(counts) {
         // A run takes one byte and its count.
         1 => 0,
@@ -36,7 +36,7 @@ pub fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
 /// Returns the length in bytes of `len` bytes with these counts in an optimal
 /// Huffman code, including their part of the block headers of a plane `scale`
 /// times as long. The result is at most `len`.
-pub fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
+pub(crate) fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
     let values = histogram::values(counts);
     let blocks = (len * scale / BLOCK_BYTES as f64).max(1.0) / scale;
     if values < 2 {
@@ -55,7 +55,7 @@ pub fn huffman_bytes(counts: &[u64; 256], len: f64, scale: f64) -> f64 {
 ///
 /// The description of a code lists the code lengths, which are close to the
 /// logarithms of the counts.
-pub fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> usize {
+pub(crate) fn huffman_frame_bytes(counts: &[u64; 256], len_bytes: usize, bits: usize) -> usize {
     /// Length in bytes of the headers of frame, block and literals, and of the
     /// table of stream lengths if there are four streams.
     const HEADS_BYTES: usize = 15;

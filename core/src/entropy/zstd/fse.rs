@@ -17,7 +17,7 @@ pub struct FseState {
 
 /// The entry in a distribution that marks a value rarer than one state of the
 /// table.
-pub const RARE: i16 = -1;
+pub(crate) const RARE: i16 = -1;
 
 /// Returns the decoding table of `1 << log` states. `shares` contains the
 /// number of states of each value, or [`RARE`] for a value with one state that
@@ -70,7 +70,7 @@ const MIN_LOG: u32 = 5;
 /// contains the maximum number of values for tables of 32 states, 64 states and
 /// so on; larger tables are rejected. Returns the binary logarithm of the table
 /// size, and the bytes after the description.
-pub fn read_distribution<'a>(
+pub(crate) fn read_distribution<'a>(
     bytes: &'a [u8],
     most_values: &[usize],
     shares: &mut [i16],

@@ -145,7 +145,7 @@ impl ContextMap {
         all(target_arch = "wasm32", target_feature = "simd128")
     ))]
     #[inline(always)]
-    pub fn by_exponent<F: Float>(&self, code: u8) -> (&ExponentTable, i16) {
+    pub(crate) fn by_exponent<F: Float>(&self, code: u8) -> (&ExponentTable, i16) {
         // A context is twice the exponent field minus `less`.
         let less = 2 * F::BIAS + i32::from(code) - UNIT - EQUAL;
         let table = &self.by_exponent[usize::from(less & 1 == 1)];

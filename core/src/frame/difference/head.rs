@@ -230,7 +230,7 @@ impl<'a> DifferenceHead<'a> {
     }
 
     /// Returns the length of the frame in bytes.
-    pub fn frame_len_bytes(&self) -> u64 {
+    pub(crate) fn frame_len_bytes(&self) -> u64 {
         self.blocks
             .last()
             .map_or(self.len_bytes, |block| block.range().end)

@@ -93,7 +93,7 @@ impl<'a> Difference<'a> {
     /// the digest of the base, which is then not computed. In that case, the
     /// caller must compare the result with the digest of the tensor, which shows
     /// whether the base was right.
-    pub fn decode_from<E: Engine>(
+    pub(crate) fn decode_from<E: Engine>(
         &self,
         engine: &E,
         reference: &[u8],

@@ -178,7 +178,7 @@ impl GroupLayout {
 
     /// Returns the number of groups across one row.
     #[must_use]
-    pub fn groups_across(&self) -> u64 {
+    pub(crate) fn groups_across(&self) -> u64 {
         u64::from(self.columns.div_ceil(self.group_columns))
     }
 
@@ -204,7 +204,7 @@ impl GroupLayout {
 
     /// Returns the number of elements of group `number`.
     #[must_use]
-    pub fn group_elements(&self, number: u64) -> u64 {
+    pub(crate) fn group_elements(&self, number: u64) -> u64 {
         let (rows, columns) = self.group(number);
         (rows.end - rows.start) * (columns.end - columns.start)
     }

@@ -132,13 +132,13 @@ impl PlaneEstimate {
 
     /// Returns whether rANS of order 1 gives clearly the smallest size, by enough
     /// to justify its slow decoding even if codes are long.
-    pub fn is_order1_ahead(&self) -> bool {
+    pub(crate) fn is_order1_ahead(&self) -> bool {
         let others = self.huffman.min(self.search).min(self.rans);
         self.order1 < others * (1.0 - ORDER1_MIN_GAIN)
     }
 
     /// Returns whether a search appears to gain over Huffman codes, if only slightly.
-    pub fn is_search_near(&self) -> bool {
+    pub(crate) fn is_search_near(&self) -> bool {
         self.search < self.huffman * SEARCH_NEAR
     }
 

@@ -14,7 +14,7 @@ use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe};
 const ZSTD_MIN_GAIN: f64 = 1.0 / MIN_GAIN_DIVISOR as f64;
 /// The least gain of a search over Huffman codes, as a fraction of the Huffman
 /// size, that justifies the time it costs packer and reader.
-pub const SEARCH_MIN_GAIN: f64 = 0.01;
+pub(crate) const SEARCH_MIN_GAIN: f64 = 0.01;
 /// The equivalent of [`SEARCH_MIN_GAIN`] for [`Effort::Max`], which accepts
 /// slower decoding.
 const SEARCH_MIN_GAIN_AT_MAX: f64 = 0.003;
@@ -129,7 +129,7 @@ const fn max_search() -> [Codec; 6] {
 }
 
 /// Returns the recipe for a plane of a tensor that is too small to be sampled.
-pub fn unsampled(effort: Effort) -> PlaneRecipe {
+pub(crate) fn unsampled(effort: Effort) -> PlaneRecipe {
     match effort {
         Effort::Max => PlaneRecipe::Smallest(MAX_SEARCH_FAR),
         Effort::Fast | Effort::Balanced => PlaneRecipe::Blocks(both(effort.search_level())),
@@ -152,7 +152,7 @@ pub fn counted(effort: Effort) -> PlaneRecipe {
 
 /// Returns the sum of the estimates in bytes, each the smaller of the Huffman
 /// size and the size after a search.
-pub fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a PlaneEstimate>) -> f64 {
+pub(crate) fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a PlaneEstimate>) -> f64 {
     let coded = |part: &PlaneEstimate| part.huffman.min(part.search);
     estimates.into_iter().map(coded).sum()
 }

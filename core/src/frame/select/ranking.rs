@@ -55,7 +55,7 @@ pub struct Ranking {
 
 impl Ranking {
     /// Ranks by a quick sample if the effort allows it, otherwise by a full one.
-    pub fn quick_estimate<E: PackEngine>(
+    pub(crate) fn quick_estimate<E: PackEngine>(
         engine: &E,
         content: Content,
         dtype: Option<Dtype>,
@@ -86,7 +86,7 @@ impl Ranking {
 
     /// Ranks again by a full sample, unless the quick sample was conclusive.
     #[must_use]
-    pub fn refined<E: PackEngine>(self, engine: &E, content: Content) -> Self {
+    pub(crate) fn refined<E: PackEngine>(self, engine: &E, content: Content) -> Self {
         if self.is_final {
             return self;
         }
@@ -107,7 +107,7 @@ impl Ranking {
 
     /// Returns whether a frame of `len_bytes` bytes is so far below the expected
     /// size of the planes that they need not be encoded.
-    pub fn is_beaten_by(&self, len_bytes: usize) -> bool {
+    pub(crate) fn is_beaten_by(&self, len_bytes: usize) -> bool {
         let max_bytes = self.expected_bytes() * self.prune_planes;
         self.options.effort != Effort::Max && (len_bytes as f64) < max_bytes
     }

@@ -34,7 +34,7 @@ const PAGE_BYTES: usize = 4096;
 /// It reads the 8-byte words of a quarter of the pages, since elements and rows
 /// usually begin at multiples of 8. The pages are selected pseudo-randomly, so
 /// that for any distance, some pairs of pages that far apart are read.
-pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
+pub(crate) fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
     if effort == Effort::Fast || tensor.len() <= FAR_BYTES || tensor.len() > MAX_TENSOR_BYTES {
         return false;
     }
@@ -78,7 +78,7 @@ pub fn are_far_apart(tensor: &[u8], effort: Effort) -> bool {
 /// Returns whether more than one in [`NEAR_SHARE`] words of the sampled windows
 /// repeats. A search would find such repeats, except in a tensor of few distinct
 /// elements.
-pub fn are_near(windows: &[&[u8]]) -> bool {
+pub(crate) fn are_near(windows: &[&[u8]]) -> bool {
     let mut seen = vec![0u64; 1 << NEAR_BITS];
     let (mut words, mut repeated) = (0, 0);
     for window in windows {
@@ -103,7 +103,7 @@ pub fn are_near(windows: &[&[u8]]) -> bool {
 /// Returns whether more than one in [`ELEMENT_SHARE`] elements of the sampled
 /// windows repeats. Only four-byte elements are checked: half-precision weights
 /// that were multiplied by a scale per row repeat in this way.
-pub fn are_elements(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
+pub(crate) fn are_elements(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     if dtype.and_then(Dtype::len_bytes) != Some(4) {
         return false;
     }
@@ -132,7 +132,7 @@ const NEAR_SHARE: usize = 128;
 /// Returns whether more than one in [`IN_SHARE`] bytes begins a word that
 /// repeats an earlier aligned word. Words at every `STEP`-th offset are
 /// compared. Words that begin in the last 15 bytes may be ignored.
-pub fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
+pub(crate) fn are_in<const WORD_BYTES: usize, const STEP: usize>(bytes: &[u8]) -> bool {
     const SLOT_BITS: u32 = 10;
     const SLOTS: usize = 1 << SLOT_BITS;
     let mask = u64::MAX >> (u64::BITS as usize - 8 * WORD_BYTES);

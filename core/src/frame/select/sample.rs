@@ -28,7 +28,7 @@ pub struct Sample {
 impl Sample {
     /// A sample of 64 KiB in total. It is large enough to recognise a tensor
     /// that only byte codes can compress.
-    pub const QUICK: Self = Self {
+    pub(crate) const QUICK: Self = Self {
         window_bytes: 4 << 10,
         piece_bytes: 4 << 10,
     };

@@ -110,7 +110,7 @@ impl<'a> EncodedPlanes<'a> {
 
     /// Assembles the frame in a new buffer.
     #[must_use]
-    pub fn to_frame<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
+    pub(crate) fn to_frame<E: PackEngine>(&self, engine: &E) -> Vec<u8> {
         let mut frame = vec![0; self.len_bytes()];
         self.write(engine, &mut frame);
         frame

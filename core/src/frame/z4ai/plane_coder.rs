@@ -229,7 +229,7 @@ impl<'a> PlaneCoder<'a> {
 
     /// Encodes a plane that is not [`PlaneShape::is_blockwise`], and returns its
     /// method and payload. A blockwise plane is stored.
-    pub fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
+    pub(crate) fn encode_whole<E: PackEngine>(&self, engine: &E) -> (Method, Vec<u8>) {
         self.encode_plane(engine, self.raw(0, self.len))
     }
 

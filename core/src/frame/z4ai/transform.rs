@@ -95,7 +95,7 @@ impl Transform {
 
     /// Returns whether plane `plane` holds only mantissas.
     #[must_use]
-    pub fn is_mantissa(self, plane: usize) -> bool {
+    pub(crate) fn is_mantissa(self, plane: usize) -> bool {
         matches!(self, Self::BitField(_)) && plane == 2
     }
 
@@ -135,7 +135,7 @@ impl Transform {
     /// the buffer and can be joined on its own, because it begins and ends at a
     /// byte boundary of every plane.
     #[must_use]
-    pub fn joinable(self, range: &Range<u64>, elements: u64) -> Range<u64> {
+    pub(crate) fn joinable(self, range: &Range<u64>, elements: u64) -> Range<u64> {
         let item_bytes = self.item_bytes() as u64;
         let (start, end) = (range.start / item_bytes, range.end.div_ceil(item_bytes));
         if range.is_empty() {
@@ -147,7 +147,7 @@ impl Transform {
 
     /// Returns the largest number of elements that share a byte in any plane.
     #[must_use]
-    pub fn elements_per_byte(self) -> usize {
+    pub(crate) fn elements_per_byte(self) -> usize {
         let layouts = self.layouts().map(|layout| layout.elements_per_byte);
         layouts.max().unwrap_or(1)
     }
@@ -251,7 +251,7 @@ impl PlaneLayout {
     /// Returns the length of a part in bytes if the buffer has `elements`
     /// elements.
     #[must_use]
-    pub fn part_len_bytes(self, elements: u64) -> u64 {
+    pub(crate) fn part_len_bytes(self, elements: u64) -> u64 {
         elements.div_ceil(self.elements_per_byte as u64)
     }
 

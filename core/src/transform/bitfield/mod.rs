@@ -54,7 +54,7 @@ impl FloatFormat {
 
     /// Returns the size in bytes of one mantissa in its plane.
     #[must_use]
-    pub fn mantissa_bytes(self) -> usize {
+    pub(crate) fn mantissa_bytes(self) -> usize {
         self.mantissa_bits.div_ceil(8) as usize
     }
 

@@ -86,12 +86,12 @@ impl Scorer {
     }
 
     /// Returns the best score of any value between `first` and `last`.
-    pub fn best_between(self, first: f64, last: f64) -> f64 {
+    pub(crate) fn best_between(self, first: f64, last: f64) -> f64 {
         self.score(self.mean.clamp(first, last))
     }
 
     /// Returns the logarithm of the weighted density, up to a constant.
-    pub fn score(self, value: f64) -> f64 {
+    pub(crate) fn score(self, value: f64) -> f64 {
         let distance = (value - self.mean) * self.precision;
         self.constant - 0.5 * (distance * distance)
     }
@@ -112,7 +112,7 @@ const REACH_DEVIATIONS: f64 = 6.0;
 const SLACK: f64 = 1e-6;
 
 /// Marks a cell that several components may win.
-pub const CONTENDED: u16 = 1 << 8;
+pub(crate) const CONTENDED: u16 = 1 << 8;
 
 /// The positions of the cells.
 #[derive(Debug, Clone, Copy)]
@@ -192,7 +192,7 @@ impl Winners {
     }
 
     /// Returns the component of all values in `cell`, or [`CONTENDED`].
-    pub fn of_cell(&self, cell: u16) -> u16 {
+    pub(crate) fn of_cell(&self, cell: u16) -> u16 {
         self.winners[usize::from(cell)]
     }
 

@@ -19,7 +19,7 @@ pub use assign::assign;
 
 /// The smallest deviation that a fit assigns to a component, which prevents
 /// components from collapsing.
-pub const MIN_DEVIATION: f64 = 1e-6;
+pub(crate) const MIN_DEVIATION: f64 = 1e-6;
 
 /// A mixture of weighted Gaussians. The three lists have the same length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Mixture {
     /// Returns the sum of the weights, added in the order of
     /// docs/formats/gauss.md 8.1.
     #[must_use]
-    pub fn total_weight(&self) -> f64 {
+    pub(crate) fn total_weight(&self) -> f64 {
         pairwise_sum(&self.weights, |weight| weight)
     }
 
@@ -114,7 +114,7 @@ pub fn fit(values: &[f64], components: u8, max_iterations: u32) -> Fit {
 /// # Panics
 /// See [`fit`].
 #[must_use]
-pub fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) -> Fit {
+pub(crate) fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) -> Fit {
     let (mean, deviation) = mean_and_deviation(&values);
     let cells = Cells::new(mean, deviation);
     let mut grouped = Grouped::new(values, &cells);

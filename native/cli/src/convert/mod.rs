@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::convert::{Detail, Target, TargetKind};
 use zstn::{ConvertOptions, ConvertReport, Error, Job, Location, Result};
-use zstn_core::catalog::{IndexName, Kind};
+use zstn_core::catalog::{FileKind, IndexName};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
@@ -116,7 +116,7 @@ impl Options {
         }
         let name = self.input.file_name().unwrap_or_else(|| "model".into());
         let index = IndexName::parse(&name).map(|index| index.stem());
-        let mut kinds = Kind::FILES.iter();
+        let mut kinds = FileKind::FILES.iter();
         let stem = kinds.find_map(|kind| name.strip_suffix(kind.extension())?.strip_suffix('.'));
         let stem = index.or(stem).unwrap_or(&name);
         destination.join(format!("{stem}.{}", kind.extension()).as_ref())
@@ -152,8 +152,10 @@ impl Options {
             TargetKind::Gauss => Target::Gauss(self.gauss.options()?),
             TargetKind::CompressedTensors => Target::CompressedTensors {
                 format: match self.format {
-                    Some(Format::Sparse24Bitmask) => compressed_tensors::Format::Sparse24Bitmask,
-                    _ => compressed_tensors::Format::SparseBitmask,
+                    Some(Format::Sparse24Bitmask) => {
+                        compressed_tensors::WeightFormat::Sparse24Bitmask
+                    }
+                    _ => compressed_tensors::WeightFormat::SparseBitmask,
                 },
             },
             kind => {

@@ -6,17 +6,15 @@
 //! hub only. Storage servers receive the headers that the hub specifies for them.
 
 mod client;
-mod commit;
-mod refusal;
 mod revision;
 mod upload;
 
 pub use client::Hub;
-pub use commit::{Addition, NewCommit};
 #[cfg(feature = "worker")]
-pub(crate) use refusal::is_not_found;
-pub use refusal::{Permission, Refusal};
+pub(crate) use client::is_not_found;
+pub use client::{Permission, Refusal};
 #[cfg(feature = "worker")]
 pub(crate) use revision::is_commit;
+pub use revision::{Addition, NewCommit};
 pub use revision::{CommitInfo, ListedFile};
 pub use zstn::internals::{RepoKind, Repository};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use zstn_core::ErrorKind as RefusalKind;
-use zstn_core::catalog::{Kind, recognise};
+use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::container::zstn::{ContainerPrefix, parse_sha256};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
@@ -69,7 +69,7 @@ impl ObjectPacker<'_> {
         checking: &dyn Progress,
     ) -> Result<Option<Stored>> {
         let (head, len_bytes) = head(original)?;
-        if !matches!(recognise(&head, len_bytes), Ok(Kind::Safetensors)) {
+        if !matches!(recognise(&head, len_bytes), Ok(FileKind::Safetensors)) {
             return Ok(None);
         }
         let path = self.scratch.path("packed");

@@ -9,14 +9,13 @@
 
 mod plan;
 mod results;
-mod row;
 
-pub use plan::{Shard, load_plan, read_plan, shard};
+#[cfg(any(feature = "gateway", feature = "worker"))]
+pub(crate) use plan::hex;
+#[cfg(feature = "worker")]
+pub(crate) use plan::hex_digest;
+pub use plan::{FORMAT, Row, key, key_against};
+pub use plan::{PlanShare, load_plan, read_plan, shard};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
 pub use results::{Class, Done, Failed, ListedResult, Results};
-#[cfg(any(feature = "gateway", feature = "worker"))]
-pub(crate) use row::hex;
-#[cfg(feature = "worker")]
-pub(crate) use row::hex_digest;
-pub use row::{FORMAT, Row, key, key_against};

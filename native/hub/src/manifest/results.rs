@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use super::row::is_digest;
+use super::plan::is_digest;
 use zstn::internals::{Output, store};
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};

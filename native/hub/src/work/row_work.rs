@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::Store;
 use super::packer::{Packed, Packer, WorkerOptions};
-use super::store::Store;
 use super::{Failure, class};
 use crate::hub::{Hub, Repository};
 use crate::manifest::{Class, Done, Failed, Results, Row};

@@ -13,7 +13,7 @@ use zstn_serve::Served;
 /// The work on one commit, as stored in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Job {
+pub struct CommitJob {
     /// The repository, such as `OWNER/NAME`.
     pub repo: String,
     /// The branch that contains the commit and to which the packed files are added.
@@ -34,7 +34,7 @@ pub struct Job {
     pub outcome: Option<String>,
 }
 
-impl Job {
+impl CommitJob {
     pub(super) fn new(repository: &Repository, branch: &str, revision: &str) -> Self {
         Self {
             repo: repository.to_string(),

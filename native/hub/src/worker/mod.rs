@@ -5,24 +5,29 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 use std::{io, thread};
 
-use crate::hub::Hub;
-use crate::work::Packer;
-use metrics::Metrics;
-use queue::Queue;
-use runner::Runner;
-use webhook::{Site, WebhookSecret};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
 use zstn::{Engine, Error, Result};
 use zstn_serve::Handle;
 use zstn_serve::listening::Listening;
 
+use crate::hub::Hub;
+use crate::work::Packer;
+use queue::Queue;
+use runner::Runner;
+use webhook::{Site, WebhookSecret};
+
 mod additions;
 mod job;
-mod metrics;
 mod plan_run;
 mod queue;
 mod runner;
@@ -30,7 +35,7 @@ mod selection;
 mod webhook;
 
 pub use crate::work::WorkerOptions;
-pub use job::{Event, Job, JobEvent, Stage};
+pub use job::{CommitJob, Event, JobEvent, Stage};
 pub use plan_run::{PlanRun, PlanSummary};
 
 /// Default time for the current file when the worker stops. Kubernetes kills a process
@@ -217,5 +222,81 @@ impl Stop {
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabel {
+    stage: &'static str,
+}
+
+/// The metrics of one worker.
+#[derive(Debug)]
+struct Metrics {
+    registry: Registry,
+    requests: Family<StatusLabel, Counter>,
+    stages: Family<StageLabel, Counter>,
+    original_bytes: Counter,
+    packed_bytes: Counter,
+    queued: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("zstn_worker");
+        let requests = Family::default();
+        registry.register("requests", "Answered requests", requests.clone());
+        let stages = Family::default();
+        registry.register(
+            "events",
+            "Stages that jobs and files came to",
+            stages.clone(),
+        );
+        let original_bytes: Counter<u64, AtomicU64> = Counter::default();
+        let help = "Bytes of files that were packed";
+        registry.register_with_unit("original", help, Unit::Bytes, original_bytes.clone());
+        let packed_bytes: Counter<u64, AtomicU64> = Counter::default();
+        let help = "Bytes of their packed files";
+        registry.register_with_unit("packed", help, Unit::Bytes, packed_bytes.clone());
+        let queued = Gauge::default();
+        registry.register("queued_jobs", "Jobs in the queue", queued.clone());
+        Self {
+            registry,
+            requests,
+            stages,
+            original_bytes,
+            packed_bytes,
+            queued,
+        }
+    }
+}
+
+impl Metrics {
+    fn count_request(&self, status: u16) {
+        self.requests.get_or_create(&StatusLabel { status }).inc();
+    }
+
+    fn count_stage(&self, stage: Stage) {
+        let stage = stage.name();
+        self.stages.get_or_create(&StageLabel { stage }).inc();
+    }
+
+    fn count_packed(&self, original_bytes: u64, packed_bytes: u64) {
+        self.original_bytes.inc_by(original_bytes);
+        self.packed_bytes.inc_by(packed_bytes);
+    }
+
+    /// Returns all metrics in the text format of Prometheus.
+    fn text(&self, queued: usize) -> String {
+        self.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        // Writing to memory does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
     }
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::metrics::Metrics;
+use super::Metrics;
 use super::queue::Queue;
 use super::runner::{Outcome, Runner};
-use super::{Event, Job, JobEvent, Stage, Stop};
+use super::{CommitJob, Event, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
-use crate::manifest::{Class, Results, Row, Shard, shard};
+use crate::manifest::{Class, PlanShare, Results, Row, shard};
 use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, class};
 use zstn::internals::Staging;
 use zstn::source::HttpOptions;
@@ -27,7 +27,7 @@ pub struct PlanRun {
     /// Options for packing files.
     pub worker: WorkerOptions,
     /// The share of the plan to work on.
-    pub shard: Shard,
+    pub shard: PlanShare,
     /// Retries files that were refused before. Files that failed for a transient reason
     /// are always retried.
     pub retry_refused: bool,
@@ -39,7 +39,7 @@ impl Default for PlanRun {
     fn default() -> Self {
         Self {
             worker: WorkerOptions::default(),
-            shard: Shard::ALL,
+            shard: PlanShare::ALL,
             retry_refused: false,
             stop: Stop::default(),
         }
@@ -174,7 +174,7 @@ impl PlanRun {
         let repository = name.parse()?;
         // The branch instead of a commit, because it may have moved after the plan was
         // made.
-        let job = Job::new(&repository, BRANCH, BRANCH);
+        let job = CommitJob::new(&repository, BRANCH, BRANCH);
         let event = |stage| JobEvent::new(stage, name, BRANCH);
         let results = runner.queue.results()?;
         let mut known = HashSet::new();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Job, JobEvent, Stage};
+use super::{CommitJob, JobEvent, Stage};
 use crate::hub::{Repository, is_commit};
 use crate::lock::Lock;
 use crate::manifest::{Results, write_json};
@@ -42,7 +42,7 @@ pub(super) struct Queue {
     /// Invalid entries that have been logged already.
     bad: Mutex<HashSet<PathBuf>>,
     /// The job in progress, with its key, as it was before this attempt.
-    under_way: Mutex<Option<(String, Job)>>,
+    under_way: Mutex<Option<(String, CommitJob)>>,
 }
 
 /// The result of adding a job.
@@ -57,7 +57,7 @@ pub(super) enum Queued {
 /// A locked job, on which no other worker works.
 #[derive(Debug)]
 pub(super) struct Claim {
-    pub(super) job: Job,
+    pub(super) job: CommitJob,
     key: String,
     _lock: Lock,
 }
@@ -91,7 +91,7 @@ impl Queue {
     }
 
     /// Adds a job unless it is in the queue or finished.
-    pub(super) fn add(&self, job: &Job) -> Result<Queued> {
+    pub(super) fn add(&self, job: &CommitJob) -> Result<Queued> {
         let key = job.key()?;
         if self.is_finished(&key, job) {
             return Ok(Queued::Known);
@@ -211,12 +211,12 @@ impl Queue {
     /// Returns whether this push has been handled. A push of the same commit with
     /// another previous commit is a new one: the branch was reset to this commit, which
     /// removed the worker's commit.
-    fn is_finished(&self, key: &str, job: &Job) -> bool {
+    fn is_finished(&self, key: &str, job: &CommitJob) -> bool {
         let finished = read(&self.path("finished", key)).ok().flatten();
         finished.is_some_and(|finished| job.before.is_none() || finished.before == job.before)
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Option<(String, Job)>> {
+    fn under_way(&self) -> MutexGuard<'_, Option<(String, CommitJob)>> {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -300,11 +300,11 @@ fn is_entry(entry: &std::io::Result<fs::DirEntry>) -> bool {
     })
 }
 
-fn write(path: &Path, job: &Job, replace: bool) -> Result<bool> {
+fn write(path: &Path, job: &CommitJob, replace: bool) -> Result<bool> {
     write_json(&Location::from(path), job, replace, &HttpOptions::default())
 }
 
-fn read(path: &Path) -> Result<Option<Job>> {
+fn read(path: &Path) -> Result<Option<CommitJob>> {
     // Opening a named pipe would block until a writer appears.
     let is_special = |file: fs::Metadata| !file.is_file() && !file.is_dir();
     if fs::metadata(path).is_ok_and(is_special) {

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::Metrics;
 use super::additions::{Additions, Revision};
-use super::metrics::Metrics;
 use super::queue::{Claim, Queue};
 use super::selection::is_packing;
-use super::{Event, Job, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
+use super::{CommitJob, Event, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
 use crate::hub::{Hub, ListedFile, NewCommit, Refusal, Repository, is_not_found};
 use crate::manifest::Class;
 use crate::work::{Failure, Packer, class};
@@ -105,7 +105,7 @@ impl Runner {
     /// packed.
     pub(super) fn job(
         &self,
-        job: &Job,
+        job: &CommitJob,
         contents: Option<&HashSet<String>>,
     ) -> Result<Outcome, Failure> {
         let repository = job.repository()?;
@@ -201,7 +201,7 @@ impl Runner {
     fn is_packing(
         &self,
         repository: &Repository,
-        job: &Job,
+        job: &CommitJob,
         files: &[ListedFile],
         before: Option<&[ListedFile]>,
     ) -> Result<bool, Failure> {

@@ -12,9 +12,9 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::metrics::Metrics;
+use super::Metrics;
 use super::queue::{Queue, Queued};
-use super::{Event, Job, JobEvent, Stage};
+use super::{CommitJob, Event, JobEvent, Stage};
 use crate::hub::{RepoKind, Repository, is_commit};
 use zstn_serve::access::Access;
 use zstn_serve::{Note, Served};
@@ -129,7 +129,7 @@ impl Site {
         Ok(())
     }
 
-    async fn add(&self, job: Job) -> Result<Value, Answer> {
+    async fn add(&self, job: CommitJob) -> Result<Value, Answer> {
         let (queue, added) = (Arc::clone(&self.queue), job.clone());
         let added = tokio::task::spawn_blocking(move || queue.add(&added)).await;
         let queued = match added {
@@ -169,7 +169,7 @@ const VERSION: u64 = 3;
 ///
 /// # Errors
 /// A message for a body that is not a supported notification.
-fn jobs_of(body: &[u8]) -> Result<Vec<Job>, String> {
+fn jobs_of(body: &[u8]) -> Result<Vec<CommitJob>, String> {
     let payload: Value =
         serde_json::from_slice(body).map_err(|error| format!("the body is not JSON: {error}"))?;
     if payload["webhook"]["version"] != VERSION {
@@ -193,7 +193,7 @@ fn jobs_of(body: &[u8]) -> Result<Vec<Job>, String> {
         let branch = updated["ref"].as_str()?.strip_prefix("refs/heads/")?;
         let commit = updated["newSha"].as_str().filter(|sha| is_commit(sha))?;
         let before = updated["oldSha"].as_str().filter(|sha| is_commit(sha));
-        let mut job = Job::new(&repository, branch, commit);
+        let mut job = CommitJob::new(&repository, branch, commit);
         job.before = before.map(str::to_owned);
         Some(job)
     });

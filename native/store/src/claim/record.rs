@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Service;
-use crate::lock::Lock;
+use crate::state::Lock;
 use crate::{Address, Error, Result, StoreOptions, state};
 
 /// The recorded identifier of one claim.

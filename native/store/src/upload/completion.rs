@@ -10,8 +10,8 @@ use object_store::{PutMode, PutPayload};
 use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
-use crate::failure::{Failure, Kind};
-use crate::{Error, Object, Result, runtime, small};
+use crate::failure::{Failure, FailureKind};
+use crate::{Error, Object, Result, client, object};
 
 impl Upload {
     /// Sends an object of at most one part.
@@ -30,13 +30,13 @@ impl Upload {
         // earlier run as an object.
         let may_ask = match &answer {
             Err(Some(failure)) => {
-                failure.kind == Kind::Condition && self.address.service() == Service::Azure
+                failure.kind == FailureKind::Condition && self.address.service() == Service::Azure
             }
             answer => answer.is_err(),
         };
         let mut is_taken = false;
         if may_ask {
-            is_taken = !self.options.replace && small::exists(&self.address, &self.options.store)?;
+            is_taken = !self.options.replace && object::exists(&self.address, &self.options.store)?;
             if !is_taken {
                 answer = self.put(payload.clone(), PutMode::Overwrite)?;
             }
@@ -45,15 +45,15 @@ impl Upload {
             return Ok(self.sent_whole());
         };
         let kind = failure.as_ref().map(|failure| failure.kind);
-        is_taken |= kind == Some(Kind::Condition) && !self.options.replace;
-        let may_be_own = has_condition && (is_taken || kind == Some(Kind::Network));
+        is_taken |= kind == Some(FailureKind::Condition) && !self.options.replace;
+        let may_be_own = has_condition && (is_taken || kind == Some(FailureKind::Network));
         if may_be_own && self.is_there_whole(&payload) {
             return Ok(self.sent_whole());
         }
         match failure {
             // The object is not written without the condition, since that could replace
             // another writer's object.
-            Some(failure) if has_condition && kind == Some(Kind::Unsupported) => {
+            Some(failure) if has_condition && kind == Some(FailureKind::Unsupported) => {
                 Err(Error::NoConditions {
                     url: self.address.url(),
                     status: failure.status,
@@ -77,7 +77,7 @@ impl Upload {
     /// successful request is lost, the retried request is refused because the object
     /// exists.
     fn is_there_whole(&self, payload: &PutPayload) -> bool {
-        let there = small::read_small(&self.address, self.len_bytes, &self.options.store);
+        let there = object::read_small(&self.address, self.len_bytes, &self.options.store);
         there.is_ok_and(|there| {
             let rest = there.as_deref();
             let rest = payload
@@ -89,7 +89,7 @@ impl Upload {
 
     fn put(&self, payload: PutPayload, mode: PutMode) -> Result<Result<(), Option<Failure>>> {
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-        let answer = runtime::wait(async move {
+        let answer = client::wait(async move {
             connection
                 .objects
                 .put_opts(&path, payload, mode.into())
@@ -111,7 +111,7 @@ impl Upload {
     /// Completes an object sent in parts.
     pub(super) fn complete(&self, session: &mut Session, parts: usize) -> Result<()> {
         let ids = session.wait(parts)?;
-        if !self.options.replace && small::exists(&self.address, &self.options.store)? {
+        if !self.options.replace && object::exists(&self.address, &self.options.store)? {
             return Err(exists(&self.address, true));
         }
         let plain = &self.connection.parts;
@@ -120,13 +120,13 @@ impl Upload {
         let complete = |store: &Arc<dyn MultipartStore>| {
             let (store, path) = (Arc::clone(store), self.path.clone());
             let (id, ids) = (session.upload_id.clone(), ids.clone());
-            runtime::wait(async move { store.complete_multipart(&path, &id, ids).await })
+            client::wait(async move { store.complete_multipart(&path, &id, ids).await })
         };
         let mut answer = complete(creator.unwrap_or(plain))?;
         // The server does not support the condition.
         if creator.is_some()
             && let Err(error) = &answer
-            && Failure::new(error).kind == Kind::Unsupported
+            && Failure::new(error).kind == FailureKind::Unsupported
         {
             answer = complete(plain)?;
         }
@@ -134,7 +134,7 @@ impl Upload {
             return Ok(());
         };
         let failure = Failure::new(&error);
-        let is_refused = failure.kind == Kind::Condition;
+        let is_refused = failure.kind == FailureKind::Condition;
         if (is_refused || is_gone(&failure)) && self.is_there(&ids) {
             return Ok(());
         }

@@ -1,21 +1,22 @@
-//! Unfinished uploads of earlier runs: finding, continuing and discarding them.
+//! Unfinished uploads of earlier runs: finding, continuing and discarding them,
+//! and the journal file, which records the parts of an upload that the store
+//! already has.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::PutPayload;
+use serde::{Deserialize, Serialize};
 
-use super::Upload;
-use super::journal::{self, Entries, Journal, StoredPart, UnfinishedUpload};
-use super::options::MAX_PARTS;
 use super::session::{Session, is_gone};
+use super::{MAX_PARTS, Upload};
 use crate::address::Service;
-use crate::failure::{Failure, Kind};
-use crate::lock::Lock;
-use crate::{Error, Result, runtime, state};
+use crate::failure::{Failure, FailureKind};
+use crate::state::{self, Lock};
+use crate::{Error, Result, client};
 
 impl Upload {
     /// Returns the number of parts that an earlier run has sent. Whether they can be
@@ -78,7 +79,7 @@ impl Upload {
             url: self.address.url(),
         })?);
         let path = folder.join(format!("{name}.journal"));
-        let unfinished = journal::read(&path, &target).map_err(failed)?;
+        let unfinished = read(&path, &target).map_err(failed)?;
         self.journal_path = Some(path);
         let Some(entries) = unfinished else {
             return Ok(());
@@ -104,7 +105,7 @@ impl Upload {
         }
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
         let id = id.to_owned();
-        let answer = runtime::wait(async move {
+        let answer = client::wait(async move {
             let payload = PutPayload::from_static(b"?");
             connection
                 .parts
@@ -113,7 +114,7 @@ impl Upload {
         })?;
         match answer.map_err(|error| Failure::new(&error)) {
             Ok(_) => Ok(true),
-            Err(failure) if failure.kind == Kind::NotFound || is_gone(&failure) => Ok(false),
+            Err(failure) if failure.kind == FailureKind::NotFound || is_gone(&failure) => Ok(false),
             Err(failure) => Err(failure.into_error(&self.address)),
         }
     }
@@ -125,7 +126,7 @@ impl Upload {
             None => {
                 let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
                 let id =
-                    runtime::wait(async move { connection.parts.create_multipart(&path).await })?;
+                    client::wait(async move { connection.parts.create_multipart(&path).await })?;
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
@@ -183,4 +184,115 @@ impl Upload {
             stored,
         )
     }
+}
+
+/// Longer than the journal of the longest upload.
+const MAX_JOURNAL_BYTES: u64 = 16 << 20;
+
+/// The record of an unfinished upload, as it is stored in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnfinishedUpload {
+    pub(crate) address: String,
+    pub(crate) upload_id: String,
+    pub(crate) part_bytes: u64,
+}
+
+/// A part that the store has confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredPart {
+    /// Part number, counted from 0.
+    pub(crate) number: usize,
+    pub(crate) len_bytes: u64,
+    pub(crate) blake3: String,
+    /// The store's identifier of the part.
+    pub(crate) id: String,
+}
+
+/// The contents of a journal.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    pub(crate) upload: UnfinishedUpload,
+    pub(crate) parts: BTreeMap<usize, StoredPart>,
+}
+
+/// A journal open for appending parts.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+/// Reads the journal at `path`. Returns `None` if there is none, it has no valid first
+/// line, or it belongs to another address.
+pub(crate) fn read(path: &Path, address: &str) -> io::Result<Option<Entries>> {
+    let bytes = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            file.take(MAX_JOURNAL_BYTES).read_to_end(&mut bytes)?;
+            bytes
+        }
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.split_inclusive('\n');
+    let Some(upload) = lines.next().and_then(parse::<UnfinishedUpload>) else {
+        return Ok(None);
+    };
+    if upload.address != address {
+        return Ok(None);
+    }
+    let parts = lines.map_while(parse::<StoredPart>);
+    let parts = parts.map(|part| (part.number, part)).collect();
+    Ok(Some(Entries { upload, parts }))
+}
+
+impl Journal {
+    /// Writes a journal with these entries, and replaces an existing one.
+    pub(crate) fn create(
+        path: &Path,
+        upload: &UnfinishedUpload,
+        parts: &BTreeMap<usize, StoredPart>,
+    ) -> io::Result<Self> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut text = line(upload)?;
+        for part in parts.values() {
+            text.push_str(&line(part)?);
+        }
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(Self {
+            path: path.into(),
+            file: OpenOptions::new().append(true).open(path)?,
+        })
+    }
+
+    /// Appends a part. If a part with the same number exists, the new one replaces it.
+    pub(crate) fn add(&mut self, part: &StoredPart) -> io::Result<()> {
+        self.file.write_all(line(part)?.as_bytes())?;
+        self.file.sync_data()
+    }
+
+    /// Removes the journal of an upload that cannot or need not be continued.
+    pub(crate) fn remove(self) {
+        drop(self.file);
+        // If the file remains, a later run finds that its upload no longer exists.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn line(entry: &impl Serialize) -> io::Result<String> {
+    let json = serde_json::to_string(entry)?;
+    Ok(format!(
+        "{} {json}\n",
+        blake3::hash(json.as_bytes()).to_hex()
+    ))
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(line: &str) -> Option<T> {
+    let (digest, json) = line.strip_suffix('\n')?.split_once(' ')?;
+    let actual = blake3::hash(json.as_bytes()).to_hex();
+    (digest == actual.as_str()).then(|| serde_json::from_str(json).ok())?
 }

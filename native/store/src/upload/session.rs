@@ -9,9 +9,10 @@ use object_store::multipart::PartId;
 use object_store::path::Path;
 use tokio::task::AbortHandle;
 
-use super::journal::{Journal, StoredPart};
+use super::resume::{Journal, StoredPart};
 use crate::connection::Connection;
-use crate::{Address, Error, Result, failure::Failure, runtime};
+use crate::failure::Failure;
+use crate::{Address, Error, Result, client};
 
 /// A multipart upload in progress.
 pub(super) struct Session {
@@ -82,7 +83,7 @@ impl Session {
             blake3,
             id: String::new(),
         };
-        let threads = runtime::shared()?;
+        let threads = client::shared()?;
         let task = threads.spawn(async move {
             let payload = PutPayload::from(bytes);
             connection.parts.put_part(&path, &id, number, payload).await
@@ -167,7 +168,7 @@ impl Session {
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
         let id = self.upload_id.clone();
         let result =
-            runtime::wait(async move { connection.parts.abort_multipart(&path, &id).await })?;
+            client::wait(async move { connection.parts.abort_multipart(&path, &id).await })?;
         match result.map_err(|error| self.failed(&error)) {
             Ok(()) | Err(Error::PartsLost { .. } | Error::NotFound { .. }) => {
                 self.forget();

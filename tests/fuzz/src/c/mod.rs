@@ -3,8 +3,8 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod fetched_ranges;
 mod reader;
-mod requests;
 mod session;
 
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -3,9 +3,9 @@
 
 use zstn_capi::{ZSTN_ALL_ROWS, ZSTN_ERROR_NEEDS_BASE, zstn_engine, zstn_model};
 
+use super::fetched_ranges::Plan;
 use super::reader::{self, File, Reader};
-use super::requests::Plan;
-use super::{Handle, Listed, Outcome, engine, index, requests};
+use super::{Handle, Listed, Outcome, engine, fetched_ranges, index};
 use crate::LIMIT_BYTES;
 
 /// Number of tensors that are read per file.
@@ -73,7 +73,7 @@ struct Read {
 pub fn run(file: &[u8], choice: &Choice, checksums_count: bool) {
     let engine = engine();
     let verified = verify(file, choice, &engine);
-    let model = requests::open(file, &engine);
+    let model = fetched_ranges::open(file, &engine);
     let good = File::new(file, choice.most, None);
     let reader = Reader::open(&good, &engine);
     match (&model, &reader) {

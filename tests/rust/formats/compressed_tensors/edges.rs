@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use zstn_core::Rule;
 use zstn_core::dtype::Dtype;
-use zstn_tests::compressed_model::GOOD;
-use zstn_tests::compressed_model::Model;
+use zstn_tests::foreign::GOOD;
+use zstn_tests::foreign::Model;
 
 fn halves(bytes: &[u8]) -> Vec<u16> {
     bytes

@@ -9,13 +9,13 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::json;
 use zstn::{Error, Reader};
-use zstn_core::catalog::Kind;
+use zstn_core::catalog::FileKind;
 use zstn_core::container::foreign::compressed_tensors::{
-    CheckpointEntry, DenseTensor, Format, SparseWriter, TensorSpec,
+    CheckpointEntry, DenseTensor, SparseWriter, TensorSpec, WeightFormat,
 };
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases::{Refusal, read, text};
-use zstn_tests::compressed_model::{BAD, GOOD, Model, cases, safetensors};
+use zstn_tests::foreign::{BAD, GOOD, Model, cases, safetensors};
 use zstn_tests::{checkpoints, sha256};
 
 #[test]
@@ -90,7 +90,7 @@ fn write_file(folder: &Path, name: &str, bytes: &[u8]) {
 
 fn check(folder: &Path, vector: &str) {
     let reader = Reader::open(folder).expect("a model");
-    assert_eq!(reader.model().kind(), Kind::CompressedTensors);
+    assert_eq!(reader.model().kind(), FileKind::CompressedTensors);
     assert!(!reader.model().is_rotated());
     for (truth, bytes) in safetensors(&read(GOOD, &format!("{vector}.dense.safetensors"))) {
         let number = reader.model().find(&truth.name).expect("in the list");
@@ -174,7 +174,7 @@ fn an_index_reaches_no_file_outside() {
 }
 
 /// Writes these tensors and the matching configuration.
-fn write(format: Format, dense: &[(TensorSpec, Vec<u8>)]) -> (Model, usize) {
+fn write(format: WeightFormat, dense: &[(TensorSpec, Vec<u8>)]) -> (Model, usize) {
     let mut writer = SparseWriter::new(format).expect("a sparse format");
     let mut tensors = Vec::new();
     let mut sparse = 0;
@@ -203,8 +203,8 @@ fn the_bytes_are_those_of_the_package() {
     let mut compared = 0;
     for case in cases(GOOD) {
         let format = match case.name.split_once('_') {
-            Some(("sb013", _)) => Format::SparseBitmask,
-            Some(("s24", _)) => Format::Sparse24Bitmask,
+            Some(("sb013", _)) => WeightFormat::SparseBitmask,
+            Some(("s24", _)) => WeightFormat::Sparse24Bitmask,
             _ => continue,
         };
         let package = Model::vector(GOOD, &case.name);
@@ -234,55 +234,55 @@ fn what_is_not_worth_it_stays_dense() {
     let (dense, sparse) = ([1; 4096], [0; 4096]);
     for (format, stored, bytes, expected) in [
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             stored("a.weight", Dtype::F16, &[8, 256]),
             sparse,
             1,
         ),
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             stored("a.weight", Dtype::F16, &[8, 256]),
             dense,
             0,
         ),
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             stored("a.bias", Dtype::F16, &[2048]),
             sparse,
             0,
         ),
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             stored("a.weight.weight", Dtype::F16, &[2048]),
             sparse,
             0,
         ),
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             stored("a.weight", Dtype::I64, &[512]),
             sparse,
             0,
         ),
         (
-            Format::Sparse24Bitmask,
+            WeightFormat::Sparse24Bitmask,
             stored("a.weight", Dtype::F16, &[8, 256]),
             sparse,
             1,
         ),
         (
-            Format::Sparse24Bitmask,
+            WeightFormat::Sparse24Bitmask,
             stored("a.weight", Dtype::F16, &[8, 256]),
             dense,
             0,
         ),
         (
-            Format::Sparse24Bitmask,
+            WeightFormat::Sparse24Bitmask,
             stored("a.weight", Dtype::F16, &[2, 4, 256]),
             sparse,
             0,
         ),
         (
-            Format::Sparse24Bitmask,
+            WeightFormat::Sparse24Bitmask,
             stored("a.weight", Dtype::F16, &[1024, 2]),
             sparse,
             0,
@@ -303,7 +303,7 @@ fn the_configuration_says_what_was_written() {
     };
     let mut bytes = vec![0; 4096];
     bytes[..1024].fill(1);
-    let (model, _) = write(Format::SparseBitmask, &[(stored, bytes)]);
+    let (model, _) = write(WeightFormat::SparseBitmask, &[(stored, bytes)]);
     let config: serde_json::Value = serde_json::from_slice(&model.config).expect("JSON");
     let sparsity = &config["quantization_config"]["sparsity_config"];
     assert_eq!(sparsity["format"], "sparse-bitmask");
@@ -362,7 +362,7 @@ proptest! {
 
     #[test]
     fn every_bit_comes_back((stored, bytes) in tensors(), fours: bool) {
-        let format = if fours { Format::Sparse24Bitmask } else { Format::SparseBitmask };
+        let format = if fours { WeightFormat::Sparse24Bitmask } else { WeightFormat::SparseBitmask };
         let (model, sparse) = write(format, &[(stored.clone(), bytes.clone())]);
         let expected = DenseTensor { dtype: stored.dtype, shape: stored.shape.clone(), bytes };
         prop_assert_eq!(model.read("m.weight").expect("a tensor"), expected);

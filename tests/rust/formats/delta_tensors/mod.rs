@@ -6,7 +6,7 @@ mod damage;
 use std::ops::Range;
 
 use zstn_core::bytes::{index, part};
-use zstn_core::catalog::{BaseUse, FileCatalog, FileOpener, Kind};
+use zstn_core::catalog::{BaseUse, FileCatalog, FileKind, FileOpener};
 use zstn_core::container::model_delta::{Base, ModelDelta, pack};
 use zstn_core::container::zstn::{self as container, ContainerOptions};
 use zstn_core::engine::Engine;
@@ -81,7 +81,7 @@ fn assert_reads<'f>(delta: &'f [u8], base: &[u8], target: &[u8], what: &str) -> 
     let opened_delta = opened(delta).unwrap_or_else(|error| panic!("{what}: {error}"));
     let (base, target) = (opened(base).unwrap(), opened(target).unwrap());
     opened_delta.catalog.check_base(&base.catalog).unwrap();
-    assert_eq!(opened_delta.catalog.kind(), Kind::Delta);
+    assert_eq!(opened_delta.catalog.kind(), FileKind::Delta);
     assert_eq!(
         opened_delta.catalog.original_len_bytes(),
         target.catalog.len_bytes()

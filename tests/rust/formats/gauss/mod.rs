@@ -87,7 +87,7 @@ fn the_index_is_what_the_manifest_says() {
             );
             let shards = tensor.shards();
             let list = |field: &str| truth[field].as_array().cloned().unwrap_or_default();
-            let ours = |number: fn(&zstn_core::container::foreign::gauss::Shard) -> u64| {
+            let ours = |number: fn(&zstn_core::container::foreign::gauss::GaussShard) -> u64| {
                 shards
                     .iter()
                     .map(number)

@@ -1,7 +1,7 @@
 //! Malformed files of the formats of other projects.
 
 use zstn_core::container::foreign::compressed_tensors::{
-    Checkpoint, CheckpointEntry, Config, Format, SparseWriter, TensorSpec,
+    Checkpoint, CheckpointEntry, Config, SparseWriter, TensorSpec, WeightFormat,
 };
 use zstn_core::container::foreign::ztensor::{SourceTensor, TensorLayout, ZTensorWriter};
 use zstn_core::container::safetensors::{Header, header_len_bytes};
@@ -216,7 +216,7 @@ fn bytes_of<'t>(tensors: &'t mut Tensors, part: &str) -> &'t mut Vec<u8> {
 
 /// Reads a sparse weight of zeros whose first row does not begin at the first value.
 fn moved_row() -> Result<()> {
-    let mut writer = SparseWriter::new(Format::SparseBitmask)?;
+    let mut writer = SparseWriter::new(WeightFormat::SparseBitmask)?;
     let dense = stored("p.weight", Dtype::F16, &[8, 256]);
     let parts = writer.write(&dense, &[0; 4096])?.expect("worth it");
     let mut tensors: Tensors = parts.into_iter().collect();

@@ -2,7 +2,7 @@
 
 use zstn::convert::{Detail, Target};
 use zstn::{Reader, Tensor};
-use zstn_core::container::foreign::compressed_tensors::Format;
+use zstn_core::container::foreign::compressed_tensors::WeightFormat;
 use zstn_core::dtype::Dtype;
 use zstn_tests::cases;
 
@@ -38,12 +38,12 @@ fn weights_come_back_from_both_formats() {
     truth.sort_by(|a, b| a.name.cmp(&b.name));
     for (format, output, sparse) in [
         (
-            Format::SparseBitmask,
+            WeightFormat::SparseBitmask,
             "bitmask",
             vec!["few.weight", "half.weight"],
         ),
         (
-            Format::Sparse24Bitmask,
+            WeightFormat::Sparse24Bitmask,
             "fours/",
             vec!["few.weight", "half.weight"],
         ),
@@ -82,7 +82,7 @@ fn a_small_model_is_one_file_and_the_configuration_names_the_format() {
     let folder = folder(&truth, &[]);
     std::fs::create_dir(folder.path().join("empty")).expect("a folder");
     let target = Target::CompressedTensors {
-        format: Format::SparseBitmask,
+        format: WeightFormat::SparseBitmask,
     };
     run(folder.path(), "in.safetensors", "empty", &target).expect("converted");
     let path = folder.path().join("empty");

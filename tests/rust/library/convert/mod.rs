@@ -1,7 +1,6 @@
 //! Conversions of checkpoints between formats: checkpoints to convert, and readers for
 //! the results that do not share code with the writers.
 
-mod command;
 mod compressed_tensors;
 mod pairs;
 mod refusals;
@@ -13,7 +12,7 @@ use serde_json::json;
 use zstn::convert::{Target, TargetKind};
 use zstn::{ConvertOptions, ConvertReport, Effort, Engine, Job, Reader, Result, Tensor, convert};
 use zstn_core::bytes::part;
-use zstn_core::container::foreign::compressed_tensors::Format;
+use zstn_core::container::foreign::compressed_tensors::WeightFormat;
 use zstn_core::container::foreign::gauss::{self, Components, GaussIndex, ParsedIndex};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::dtype::Dtype;
@@ -138,7 +137,7 @@ pub fn target(output: &str) -> Target {
         },
         TargetKind::Gauss => Target::Gauss(gauss_options()),
         TargetKind::CompressedTensors => Target::CompressedTensors {
-            format: Format::SparseBitmask,
+            format: WeightFormat::SparseBitmask,
         },
         other => panic!("{other:?}"),
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tempfile::TempDir;
-use zstn::family::{self, Choice, Digests, FamilyOptions, Sketch, SketchOptions};
+use zstn::family::{self, BaseChoice, Digests, FamilyOptions, Sketch, SketchOptions};
 use zstn::{Engine, Input, Job, PackOptions, Source};
 use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
@@ -99,16 +99,16 @@ impl Folder {
         std::fs::write(self.at(name), bytes).unwrap();
     }
 
-    fn choose(&self, input: &str) -> Choice {
+    fn choose(&self, input: &str) -> BaseChoice {
         self.choose_with(input, &FamilyOptions::default()).unwrap()
     }
 
-    fn choose_with(&self, input: &str, options: &FamilyOptions) -> zstn::Result<Choice> {
+    fn choose_with(&self, input: &str, options: &FamilyOptions) -> zstn::Result<BaseChoice> {
         family::choose(&job(), self.at(input), self.at("models"), options)
     }
 
     /// Packs `input` against the chosen base, and returns the packed length.
-    fn pack(&self, input: &str, output: &str, choice: &Choice) -> u64 {
+    fn pack(&self, input: &str, output: &str, choice: &BaseChoice) -> u64 {
         let options = choice.add_to(PackOptions::default());
         let report = zstn::pack(&job(), self.at(input), self.at(output), &options);
         report.unwrap().packed_bytes()
@@ -127,7 +127,7 @@ impl Folder {
     }
 }
 
-fn base_of(choice: &Choice) -> Option<&str> {
+fn base_of(choice: &BaseChoice) -> Option<&str> {
     choice.base.as_ref().map(|base| base.name.as_str())
 }
 

@@ -12,9 +12,9 @@ use zstn::Engine;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 
-use super::cells::{Operation, Phase, Side, Times};
 use super::send::perform;
 use super::table::{Answer, Case, Kind, Table};
+use super::{Operation, Phase, Side, Times};
 use crate::fault_server::{Asked, FaultServer, Served};
 use crate::rng::Rng;
 use crate::{checkpoint, lock, sha256};

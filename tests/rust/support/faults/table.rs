@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::cells::moments;
+use super::moments;
 use crate::repository;
 
 /// The parsed `server.json`.

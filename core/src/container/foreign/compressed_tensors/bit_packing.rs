@@ -5,8 +5,8 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::checkpoint::{TensorSpec, View};
 use super::geometry::{WeightShape, stored_shape};
-use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -27,7 +27,7 @@ fn holds(layout: CodeLayout, columns: u64, packed: &TensorSpec) -> bool {
 }
 
 /// Returns the dense shape, which must fit the shape of the packed codes.
-pub fn dense_shape(bits: u8, shape: View<'_>, packed: &TensorSpec) -> Result<Vec<u64>> {
+pub(crate) fn dense_shape(bits: u8, shape: View<'_>, packed: &TensorSpec) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, packed.shape.len())?;
     let fits = match (dense.as_slice(), packed.shape.as_slice()) {
         ([rows @ .., columns], [packed_rows @ .., _]) => {

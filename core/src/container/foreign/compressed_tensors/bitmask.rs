@@ -7,9 +7,9 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::format::Format;
+use super::WeightFormat;
+use super::checkpoint::{Role, View, Views};
 use super::geometry::stored_shape;
-use super::stored::{Role, View, Views};
 use crate::bytes::{buffer, index};
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -20,7 +20,11 @@ fn refuse(detail: String) -> Error {
 
 /// Returns the dense shape, which must fit the shape of the mask. The mask has
 /// one bit per element, so the file justifies the length.
-pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<Vec<u64>> {
+pub(crate) fn dense_shape(
+    format: WeightFormat,
+    shape: View<'_>,
+    bitmask: &[u64],
+) -> Result<Vec<u64>> {
     let dense = stored_shape(shape, bitmask.len())?;
     let [leading @ .., columns] = dense.as_slice() else {
         return Err(refuse(
@@ -34,7 +38,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
             "the shape {dense:?} does not match a mask of shape {bitmask:?}"
         )));
     }
-    if format == Format::Sparse24Bitmask && (dense.len() != 2 || columns % 4 != 0) {
+    if format == WeightFormat::Sparse24Bitmask && (dense.len() != 2 || columns % 4 != 0) {
         return Err(refuse(format!(
             "a tensor of shape {dense:?} has no groups of four"
         )));
@@ -43,7 +47,7 @@ pub fn dense_shape(format: Format, shape: View<'_>, bitmask: &[u64]) -> Result<V
 }
 
 /// Decodes the dense tensor of `shape` from its parts.
-pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>> {
+pub fn expand(format: WeightFormat, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>> {
     let values = views.need(Role::Values)?;
     let bitmask = views.need(Role::Bitmask)?;
     check_values(format, shape, values)?;
@@ -57,7 +61,7 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
         };
     }
     let columns = index(shape.last().copied().unwrap_or_default());
-    let two_of_four = format == Format::Sparse24Bitmask;
+    let two_of_four = format == WeightFormat::Sparse24Bitmask;
     let mut offsets = views
         .get(Role::RowOffsets)
         .filter(|_| shape.len() == 2)
@@ -101,10 +105,12 @@ pub fn expand(format: Format, shape: &[u64], views: Views<'_>) -> Result<Vec<u8>
     Ok(dense)
 }
 
-fn check_values(format: Format, shape: &[u64], values: View<'_>) -> Result<()> {
+fn check_values(format: WeightFormat, shape: &[u64], values: View<'_>) -> Result<()> {
     let fits = match (format, shape, values.stored.shape.as_slice()) {
-        (Format::Sparse24Bitmask, [rows, columns], [r, half]) => r == rows && *half == columns / 2,
-        (Format::Sparse24Bitmask, ..) => false,
+        (WeightFormat::Sparse24Bitmask, [rows, columns], [r, half]) => {
+            r == rows && *half == columns / 2
+        }
+        (WeightFormat::Sparse24Bitmask, ..) => false,
         (_, _, [_]) => true,
         _ => false,
     };

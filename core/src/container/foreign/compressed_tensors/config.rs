@@ -8,9 +8,9 @@ use core::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::format::Format;
+use super::WeightFormat;
+use super::module::Targets;
 use super::scheme::{Group, Scheme, read_group};
-use super::target::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
@@ -98,7 +98,7 @@ impl Config {
     }
 
     /// Returns the sparse format of the model, if it has one.
-    pub(super) fn sparse_format(&self) -> Result<Option<Format>> {
+    pub(super) fn sparse_format(&self) -> Result<Option<WeightFormat>> {
         match &self.sparsity {
             None => Ok(None),
             Some(sparsity) => {
@@ -136,7 +136,7 @@ impl Config {
 
     /// Returns the scheme and the format of the weight of `module`, which has
     /// quantised tensors; `None` if the weight is dense (section 5.3).
-    pub(super) fn scheme(&self, module: &str) -> Result<Option<(Scheme, Format)>> {
+    pub(super) fn scheme(&self, module: &str) -> Result<Option<(Scheme, WeightFormat)>> {
         if self.ignore.contains(module)? {
             return Ok(None);
         }
@@ -153,8 +153,8 @@ impl Config {
         };
         let name = group.format.as_ref().or(self.format.as_ref());
         match name.map(|name| known(name)).transpose()? {
-            Some(Format::Dense) => Ok(None),
-            Some(format) if format != Format::MixedPrecision && !format.is_sparse() => {
+            Some(WeightFormat::Dense) => Ok(None),
+            Some(format) if format != WeightFormat::MixedPrecision && !format.is_sparse() => {
                 Ok(Some((scheme, format)))
             }
             _ => Err(Error::malformed(
@@ -177,8 +177,8 @@ impl Config {
     }
 }
 
-fn known(name: &str) -> Result<Format> {
-    Format::from_name(name)
+fn known(name: &str) -> Result<WeightFormat> {
+    WeightFormat::from_name(name)
         .ok_or_else(|| Error::unsupported(format!("the format `{name}` is unknown")))
 }
 
@@ -294,7 +294,10 @@ mod tests {
             config.scheme("p").unwrap_err().rule(),
             Some(Rule::CompressedTensorsFormat)
         );
-        assert_eq!(config.scheme("q").unwrap().unwrap().1, Format::IntQuantized);
+        assert_eq!(
+            config.scheme("q").unwrap().unwrap().1,
+            WeightFormat::IntQuantized
+        );
         assert_eq!(
             config.scheme("r").unwrap_err().kind(),
             ErrorKind::Unsupported

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use half::{bf16, f16};
 
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{TensorSpec, View};
 use super::geometry::{ScaleGrid, WeightShape};
-use super::stored::{TensorSpec, View};
 use crate::bytes::{buffer, index};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -51,7 +51,7 @@ real!(bf16, bf16::from_bits(0x7FC0), bf16::from_f32, bf16::to_f32);
 
 /// Rounds one number to F16, for formats that define their own order of
 /// operations.
-pub fn round_f16(value: f32) -> [u8; 2] {
+pub(crate) fn round_f16(value: f32) -> [u8; 2] {
     <f16 as Real>::round(value).to_le_bytes()
 }
 
@@ -84,7 +84,7 @@ pub fn dequantise(
 
 /// Returns the length of the dense weight in bytes. It saturates at lengths for
 /// which no memory is large enough.
-pub fn dense_len_bytes(dtype: Dtype, geometry: &WeightShape) -> u64 {
+pub(crate) fn dense_len_bytes(dtype: Dtype, geometry: &WeightShape) -> u64 {
     geometry.elements.saturating_mul(dtype.bits() / 8)
 }
 
@@ -146,7 +146,7 @@ impl<'a> Codes<'a> {
 }
 
 /// Returns the values of byte codes that are integers in two's complement.
-pub fn signed_bytes() -> Vec<f32> {
+pub(crate) fn signed_bytes() -> Vec<f32> {
     (0..=255u8)
         .map(|code| f32::from(code.cast_signed()))
         .collect()
@@ -154,13 +154,13 @@ pub fn signed_bytes() -> Vec<f32> {
 
 /// Returns the values of codes of `bits` bits, whose code 0 is the most
 /// negative integer.
-pub fn offset_integers(bits: u8) -> Vec<f32> {
+pub(crate) fn offset_integers(bits: u8) -> Vec<f32> {
     let half = 1i16 << (bits - 1);
     (-half..half).map(f32::from).collect()
 }
 
 /// Returns the values of byte codes of the dtype F8_E4M3 if `float`, else I8.
-pub fn byte_values(float: bool) -> Vec<f32> {
+pub(crate) fn byte_values(float: bool) -> Vec<f32> {
     if float {
         SmallFloat::E4M3.values()
     } else {
@@ -216,7 +216,7 @@ impl SmallFloat {
 
 /// Returns 2^(e - 127) in BF16. For 0 this is the subnormal number below the
 /// smallest normal one, for 255 infinity.
-pub fn power_of_two(e: u32) -> f32 {
+pub(crate) fn power_of_two(e: u32) -> f32 {
     match e {
         0 => f32::from_bits(1 << 22),
         e => f32::from_bits(e << 23),
@@ -224,7 +224,7 @@ pub fn power_of_two(e: u32) -> f32 {
 }
 
 /// Returns zero points of one byte each, in the order of the scales.
-pub fn plain_zero_points(view: View<'_>, scale: &TensorSpec) -> Result<Vec<f32>> {
+pub(crate) fn plain_zero_points(view: View<'_>, scale: &TensorSpec) -> Result<Vec<f32>> {
     if view.stored.shape != scale.shape {
         return Err(Error::malformed(
             Rule::CompressedTensorsShape,
@@ -244,7 +244,7 @@ pub fn plain_zero_points(view: View<'_>, scale: &TensorSpec) -> Result<Vec<f32>>
 
 /// Returns zero points that are packed down the rows: each column of words is
 /// the bit string of one column of entries.
-pub fn packed_zero_points(
+pub(crate) fn packed_zero_points(
     view: View<'_>,
     geometry: &WeightShape,
     grid: &ScaleGrid,

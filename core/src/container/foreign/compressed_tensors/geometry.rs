@@ -6,8 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::checkpoint::{TensorSpec, View};
 use super::scheme::Strategy;
-use super::stored::{TensorSpec, View};
 use crate::bytes::index;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -73,7 +73,7 @@ impl WeightShape {
 
 /// Returns the shape that is the content of the tensor `view`. It must have
 /// `rank` dimensions.
-pub fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
+pub(crate) fn stored_shape(view: View<'_>, rank: usize) -> Result<Vec<u64>> {
     if element_count(&view.stored.shape) != Some(rank as u64) {
         return Err(refuse(format!(
             "`{}` has shape {:?} but must list {rank} dimensions",
@@ -173,7 +173,7 @@ impl ScaleGrid {
 
     /// Assigns columns to entries as the tensor `groups` states. A tensor that
     /// contains -1 was never filled in, and is ignored.
-    pub fn with_columns(mut self, groups: View<'_>) -> Result<Self> {
+    pub(crate) fn with_columns(mut self, groups: View<'_>) -> Result<Self> {
         let mut columns = Vec::with_capacity(groups.bytes.len() / 4);
         for group in groups.integers() {
             match group? {

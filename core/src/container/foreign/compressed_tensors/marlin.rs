@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{Role, TensorSpec, Views};
 use super::dequantise::round_f16;
 use super::geometry::WeightShape;
 use super::scheme::{CodeType, Scheme, Strategy};
-use super::stored::{Role, TensorSpec, Views};
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 
@@ -18,7 +18,7 @@ const RUN: usize = 1024;
 const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Checks the shapes of the parts, and returns the dense shape.
-pub fn dense_shape(
+pub(crate) fn dense_shape(
     scheme: &Scheme,
     packed: &TensorSpec,
     scale: &TensorSpec,

@@ -1,17 +1,21 @@
-//! Finds the parts of one module's weight among the stored tensors.
+//! The modules of a model: whether a list in the configuration names one
+//! (docs/formats/compressed-tensors.md 5.3), and which stored tensors its
+//! weight is decoded from.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use fancy_regex::{Regex, RegexBuilder};
+
+use super::checkpoint::{Role, TensorSpec, WeightPart};
 use super::config::Config;
-use super::format::Format;
-use super::marlin;
 use super::scheme::{CodeType, Scheme, Strategy};
-use super::stored::{Role, TensorSpec, WeightPart};
 use super::weight::Weight;
+use super::{WeightFormat, marlin};
 use crate::dtype::Dtype;
+use crate::limits::MODULE_PATTERNS;
 use crate::{Error, Result, Rule};
 
 const FLOATS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
@@ -65,8 +69,8 @@ impl Parts<'_> {
 pub fn masked(
     table: &Table,
     prefix: &str,
-    format: Option<Format>,
-) -> Result<(Format, Vec<WeightPart>)> {
+    format: Option<WeightFormat>,
+) -> Result<(WeightFormat, Vec<WeightPart>)> {
     let mut parts = Parts {
         table,
         module: prefix,
@@ -79,7 +83,7 @@ pub fn masked(
         .collect();
     parts.need(Role::Values, "compressed", &whole)?;
     let bitmask = parts.need(Role::Bitmask, "bitmask", &[Dtype::U8])?;
-    if format != Some(Format::Sparse24Bitmask) {
+    if format != Some(WeightFormat::Sparse24Bitmask) {
         let offsets = parts.find(Role::RowOffsets, "row_offsets", &[Dtype::I64])?;
         match (offsets, format) {
             (Some(offsets), _) => {
@@ -92,7 +96,7 @@ pub fn masked(
                         ),
                     ));
                 }
-                return Ok((Format::SparseBitmask, parts.found));
+                return Ok((WeightFormat::SparseBitmask, parts.found));
             }
             (None, Some(_)) => {
                 parts.need(Role::RowOffsets, "row_offsets", &[Dtype::I64])?;
@@ -100,11 +104,11 @@ pub fn masked(
             (None, None) => {}
         }
     }
-    Ok((Format::Sparse24Bitmask, parts.found))
+    Ok((WeightFormat::Sparse24Bitmask, parts.found))
 }
 
 /// Returns the weight of a sparse tensor that is not quantised.
-pub fn sparse(name: String, format: Format, parts: Vec<WeightPart>) -> Result<Weight> {
+pub fn sparse(name: String, format: WeightFormat, parts: Vec<WeightPart>) -> Result<Weight> {
     let values = parts.iter().find(|part| part.role == Role::Values);
     let dtype = values.map_or(Dtype::U8, |part| part.stored.dtype);
     Ok(Weight {
@@ -126,8 +130,8 @@ pub fn quantised(
     table: &Table,
     module: &str,
     scheme: Scheme,
-    format: Format,
-    mask: Option<(Format, Vec<WeightPart>)>,
+    format: WeightFormat,
+    mask: Option<(WeightFormat, Vec<WeightPart>)>,
 ) -> Result<Weight> {
     let mut parts = Parts {
         table,
@@ -146,7 +150,7 @@ pub fn quantised(
     };
     let one_per_byte = matches!(
         format,
-        Format::NaiveQuantized | Format::IntQuantized | Format::FloatQuantized
+        WeightFormat::NaiveQuantized | WeightFormat::IntQuantized | WeightFormat::FloatQuantized
     );
     match (format, mask) {
         (_, Some((mask, codes))) if one_per_byte => {
@@ -172,7 +176,7 @@ pub fn quantised(
                 format!("a weight in the format {} has no mask", format.name()),
             ));
         }
-        (Format::PackQuantized, None) => {
+        (WeightFormat::PackQuantized, None) => {
             if scheme.number != CodeType::Int {
                 return Err(Error::unsupported("packed floats are not supported"));
             }
@@ -180,29 +184,29 @@ pub fn quantised(
             parts.need(Role::Packed, "weight_packed", &[Dtype::I32])?;
             weight.dtype = scales(&mut parts, &scheme, config)?;
         }
-        (Format::Marlin24, None) => {
+        (WeightFormat::Marlin24, None) => {
             let packed = parts.need(Role::Packed, "weight_packed", &[Dtype::I32])?;
             let scale = parts.need(Role::Scale, "scale_packed", &[Dtype::F16])?;
             let meta = parts.need(Role::Meta, "meta", &[Dtype::I16])?;
             weight.shape = Some(marlin::dense_shape(&scheme, &packed, &scale, &meta)?);
             weight.dtype = Dtype::F16;
         }
-        (Format::Mxfp8Quantized, None) => {
+        (WeightFormat::Mxfp8Quantized, None) => {
             let codes = parts.need(Role::Codes, "weight", &[Dtype::F8E4M3])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::U8])?;
             weight.shape = Some(codes.shape);
         }
-        (Format::Nvfp4PackQuantized, None) => {
+        (WeightFormat::Nvfp4PackQuantized, None) => {
             let codes = parts.need(Role::Packed, "weight_packed", &[Dtype::U8])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::F8E4M3])?;
             parts.need(Role::GlobalScale, "weight_global_scale", &[Dtype::F32])?;
             weight.shape = Some(unpacked(&codes, 1, 2)?);
         }
-        (Format::Mxfp4PackQuantized | Format::Mxfp6PackQuantized, None) => {
+        (WeightFormat::Mxfp4PackQuantized | WeightFormat::Mxfp6PackQuantized, None) => {
             let codes = parts.need(Role::Packed, "weight_packed", &[Dtype::U8])?;
             parts.need(Role::Scale, "weight_scale", &[Dtype::U8])?;
             weight.shape = Some(match format {
-                Format::Mxfp4PackQuantized => unpacked(&codes, 1, 2)?,
+                WeightFormat::Mxfp4PackQuantized => unpacked(&codes, 1, 2)?,
                 _ => unpacked(&codes, 3, 4)?,
             });
         }
@@ -285,4 +289,151 @@ fn unpacked(packed: &TensorSpec, bytes: u64, codes: u64) -> Result<Vec<u64>> {
         }
     }
     Ok(shape)
+}
+
+/// The only class that a reader of tensors can recognise: a module with a
+/// quantised weight has it.
+const CLASS: &str = "Linear";
+
+/// The largest size of a compiled pattern in bytes.
+const PATTERN_LEN_BYTES: usize = 256 << 10;
+
+/// The largest number of backtracking steps that a pattern with look-around may
+/// take for one module path. Other patterns take linear time.
+const BACKTRACKS: usize = 10_000;
+
+/// A list of module paths, `re:` patterns and class names.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    names: BTreeSet<String>,
+    patterns: Vec<Regex>,
+    /// The error of the first pattern that cannot be used. It is returned only
+    /// for modules about which no other entry decides.
+    unknown: Option<Error>,
+}
+
+impl Targets {
+    pub fn new(list: Vec<String>) -> Result<Self> {
+        let mut targets = Self::default();
+        for text in list {
+            let Some(pattern) = text.strip_prefix("re:") else {
+                targets.names.insert(text);
+                continue;
+            };
+            if targets.patterns.len() == MODULE_PATTERNS {
+                return Err(Error::limit(format!(
+                    "the list has more than {MODULE_PATTERNS} patterns for modules"
+                )));
+            }
+            // A pattern must match from the start, but not to the end.
+            match RegexBuilder::new(&format!(r"\A(?:{pattern})"))
+                .backtrack_limit(BACKTRACKS)
+                .delegate_size_limit(PATTERN_LEN_BYTES)
+                .delegate_dfa_size_limit(PATTERN_LEN_BYTES)
+                .build()
+            {
+                Ok(regex) => targets.patterns.push(regex),
+                Err(error) => {
+                    targets.unknown.get_or_insert_with(|| {
+                        Error::unsupported(format!(
+                            "the pattern `{pattern}` of the configuration cannot be used: {error}"
+                        ))
+                    });
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Returns whether the path of `module` is listed.
+    pub fn names(&self, module: &str) -> bool {
+        self.names.contains(module)
+    }
+
+    /// Returns whether any of the patterns matches `module`. Fails if a pattern takes
+    /// too long, or if none matches and one of them cannot be compiled.
+    pub fn matches(&self, module: &str) -> Result<bool> {
+        for regex in &self.patterns {
+            let matched = regex.is_match(module).map_err(|error| {
+                Error::limit(format!(
+                    "the pattern `{}` of the configuration takes too long on `{module}`: {error}",
+                    regex.as_str()
+                ))
+            })?;
+            if matched {
+                return Ok(true);
+            }
+        }
+        match &self.unknown {
+            Some(error) => Err(error.clone()),
+            None => Ok(false),
+        }
+    }
+
+    /// Returns whether the class of modules with quantised weights is listed.
+    pub(crate) fn has_class(&self) -> bool {
+        self.names.contains(CLASS)
+    }
+
+    /// Returns whether `module` is listed by its path, its class or a pattern.
+    pub fn contains(&self, module: &str) -> Result<bool> {
+        Ok(self.names(module) || self.has_class() || self.matches(module)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn targets(list: &[&str]) -> Targets {
+        Targets::new(list.iter().map(|&text| text.into()).collect()).unwrap()
+    }
+
+    #[test]
+    fn patterns_hold_from_the_start_only() {
+        let list = targets(&[r"re:.*layers\.\d+\.q", "re:a|b"]);
+        assert!(list.matches("model.layers.12.q_proj").unwrap());
+        assert!(list.matches("bc").unwrap());
+        assert!(!list.matches("cb").unwrap());
+        assert!(!list.matches("model.layers.x.q_proj").unwrap());
+    }
+
+    #[test]
+    fn a_pattern_beyond_us_is_an_error_only_where_it_decides() {
+        let list = targets(&["re:(head", "lm_head", "re:embed"]);
+        assert!(list.contains("lm_head").unwrap());
+        assert!(list.contains("embed_tokens").unwrap());
+        let error = list.contains("proj").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn patterns_look_around() {
+        let list = targets(&[r"re:^(?!.*(?<!shared_)experts).*proj$"]);
+        assert!(list.matches("mlp.shared_experts.proj").unwrap());
+        assert!(!list.matches("mlp.experts.proj").unwrap());
+    }
+
+    #[test]
+    fn a_pattern_that_takes_too_long_is_an_error() {
+        let list = targets(&[r"re:(?=(a|aa)+\1$)b"]);
+        let error = list.matches(&"a".repeat(200)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+
+    #[test]
+    fn patterns_that_would_grow_or_nest_without_end_are_errors() {
+        let deep = format!("re:{}a{}", "(".repeat(100_000), ")".repeat(100_000));
+        for pattern in [deep.as_str(), r"re:(?:(?:\w{1000}){1000}){1000}"] {
+            let error = targets(&[pattern]).matches("b").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[test]
+    fn too_many_patterns_are_refused() {
+        let list = (0..=MODULE_PATTERNS).map(|n| format!("re:{n}")).collect();
+        assert_eq!(Targets::new(list).unwrap_err().kind(), ErrorKind::Limit);
+    }
 }

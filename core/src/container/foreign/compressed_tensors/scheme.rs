@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::config;
-use super::target::Targets;
+use super::module::Targets;
 use crate::{Error, Result, Rule};
 
 /// The meaning of a stored code before it is scaled.
@@ -195,7 +195,7 @@ pub struct Group {
 }
 
 /// Parses the group called `name`.
-pub fn read_group(name: &str, group: &Value) -> Result<Group> {
+pub(crate) fn read_group(name: &str, group: &Value) -> Result<Group> {
     let texts = |list: &Value| -> Result<Vec<String>> {
         Vec::deserialize(list).map_err(|error| {
             config::refuse(format!(

@@ -8,9 +8,9 @@ use alloc::{format, vec};
 
 use serde_json::json;
 
+use super::WeightFormat;
 use super::bitmask::{SparsityMask, row_offsets};
-use super::format::Format;
-use super::stored::{TensorSpec, View};
+use super::checkpoint::{TensorSpec, View};
 use crate::bytes::index;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -44,7 +44,7 @@ pub type StoredBytes = (TensorSpec, Vec<u8>);
 /// values, and a matrix that is not 2:4 sparse stays dense.
 #[derive(Debug, Clone)]
 pub struct SparseWriter {
-    format: Format,
+    format: WeightFormat,
     /// All names written so far, which must be distinct.
     names: BTreeSet<String>,
     modules: Vec<String>,
@@ -53,9 +53,9 @@ pub struct SparseWriter {
 }
 
 impl SparseWriter {
-    /// Creates a writer for [`Format::SparseBitmask`] or
-    /// [`Format::Sparse24Bitmask`].
-    pub fn new(format: Format) -> Result<Self> {
+    /// Creates a writer for [`WeightFormat::SparseBitmask`] or
+    /// [`WeightFormat::Sparse24Bitmask`].
+    pub fn new(format: WeightFormat) -> Result<Self> {
         if !format.is_sparse() {
             return Err(Error::invalid_input(format!(
                 "`{}` is not a sparse format",
@@ -108,7 +108,7 @@ impl SparseWriter {
     #[must_use]
     pub fn quantization_config(&self) -> String {
         let structure = match self.format {
-            Format::Sparse24Bitmask => "2:4",
+            WeightFormat::Sparse24Bitmask => "2:4",
             _ => "unstructured",
         };
         json!({
@@ -145,7 +145,7 @@ impl SparseWriter {
             return None;
         }
         let columns = usize::try_from(*dense.shape.last()?).ok()?;
-        let two_of_four = self.format == Format::Sparse24Bitmask;
+        let two_of_four = self.format == WeightFormat::Sparse24Bitmask;
         if two_of_four && !(dense.shape.len() == 2 && columns.is_multiple_of(4)) {
             return None;
         }
@@ -171,7 +171,7 @@ impl SparseWriter {
         mask_shape.push(columns.div_ceil(8));
         let values = mask.values(bytes, index(columns), width(dense));
         let rank = dense.shape.len() as u64;
-        let two_of_four = self.format == Format::Sparse24Bitmask;
+        let two_of_four = self.format == WeightFormat::Sparse24Bitmask;
         let shape = if two_of_four {
             vec![rank, 1]
         } else {
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn names_that_would_be_read_as_parts_are_refused() {
-        let mut writer = SparseWriter::new(Format::SparseBitmask).unwrap();
+        let mut writer = SparseWriter::new(WeightFormat::SparseBitmask).unwrap();
         let mut write = |name: &str| {
             let dense = TensorSpec {
                 name: name.into(),
@@ -251,6 +251,6 @@ mod tests {
             );
         }
         assert_eq!(write("c.weight").unwrap().unwrap().len(), 4);
-        assert!(SparseWriter::new(Format::PackQuantized).is_err());
+        assert!(SparseWriter::new(WeightFormat::PackQuantized).is_err());
     }
 }

@@ -6,15 +6,15 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::WeightFormat;
 use super::bit_packing::CodeLayout;
+use super::checkpoint::{Role, View, Views, WeightPart};
 use super::dequantise::{
     Codes, SmallFloat, byte_values, dequantise, offset_integers, packed_zero_points,
     plain_zero_points, power_of_two,
 };
-use super::format::Format;
 use super::geometry::{ScaleGrid, WeightShape};
 use super::scheme::{Scheme, Strategy};
-use super::stored::{Role, View, Views, WeightPart};
 use super::{bit_packing, bitmask, marlin};
 use crate::bytes::index;
 use crate::dtype::Dtype;
@@ -37,10 +37,10 @@ pub struct DenseTensor {
 pub struct Weight {
     pub(super) name: String,
     pub(super) dtype: Dtype,
-    pub(super) format: Format,
+    pub(super) format: WeightFormat,
     pub(super) scheme: Option<Scheme>,
     /// The format of the mask, if the codes are stored under one (section 4).
-    pub(super) mask: Option<Format>,
+    pub(super) mask: Option<WeightFormat>,
     /// True if the packing of releases before 0.18 is preferred. It is if the
     /// model does not state its release.
     pub(super) older_packing: bool,
@@ -64,7 +64,7 @@ impl Weight {
     /// Returns the format of the weight. For quantised weights under a mask,
     /// this is the format of the codes.
     #[must_use]
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> WeightFormat {
         self.format
     }
 
@@ -132,12 +132,12 @@ impl Weight {
             Some(scheme) => {
                 let geometry = WeightShape::new(shape.clone())?;
                 match self.format {
-                    Format::PackQuantized => self.packed(&scheme, &geometry, views)?,
-                    Format::Marlin24 => marlin::decode(&scheme, &geometry, views)?,
-                    Format::Nvfp4PackQuantized
-                    | Format::Mxfp4PackQuantized
-                    | Format::Mxfp6PackQuantized
-                    | Format::Mxfp8Quantized => self.small(&geometry, views)?,
+                    WeightFormat::PackQuantized => self.packed(&scheme, &geometry, views)?,
+                    WeightFormat::Marlin24 => marlin::decode(&scheme, &geometry, views)?,
+                    WeightFormat::Nvfp4PackQuantized
+                    | WeightFormat::Mxfp4PackQuantized
+                    | WeightFormat::Mxfp6PackQuantized
+                    | WeightFormat::Mxfp8Quantized => self.small(&geometry, views)?,
                     _ => self.one_per_byte(&scheme, &geometry, views)?,
                 }
             }
@@ -150,7 +150,7 @@ impl Weight {
     }
 
     /// Returns the format of the mask over values or codes, if there is one.
-    fn sparse(&self) -> Option<Format> {
+    fn sparse(&self) -> Option<WeightFormat> {
         self.mask
             .or_else(|| Some(self.format).filter(|f| f.is_sparse()))
     }
@@ -222,13 +222,13 @@ impl Weight {
     fn small(&self, geometry: &WeightShape, views: Views<'_>) -> Result<Vec<u8>> {
         let scale = views.need(Role::Scale)?;
         let (small, role, size) = match self.format {
-            Format::Nvfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 16),
-            Format::Mxfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 32),
-            Format::Mxfp6PackQuantized => (SmallFloat::E2M3, Role::Packed, 32),
+            WeightFormat::Nvfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 16),
+            WeightFormat::Mxfp4PackQuantized => (SmallFloat::E2M1, Role::Packed, 32),
+            WeightFormat::Mxfp6PackQuantized => (SmallFloat::E2M3, Role::Packed, 32),
             _ => (SmallFloat::E4M3, Role::Codes, 32),
         };
         let grid = ScaleGrid::new(Strategy::Group { size }, geometry, scale.stored)?;
-        let scales: Vec<f32> = if self.format == Format::Nvfp4PackQuantized {
+        let scales: Vec<f32> = if self.format == WeightFormat::Nvfp4PackQuantized {
             let global = views.need(Role::GlobalScale)?;
             if !matches!(global.stored.shape.as_slice(), [] | [1]) {
                 return Err(Error::malformed(

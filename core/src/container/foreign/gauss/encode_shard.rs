@@ -9,9 +9,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::element::{self, round_even};
+use super::decode::{self, round_even};
+use super::encode::{RawReason, ShardReport};
 use super::plan::GaussOptions;
-use super::report::{RawReason, ShardReport};
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian, MAX_RESIDUAL};
 use crate::transform::gmm::{self, Fit, MIN_DEVIATION, Mixture};
@@ -52,7 +52,7 @@ pub fn encode(
     scale: u32,
     options: &GaussOptions,
 ) -> Result<EncodedShard, RawReason> {
-    let values = element::to_f64(dtype, bytes);
+    let values = decode::to_f64(dtype, bytes);
     // The comparison is false for NaN. Squares of single-precision numbers are
     // far from overflowing; squares of doubles are not.
     if !values
@@ -213,8 +213,8 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
     #[allow(clippy::cast_possible_truncation)] // the rounding is intended
     match dtype {
         Dtype::F32 => f64::from(value as f32),
-        Dtype::F16 => element::f16_to_f64(element::f16(value)),
-        Dtype::Bf16 => f64::from(f32::from_bits(u32::from(element::bf16(value)) << 16)),
+        Dtype::F16 => decode::f16_to_f64(decode::f16(value)),
+        Dtype::Bf16 => f64::from(f32::from_bits(u32::from(decode::bf16(value)) << 16)),
         _ => value,
     }
 }
@@ -225,7 +225,7 @@ pub fn scale(dtype: Dtype, options: &GaussOptions) -> u32 {
         Dtype::Bf16 => super::BF16_SCALE,
         _ => super::SCALE,
     };
-    debug_assert!(element::is_float(dtype), "only floats are coded");
+    debug_assert!(decode::is_float(dtype), "only floats are coded");
     options.scale.unwrap_or(usual)
 }
 
@@ -245,7 +245,7 @@ pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
 
 /// Makes every value encodable and returns the number of components added, or
 /// `None` if the shard cannot have that many.
-pub fn cover_outliers(
+pub(crate) fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],
     components: &mut [u8],

@@ -40,13 +40,13 @@ pub enum TensorCoding {
     Raw,
     /// The tensor is coded in shards, each with its own mixture. A tensor that
     /// is not sharded has one.
-    Mixture(Vec<Shard>),
+    Mixture(Vec<GaussShard>),
 }
 
 /// A group of rows of a tensor that is coded by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Shard {
+pub struct GaussShard {
     /// The mixture that models the values.
     pub mixture: Mixture,
     /// The number of steps per unit. Decoded values differ from the original by
@@ -64,7 +64,7 @@ pub struct Shard {
     pub stored: Range<u64>,
 }
 
-impl Shard {
+impl GaussShard {
     /// Returns the number of elements.
     #[must_use]
     pub fn element_count(&self) -> u64 {
@@ -82,7 +82,7 @@ impl Shard {
 
 /// Returns `before` plus the number of elements of `shards` beyond those that
 /// their residual words can encode; an error if there are too many.
-pub fn unearned_elements(shards: &[Shard], before: u64) -> Result<u64> {
+pub(crate) fn unearned_elements(shards: &[GaussShard], before: u64) -> Result<u64> {
     let elements = shards.iter().fold(before, |sum, shard| {
         sum.saturating_add(shard.unearned_elements())
     });
@@ -107,7 +107,7 @@ impl IndexedTensor {
     /// row-major.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        self.element_count() * super::element::width(self.dtype)
+        self.element_count() * super::decode::width(self.dtype)
     }
 
     /// Returns the number of bytes that the tensor takes in the file.
@@ -118,7 +118,7 @@ impl IndexedTensor {
 
     /// Returns the shards of the tensor; none if it is raw.
     #[must_use]
-    pub fn shards(&self) -> &[Shard] {
+    pub fn shards(&self) -> &[GaussShard] {
         match &self.coding {
             TensorCoding::Raw => &[],
             TensorCoding::Mixture(shards) => shards,

@@ -13,20 +13,18 @@
 //! with [`encode`], or one at a time with [`encode_tensor`] and [`GaussWriter`].
 
 mod decode;
-mod element;
 mod encode;
 mod encode_shard;
 mod index;
 mod plan;
 mod record;
-mod report;
 
 pub use decode::{decode, decode_shard};
+pub use encode::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 pub use encode::{GaussTensor, SourceTensor, encode, encode_tensor};
-pub use index::{GaussIndex, IndexedTensor, ParsedIndex, Shard, TensorCoding};
+pub use index::{GaussIndex, GaussShard, IndexedTensor, ParsedIndex, TensorCoding};
 pub use plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use record::GaussWriter;
-pub use report::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 

@@ -5,10 +5,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::element;
+use super::decode;
+use super::encode::RawReason;
 use super::encode::SourceTensor;
 use super::record::{fits, len_u32};
-use super::report::RawReason;
 use crate::dtype::Dtype;
 use crate::{Error, Result, bytes};
 
@@ -150,7 +150,7 @@ impl EncodePlan {
     /// Returns the plan for a tensor, and checks the length of its bytes.
     pub fn of(source: &SourceTensor, options: &GaussOptions) -> Result<Self> {
         let plan = Self::new(source.name, source.dtype, source.shape, options)?;
-        if plan.element_count * element::width(plan.dtype) != source.bytes.len() as u64 {
+        if plan.element_count * decode::width(plan.dtype) != source.bytes.len() as u64 {
             return Err(Error::invalid_input(format!(
                 "{} bytes do not make a tensor of shape {:?} and dtype {}",
                 source.bytes.len(),
@@ -164,7 +164,7 @@ impl EncodePlan {
     fn new(name: &str, dtype: Dtype, shape: &[u64], options: &GaussOptions) -> Result<Self> {
         let stored = stored_dtype(dtype, options)?;
         let element_count = crate::tensor::element_count(shape).filter(|count| {
-            let len = count.checked_mul(element::width(stored));
+            let len = count.checked_mul(decode::width(stored));
             len.is_some_and(|len| usize::try_from(len).is_ok())
         });
         let Some(element_count) = element_count else {
@@ -174,7 +174,7 @@ impl EncodePlan {
         };
         fits(name, shape)?;
         let small = shape.len() == 1 || element_count < options.raw_threshold || element_count == 0;
-        let route = if !element::is_float(stored) {
+        let route = if !decode::is_float(stored) {
             Route::Raw(RawReason::Integers)
         } else if small {
             Route::Raw(RawReason::Small)
@@ -182,7 +182,7 @@ impl EncodePlan {
             shards(stored, shape, element_count, options)?
         };
         if matches!(route, Route::Raw(_)) {
-            len_u32(element_count * element::width(stored))?;
+            len_u32(element_count * decode::width(stored))?;
         }
         Ok(Self {
             dtype: stored,
@@ -210,10 +210,10 @@ impl EncodePlan {
 }
 
 fn stored_dtype(dtype: Dtype, options: &GaussOptions) -> Result<Dtype> {
-    if element::id(dtype).is_some() {
+    if decode::id(dtype).is_some() {
         return Ok(dtype);
     }
-    match (options.other_dtypes, element::signed_of_same_width(dtype)) {
+    match (options.other_dtypes, decode::signed_of_same_width(dtype)) {
         (OtherDtypes::AsSigned, Some(signed)) => Ok(signed),
         (_, signed) => Err(Error::unsupported(format!(
             "Gauss files cannot store {dtype}; leave the tensor out{}",
@@ -244,7 +244,7 @@ fn shards(
              shards per tensor, so use more rows per shard"
         )));
     }
-    let row_len_bytes = element_count * element::width(dtype) / rows;
+    let row_len_bytes = element_count * decode::width(dtype) / rows;
     Ok(Route::Coded {
         // This is at most the option's value, which has 32 bits.
         shard_rows: u32::try_from(shard_rows).unwrap_or(options.shard_rows),

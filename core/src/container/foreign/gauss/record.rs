@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::encode::{GaussTensor, SourceTensor};
 use super::encode_shard::EncodedShard;
-use super::index::{IndexedTensor, Shard, TensorCoding};
-use super::{MAGIC, SCALE, element};
+use super::index::{GaussShard, IndexedTensor, TensorCoding};
+use super::{MAGIC, SCALE, decode};
 use crate::bytes::Cursor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
@@ -17,7 +17,7 @@ use crate::transform::gmm::Mixture;
 use crate::{Error, Result, Rule};
 
 /// The length of the record of a raw tensor without name and dimensions.
-pub const MIN_RAW_BYTES: u64 = 8;
+pub(crate) const MIN_RAW_BYTES: u64 = 8;
 
 /// The version of a file, by its digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Version {
 
     /// Returns whether the version has raw tensors, and dtypes in the records
     /// of coded tensors.
-    pub fn has_raw(self) -> bool {
+    pub(crate) fn has_raw(self) -> bool {
         self.0 >= 3
     }
 
@@ -59,7 +59,7 @@ impl Version {
 
     /// Returns the length of the shortest record of a coded tensor: two
     /// components, no name and no dimensions.
-    pub fn least_coded_bytes(self) -> u64 {
+    pub(crate) fn least_coded_bytes(self) -> u64 {
         3 + u64::from(self.has_raw())
             + if self.has_shards() { 6 } else { 0 }
             + shard_record_bytes(2)
@@ -68,7 +68,7 @@ impl Version {
 }
 
 /// Returns the length of a shard record of version 4.
-pub fn shard_record_bytes(components: u64) -> u64 {
+pub(crate) fn shard_record_bytes(components: u64) -> u64 {
     13 + 24 * components
 }
 
@@ -89,7 +89,7 @@ fn name_and_shape(cursor: &mut Cursor) -> Result<(String, Vec<u64>)> {
 fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
     let at = cursor.position() as u64;
     let id = cursor.u8("dtype")?;
-    element::from_id(id).ok_or_else(|| {
+    decode::from_id(id).ok_or_else(|| {
         Error::malformed(
             Rule::GaussDtype,
             format!("dtype {id} does not exist, only 0 to 7"),
@@ -100,7 +100,7 @@ fn dtype(cursor: &mut Cursor) -> Result<Dtype> {
 
 fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
     element_count(shape)
-        .filter(|count| count.checked_mul(element::width(dtype)).is_some())
+        .filter(|count| count.checked_mul(decode::width(dtype)).is_some())
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
@@ -126,7 +126,7 @@ fn body(
     version: Version,
     shape: &[u64],
     end: &mut u64,
-) -> Result<(Dtype, Vec<Shard>)> {
+) -> Result<(Dtype, Vec<GaussShard>)> {
     let dtype = match version.has_raw() {
         true => dtype(cursor)?,
         false => Dtype::F32,
@@ -181,7 +181,7 @@ fn shard(
     version: Version,
     elements: core::ops::Range<u64>,
     end: &mut u64,
-) -> Result<Shard> {
+) -> Result<GaussShard> {
     let at = cursor.position() as u64;
     let count = cursor.u8("number of components")?;
     if count < 2 {
@@ -217,7 +217,7 @@ fn shard(
     // The sum saturates only for more records than any file can hold: 2^32
     // tensors of 2^16 shards of 2^35 bytes.
     *end = end.saturating_add(4 * (u64::from(index_words) + u64::from(residual_words)));
-    Ok(Shard {
+    Ok(GaussShard {
         mixture,
         scale,
         elements,
@@ -251,7 +251,7 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<IndexedTensor> {
         let dtype = dtype(cursor)?;
         let at = cursor.position() as u64;
         let len = u64::from(cursor.u32("length of a raw tensor")?);
-        let expected = check_shape(&shape, dtype)? * element::width(dtype);
+        let expected = check_shape(&shape, dtype)? * decode::width(dtype);
         if len != expected {
             return Err(Error::malformed(
                 Rule::GaussRawLength,
@@ -359,7 +359,7 @@ impl WrittenTensor {
         for &dimension in source.shape {
             record.extend_from_slice(&len_u32(dimension)?.to_le_bytes());
         }
-        record.extend(element::id(dtype));
+        record.extend(decode::id(dtype));
         Ok(Self { is_raw, record })
     }
 
@@ -400,7 +400,7 @@ fn len_u16(len: usize) -> u16 {
     u16::try_from(len).expect("a checked length")
 }
 
-pub fn len_u32(len: u64) -> Result<u32> {
+pub(crate) fn len_u32(len: u64) -> Result<u32> {
     u32::try_from(len).map_err(|_| {
         Error::unsupported(format!(
             "the length {len} exceeds the 32 bits of lengths in Gauss files"

@@ -71,7 +71,7 @@ impl<'a> Item<'a> {
     }
 
     /// Returns the item as an array of unsigned numbers.
-    pub fn unsigned_array(&self, what: &str) -> Result<Vec<u64>> {
+    pub(crate) fn unsigned_array(&self, what: &str) -> Result<Vec<u64>> {
         self.array(what)?.map(|item| item.unsigned(what)).collect()
     }
 

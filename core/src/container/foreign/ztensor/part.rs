@@ -10,7 +10,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, Covers};
-use super::element::Element;
+use super::tensor::ElementType;
 use crate::bytes::{self, Cursor, index};
 use crate::engine::Engine;
 use crate::entropy::zstd;
@@ -42,7 +42,7 @@ pub struct Part {
     /// The role of the part in the tensor: `data`, `values`, `indices`, …
     pub role: String,
     /// The type of the elements.
-    pub element: Element,
+    pub element: ElementType,
     /// The range of the part in the file. Meaningless if the part is in a
     /// shard.
     pub stored: Range<u64>,
@@ -66,7 +66,7 @@ impl Part {
 
     /// Returns the decoded length, if it follows from the `stored` bytes
     /// without decoding them.
-    pub fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
+    pub(crate) fn expected_len_bytes(&self, stored: &[u8]) -> Result<Option<u64>> {
         match (self.decoded_len_bytes, self.coding) {
             (Some(len), _) => Ok(Some(len)),
             (None, PartCoding::Raw(_)) => Ok(Some(stored.len() as u64)),

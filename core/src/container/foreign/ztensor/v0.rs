@@ -6,11 +6,11 @@ use alloc::{format, vec};
 
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Field, Manifest, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
+use super::{Field, Manifest, required};
 use crate::{Error, Result, Rule};
 
 pub(super) fn parse(
@@ -51,7 +51,7 @@ fn tensor(item: Item, footer: &ZTensorFooter) -> Result<ManifestTensor> {
     let part = Part {
         role: "data".to_string(),
         element: match dtype {
-            Some(dtype) => Element::long(dtype).map_err(refuse)?,
+            Some(dtype) => ElementType::long(dtype).map_err(refuse)?,
             None => return missing("dtype"),
         },
         stored: match (offset, size) {

@@ -4,12 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::cbor::Item;
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Manifest, attributes, named, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::{stored_checksum, unknown};
+use super::{Manifest, attributes, named, required};
 use crate::dtype::Dtype;
 use crate::{Result, Rule};
 
@@ -65,7 +65,7 @@ fn tensor(name: &str, item: Item, footer: &ZTensorFooter) -> Result<ManifestTens
         }
     }
     let dtype = match footer.version {
-        ZTensorVersion::V1_0 => Some(Element::long(required(dtype, "dtype", item)?)?),
+        ZTensorVersion::V1_0 => Some(ElementType::long(required(dtype, "dtype", item)?)?),
         _ => None,
     };
     let parts = required(components, "components", item)?
@@ -95,7 +95,7 @@ fn tensor(name: &str, item: Item, footer: &ZTensorFooter) -> Result<ManifestTens
 fn component(
     role: &str,
     item: Item,
-    tensor_element: Option<Element>,
+    tensor_element: Option<ElementType>,
     footer: &ZTensorFooter,
 ) -> Result<Part> {
     let (mut dtype, mut logical, mut offset, mut length) = (None, None, None, None);
@@ -117,8 +117,8 @@ fn component(
         role: String::from(role),
         element: match tensor_element {
             Some(element) if ["data", "values"].contains(&role) => element,
-            Some(_) => Element::Dtype(Dtype::U64),
-            None => Element::short(required(dtype, "dtype", item)?, logical, true)?,
+            Some(_) => ElementType::Dtype(Dtype::U64),
+            None => ElementType::short(required(dtype, "dtype", item)?, logical, true)?,
         },
         stored: footer.blob(
             required(offset, "offset", item)?,

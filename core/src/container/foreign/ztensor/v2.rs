@@ -8,12 +8,12 @@ use core::ops::Range;
 
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
-use super::element::Element;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::manifest::{Manifest, attributes, named, required};
 use super::part::{ByteOrder, Part, PartCoding};
+use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::unknown;
+use super::{Manifest, attributes, named, required};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -131,7 +131,7 @@ fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &BTreeSet<&str>)
     }
     Ok(Part {
         role: String::from(role),
-        element: Element::short(required(dtype, "dtype", item)?, logical, false)?,
+        element: ElementType::short(required(dtype, "dtype", item)?, logical, false)?,
         stored: match shard {
             None => footer.blob(offset, len_bytes)?,
             // The part is in another file, whose layout decides whether the
@@ -179,7 +179,7 @@ fn check_parts(tensor: &ManifestTensor) -> Result<()> {
         tensor.required(role)?;
     }
     let index_type = |role| match tensor.part(role).map(|part| part.element) {
-        Some(Element::Dtype(dtype @ (Dtype::U32 | Dtype::U64))) => Some(dtype),
+        Some(ElementType::Dtype(dtype @ (Dtype::U32 | Dtype::U64))) => Some(dtype),
         _ => None,
     };
     match tensor.layout {

@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 
 use minicbor::Encoder;
 
+use super::Field;
 use super::checksum::{DigestKind, PartDigest};
-use super::element::long_name;
 use super::footer;
-use super::manifest::Field;
 use super::part::{ByteOrder, swapped};
 use super::tensor::TensorLayout;
+use super::tensor::long_name;
 use crate::dtype::Dtype;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::{Error, Result};

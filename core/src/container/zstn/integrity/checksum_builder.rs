@@ -42,14 +42,14 @@ impl FrameDigests {
 
     /// Adds the statistics of the tensor.
     #[must_use]
-    pub fn with_statistics<E: Engine>(mut self, engine: &E, tensor: TensorRef) -> Self {
+    pub(crate) fn with_statistics<E: Engine>(mut self, engine: &E, tensor: TensorRef) -> Self {
         self.statistics = EncodedStatistics::of(engine, tensor);
         self
     }
 
     /// Computes the digests of a frame, given the digest of its tensor.
     #[must_use]
-    pub fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
+    pub(crate) fn with_digest<E: Engine>(engine: &E, tensor: Digest, frame: &[u8]) -> Self {
         let (stored, table) = of_frame(engine, frame);
         Self {
             stored,
@@ -114,7 +114,7 @@ impl ChecksumBuilder {
     /// Returns whether [`ChecksumBuilder::data`] must be called, because the
     /// SHA-256 of the original is not known in advance.
     #[must_use]
-    pub fn needs_data(&self) -> bool {
+    pub(crate) fn needs_data(&self) -> bool {
         self.original.known().is_none()
     }
 

@@ -189,7 +189,7 @@ impl Integrity {
 
     /// Returns the offset of the first block table, if the file has tables.
     #[must_use]
-    pub fn tables_start(&self) -> Option<u64> {
+    pub(crate) fn tables_start(&self) -> Option<u64> {
         Some(self.tables.as_ref()?.first()?.start)
     }
 
@@ -264,7 +264,7 @@ impl Integrity {
     /// Returns whether checksums of 64 bits or more, all of them in one section with a
     /// checksum of its own, cover the header, the index and every stored frame.
     #[must_use]
-    pub fn covers_file(&self) -> bool {
+    pub(crate) fn covers_file(&self) -> bool {
         self.has_head && self.frames.is_some()
     }
 
@@ -310,7 +310,7 @@ impl Integrity {
     }
 
     /// Sets the checks that reading a tensor includes.
-    pub fn set_verify(&mut self, verify: Verify) {
+    pub(crate) fn set_verify(&mut self, verify: Verify) {
         self.verify = verify;
     }
 
@@ -319,7 +319,7 @@ impl Integrity {
     /// [`Verify::Full`] requires it, as does a file without checksums of stored
     /// bytes.
     #[must_use]
-    pub fn is_left_out(&self, verify: Verify) -> bool {
+    pub(crate) fn is_left_out(&self, verify: Verify) -> bool {
         cfg!(not(feature = "tensor-digests"))
             && self.tensors.is_some()
             && (verify == Verify::Full || self.frames.is_none())
@@ -327,7 +327,12 @@ impl Integrity {
 
     /// Compares the digest of the decoded bytes of record `number`, unless only
     /// stored bytes are to be compared ([`Verify::Stored`]).
-    pub fn check_tensor<E: Engine>(&self, engine: &E, number: usize, tensor: &[u8]) -> Result<()> {
+    pub(crate) fn check_tensor<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        tensor: &[u8],
+    ) -> Result<()> {
         let entry = self.entry(number)?;
         if self.verify == Verify::Stored && self.frames.is_some() {
             return Ok(());

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::block_table::{Block, bad};
-use super::plan::check_lens;
+use super::check_lens;
 use super::{BlockTable, FramePlan, block_table};
 use crate::bytes::{self, Cursor, index, part};
 use crate::engine::Engine;

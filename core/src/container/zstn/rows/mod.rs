@@ -3,26 +3,30 @@
 //! selects the ones that a range of the tensor requires. This module does no
 //! I/O and does not merge ranges over gaps; the caller that fetches them may.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::Result;
+use crate::bytes::{self, index, part};
 use crate::engine::Engine;
+use crate::entropy::zstd;
 use crate::frame::Edition;
+use crate::frame::plane::{Method, Plane};
+use crate::frame::z4ai::Transform;
+use crate::{Error, Result, sort};
+use block_table::Block;
 
 mod block_table;
 #[cfg(feature = "extensions")]
 mod lattice;
-mod plan;
 
 pub use block_table::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks, PlaneSize};
 #[cfg(feature = "extensions")]
 pub use lattice::{LatticePlan, LatticeTable};
-pub use plan::FramePlan;
 
 /// The size in bytes up to which frames have no table: fetching such a frame
 /// whole takes hardly longer than fetching a block of each plane.
-pub const MIN_FRAME_BYTES: u64 = 256 << 10;
+pub(crate) const MIN_FRAME_BYTES: u64 = 256 << 10;
 
 /// The first byte in the table of a `ZXQ1` frame. The table of a `Z4AI` frame
 /// begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which no
@@ -149,4 +153,217 @@ impl PartPlan {
             Self::Lattice(plan) => plan.decode(engine, fetched),
         }
     }
+}
+
+/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
+/// and how to decode them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FramePlan {
+    /// The planned range of the tensor.
+    span: Range<u64>,
+    /// The range of the tensor that is joined from the planes. It consists of
+    /// whole elements.
+    joined: Range<u64>,
+    transform: Transform,
+    /// The bytes of `span` that lie after the last whole element.
+    tail: Vec<u8>,
+    /// The plan for every plane.
+    planes: Vec<PlanePlan>,
+    /// The ranges of the frame to fetch, in ascending order; no two of them
+    /// touch.
+    ranges: Vec<Range<u64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PlanePlan {
+    /// The required ranges of the decoded plane, in ascending order. There are
+    /// several if the plane stores the bytes of an element apart from each
+    /// other.
+    wanted: Vec<Range<u64>>,
+    pieces: Vec<Piece>,
+}
+
+/// A block to fetch, with its location in the frame and in the decoded plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    method: Method,
+    stored: Range<u64>,
+    decoded: Range<u64>,
+    block: Block,
+}
+
+impl FramePlan {
+    /// Plans how to read the bytes `span` of the tensor whose frame has this
+    /// `table`.
+    ///
+    /// # Panics
+    /// If `span` does not lie inside the tensor.
+    #[must_use]
+    pub fn new(table: &BlockTable, span: Range<u64>) -> Self {
+        let body = table.body_len_bytes();
+        let len = body + table.tail.len() as u64;
+        assert!(span.start <= span.end && span.end <= len);
+        let item_bytes = table.transform.item_bytes() as u64;
+        let count = body / item_bytes;
+        let in_body = span.start.min(body)..span.end.min(body);
+        let elements = table.transform.joinable(&in_body, count);
+        let planes = table.transform.layouts().zip(&table.planes);
+        let planes: Vec<PlanePlan> = planes
+            .map(|(layout, plane)| {
+                let mut wanted = Vec::new();
+                if !elements.is_empty() {
+                    wanted
+                        .extend((0..layout.parts).map(|part| layout.range(part, &elements, count)));
+                }
+                let pieces = pieces(plane, &wanted);
+                PlanePlan { wanted, pieces }
+            })
+            .collect();
+        let tail = span.start.max(body) - body..span.end.max(body) - body;
+        Self {
+            joined: elements.start * item_bytes..elements.end * item_bytes,
+            transform: table.transform,
+            tail: part(&table.tail, tail).to_vec(),
+            ranges: merged(&planes),
+            planes,
+            span,
+        }
+    }
+
+    /// Returns the ranges of the frame to fetch, in ascending order; no two of
+    /// them touch.
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// Decodes the planned range of the tensor from the bytes of
+    /// [`FramePlan::ranges`]. Every block is first compared with its checksum.
+    pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
+        check_lens(&self.ranges, fetched)?;
+        let planes = self
+            .planes
+            .iter()
+            .map(|plane| self.decode_plane(engine, plane, fetched))
+            .collect::<Result<Vec<_>>>()?;
+        let views: Vec<&[u8]> = planes.iter().map(Vec::as_slice).collect();
+        let mut out = bytes::buffer(self.joined.end - self.joined.start)?;
+        // The padding after the last element is only checked by the read that
+        // includes it.
+        let parts = self.transform.parts(&views);
+        self.transform.join(&parts, &mut out)?;
+        let body_end = self.span.end.min(self.joined.end).max(self.joined.start);
+        out.truncate(index(body_end - self.joined.start));
+        if self.span.start > self.joined.start {
+            let surplus = index(self.span.start - self.joined.start).min(out.len());
+            out.drain(..surplus);
+        }
+        out.extend_from_slice(&self.tail);
+        Ok(out)
+    }
+
+    /// Decodes the required ranges of a plane and concatenates them.
+    fn decode_plane<E: Engine>(
+        &self,
+        engine: &E,
+        plane: &PlanePlan,
+        fetched: &[&[u8]],
+    ) -> Result<Vec<u8>> {
+        let pieces: Vec<&Piece> = plane.pieces.iter().collect();
+        let decoded = engine
+            .map(pieces, |piece| {
+                let stored = self.stored(piece, fetched);
+                piece
+                    .decode(engine, stored)
+                    .map_err(|error| error.within(piece.stored.start))
+            })
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?;
+        // The blocks have been decoded, so they justify an allocation of this
+        // size.
+        let len: u64 = plane
+            .wanted
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum();
+        let mut out = bytes::with_capacity(len)?;
+        for range in &plane.wanted {
+            for (piece, bytes) in plane.pieces.iter().zip(&decoded) {
+                let start = range.start.max(piece.decoded.start);
+                let end = range.end.min(piece.decoded.end);
+                if start < end {
+                    let at = piece.decoded.start;
+                    out.extend_from_slice(part(bytes, start - at..end - at));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn stored<'a>(&self, piece: &Piece, fetched: &[&'a [u8]]) -> &'a [u8] {
+        let after = self
+            .ranges
+            .partition_point(|range| range.start <= piece.stored.start);
+        let number = after.saturating_sub(1);
+        let base = self.ranges[number].start;
+        part(
+            fetched[number],
+            piece.stored.start - base..piece.stored.end - base,
+        )
+    }
+}
+
+/// Fails if the fetched bytes do not have the lengths of the planned `ranges`.
+fn check_lens(ranges: &[Range<u64>], fetched: &[&[u8]]) -> Result<()> {
+    let lens = ranges.iter().map(|range| range.end - range.start);
+    if lens.eq(fetched.iter().map(|bytes| bytes.len() as u64)) {
+        return Ok(());
+    }
+    Err(Error::invalid_input("these are not the planned bytes"))
+}
+
+impl Piece {
+    fn decode<'a, E: Engine>(&self, engine: &E, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        self.block.check(stored)?;
+        let len_bytes = self.decoded.end - self.decoded.start;
+        if self.method != Method::Blocks {
+            return Plane::new(self.method, len_bytes, stored)?.decode(engine);
+        }
+        zstd::check(stored, len_bytes)?;
+        let mut out = bytes::buffer(len_bytes)?;
+        zstd::decode(engine, stored, &mut out)?;
+        Ok(Cow::Owned(out))
+    }
+}
+
+/// Returns the blocks that contain any of the `wanted` bytes, each of them
+/// once.
+fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
+    let is_wanted = |decoded: &Range<u64>| {
+        let mut wanted = wanted.iter();
+        wanted.any(|range| range.start < decoded.end && decoded.start < range.end)
+    };
+    let blocks = plane.stored().zip(&plane.blocks).enumerate();
+    let pieces = blocks.map(|(number, (stored, block))| Piece {
+        method: plane.method,
+        stored,
+        decoded: plane.decoded(number),
+        block: *block,
+    });
+    pieces.filter(|piece| is_wanted(&piece.decoded)).collect()
+}
+
+/// Merges the blocks of all planes into ascending ranges that do not touch.
+fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
+    let pieces = planes.iter().flat_map(|plane| &plane.pieces);
+    let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
+    let stored = sort::sorted(stored, |range| (range.start, range.end));
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for range in stored {
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => ranges.push(range),
+        }
+    }
+    ranges
 }

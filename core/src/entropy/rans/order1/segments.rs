@@ -9,8 +9,8 @@ use core::iter;
 use super::super::state::{self, Allowance, Emitted, Input, LOWER, Supply, WINDOW_SYMBOLS, Window};
 use super::super::table::Lookup;
 use super::super::{len_u32, part_lens};
-use super::model::{Codes, Contexts};
 use super::{BITS, SEGMENTS, SLOTS};
+use super::{Codes, Contexts};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
 
@@ -49,7 +49,12 @@ impl<'a> Chunk<'a> {
     }
 
     /// Checks that the segments can hold `symbols` symbols.
-    pub fn check_capacity(&self, symbols: u64, most: u32, allowance: &mut Allowance) -> Result<()> {
+    pub(crate) fn check_capacity(
+        &self,
+        symbols: u64,
+        most: u32,
+        allowance: &mut Allowance,
+    ) -> Result<()> {
         for (stream, symbols) in self.0.iter().zip(part_lens(symbols, SEGMENTS as u64)) {
             let supply = Supply {
                 bytes: stream.len() as u64 - STATE_BYTES,
@@ -222,7 +227,7 @@ impl<'a> Writer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Counts, Order1Model};
+    use super::super::{Counts, Order1Model};
     use super::*;
 
     const TEXT: &[u8] = b"abracadabra";

@@ -81,11 +81,11 @@ impl<'a> Backwards<'a> {
     }
 }
 
-pub const EMPTY: Fault = Fault("a Huffman stream has no end mark");
+pub(crate) const EMPTY: Fault = Fault("a Huffman stream has no end mark");
 pub const END: Fault = Fault("a Huffman stream does not end with its last symbol");
 
 /// Decodes one stream, which must fill `bytes`, into `out`.
-pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     if let Some(bits) = code.flat_bits {
         return decode_flat(bits, bytes, out);
     }
@@ -100,7 +100,7 @@ pub fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), F
 
 /// Decodes four streams, which follow a table of their lengths, into a quarter
 /// of `out` each.
-pub fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
     let quarter = out.len().div_ceil(4);
     let mut next = |len: Option<usize>| {

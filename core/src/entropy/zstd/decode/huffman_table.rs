@@ -8,9 +8,9 @@ use super::huffman_streams::Backwards;
 use crate::entropy::zstd::fse;
 
 /// Number of bits that index the table of [`Several`].
-pub const SEVERAL_BITS: u32 = 11;
+pub(crate) const SEVERAL_BITS: u32 = 11;
 /// Number of entries of the table of [`Several`].
-pub const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
+pub(crate) const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
 
 /// The symbol whose code is at the start of some bits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,7 +80,7 @@ impl Code {
     }
 
     /// Returns whether `bytes` starts with the description of a flat code.
-    pub fn is_flat(bytes: &[u8]) -> bool {
+    pub(crate) fn is_flat(bytes: &[u8]) -> bool {
         let read = Weights::read(bytes).and_then(|(weights, _)| weights.complete());
         read.is_ok_and(|(weights, bits)| flat_bits(&weights, bits).is_some())
     }
@@ -132,7 +132,7 @@ fn several(one: &[One; SEVERAL_LEN]) -> Box<[Several; SEVERAL_LEN]> {
 }
 
 /// Maximum length of a code in bits. RFC 8878 specifies 11; C zstd accepts 12.
-pub const MAX_BITS: u32 = 12;
+pub(crate) const MAX_BITS: u32 = 12;
 /// The smallest header byte that marks uncompressed weights.
 const DIRECT: u8 = 128;
 /// The maximum number of values in tables of 32 and of 64 states for weights. C

@@ -159,7 +159,7 @@ pub struct Number {
 
 /// The literal length, the offset and the match length, in the order of their
 /// tables.
-pub static NUMBERS: [Number; 3] = [
+pub(crate) static NUMBERS: [Number; 3] = [
     Number {
         spans: &spans::<36>(0, &LENGTH_BITS),
         usual: (&LENGTH_SHARES, 6),

@@ -36,7 +36,7 @@ impl Code {
 
     /// Returns the code that assigns `bits` bits, 1 to 7, to each value below
     /// `1 << bits`.
-    pub fn of_bits(bits: u32) -> Option<Self> {
+    pub(crate) fn of_bits(bits: u32) -> Option<Self> {
         if !(1..=7).contains(&bits) {
             return None;
         }
@@ -65,7 +65,7 @@ impl Code {
 
     /// Returns the number of bits of symbols with these counts, or `None` if
     /// one of them has no code.
-    pub fn cost_bits(&self, counts: &Counts) -> Option<usize> {
+    pub(crate) fn cost_bits(&self, counts: &Counts) -> Option<usize> {
         let mut bits = 0;
         for (&count, &len) in counts.iter().zip(&self.lens) {
             if count > 0 && len == 0 {
@@ -79,7 +79,7 @@ impl Code {
     /// Returns the number of bits of every symbol if the code is flat. In a
     /// flat code, all values below a power of two, and no others, have codes of
     /// equal length, so each value is its own code.
-    pub fn flat_bits(&self) -> Option<u32> {
+    pub(crate) fn flat_bits(&self) -> Option<u32> {
         let bits = u32::from(self.lens[0]);
         let values = 1usize << bits;
         let is_flat = bits > 0
@@ -92,7 +92,7 @@ impl Code {
     }
 
     /// Returns the length of a symbol's code in bits, or 0 if it has none.
-    pub fn len_bits(&self, symbol: u8) -> u8 {
+    pub(crate) fn len_bits(&self, symbol: u8) -> u8 {
         self.lens[usize::from(symbol)]
     }
 

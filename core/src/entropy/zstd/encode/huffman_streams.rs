@@ -88,7 +88,7 @@ impl Streams {
 
     /// Appends four streams, with a quarter of `symbols` each, and returns
     /// their lengths in bytes.
-    pub fn write_four(
+    pub(crate) fn write_four(
         &self,
         symbols: &[u8],
         scratch: &mut Scratch,
@@ -277,7 +277,7 @@ const MIN_SAMPLED_BYTES: usize = 1 << 15;
 /// The decision uses every eighth line of 64 bytes: the best code of one half
 /// of these lines must not compress the other half. Counting the whole block
 /// would take longer than writing it.
-pub fn even_bits(block: &[u8]) -> Option<u32> {
+pub(crate) fn even_bits(block: &[u8]) -> Option<u32> {
     if block.len() < MIN_SAMPLED_BYTES {
         return None;
     }
@@ -313,10 +313,10 @@ const FLAT_GROUP: usize = 8;
 /// Number of groups that are packed between two checks of the remaining space.
 const RUN: usize = 8;
 /// Number of bytes that may be written past the end of a stream.
-pub const SLACK_BYTES: usize = 8 * RUN;
+pub(crate) const SLACK_BYTES: usize = 8 * RUN;
 
 /// Writes one stream of symbols of `bits` bits each, 1 to 7.
-pub fn write_flat(bits: u32, symbols: &[u8], sink: &mut Sink) {
+pub(crate) fn write_flat(bits: u32, symbols: &[u8], sink: &mut Sink) {
     let (rest, groups) = symbols.as_rchunks::<FLAT_GROUP>();
     match bits {
         // The mantissas of bfloat16 have seven bits. Passing a constant lets

@@ -24,13 +24,13 @@ const RUN: usize = 1;
 const COMPRESSED: usize = 2;
 /// A code must save at least 1/n of a block. Below that, reading raw bytes is
 /// worth more than the space. C zstd uses the same threshold.
-pub const MIN_GAIN_DIVISOR: usize = 64;
+pub(crate) const MIN_GAIN_DIVISOR: usize = 64;
 /// A flat code is preferred if it is longer than the shortest code by at most
 /// 1/n.
 const FLAT_PARTS: usize = 2048;
 /// Up to this many literals are coded in one stream, which needs no table of
 /// lengths.
-pub const ONE_STREAM_BYTES: usize = 1023;
+pub(crate) const ONE_STREAM_BYTES: usize = 1023;
 
 /// Appends one frame of `input` with its content size, in blocks of literals
 /// that share Huffman codes where that is shorter.
@@ -44,7 +44,7 @@ pub fn encode_literals(input: &[u8], out: &mut Vec<u8>) {
     write_blocks(input, out);
 }
 
-pub fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
     let mut writer = Writer::default();
     let blocks = input.chunks(BLOCK_BYTES);
     let mut left = blocks.len();
@@ -59,7 +59,7 @@ pub fn write_blocks(input: &[u8], out: &mut Vec<u8>) {
 
 /// Writes a frame header with a content size, as a single segment if that is
 /// allowed, without checksum and dictionary.
-pub fn write_header(len: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_header(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     let len = len as u64;
     let bytes = len.to_le_bytes();

@@ -321,7 +321,7 @@ impl Counts {
 
     /// Returns the mean number of significant bits of the values in a context,
     /// rounded down.
-    pub fn mean_bits(&self, context: usize) -> u64 {
+    pub(crate) fn mean_bits(&self, context: usize) -> u64 {
         let (mut bits, mut total) = (0, 0);
         for (class, count) in self.classes(context) {
             bits += u64::from(count) * u64::from(top_bits(class).2);

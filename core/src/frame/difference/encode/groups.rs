@@ -97,7 +97,7 @@ impl Groups {
     }
 
     /// Returns the same groups with other codes.
-    pub fn with_codes(&self, codes: Vec<u8>) -> Self {
+    pub(crate) fn with_codes(&self, codes: Vec<u8>) -> Self {
         Self {
             codes,
             ..self.clone()

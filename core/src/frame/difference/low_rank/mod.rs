@@ -114,11 +114,11 @@ pub struct LowRankHead {
 
 impl LowRankHead {
     /// Length of these fields in bytes.
-    pub const LEN_BYTES: u64 = 15;
+    pub(crate) const LEN_BYTES: u64 = 15;
 
     /// The allowed ranks. Every unit costs a multiplication per element, and
     /// the length of the input does not bound that work.
-    pub const RANKS: RangeInclusive<u16> = 1..=1024;
+    pub(crate) const RANKS: RangeInclusive<u16> = 1..=1024;
 
     /// The allowed numbers of bits of a factor.
     pub const BITS: RangeInclusive<u8> = 2..=24;
@@ -196,7 +196,7 @@ impl LowRankHead {
 
     /// Returns the largest possible magnitude of a sum of products.
     #[must_use]
-    pub fn largest_sum(&self) -> u64 {
+    pub(crate) fn largest_sum(&self) -> u64 {
         u64::from(self.rank) << (2 * (u32::from(self.bits) - 1))
     }
 
@@ -215,7 +215,7 @@ impl LowRankHead {
 
     /// Returns the length of the packed factors in bytes.
     #[must_use]
-    pub fn factors_len_bytes(&self) -> u64 {
+    pub(crate) fn factors_len_bytes(&self) -> u64 {
         (self.factors() * u64::from(self.bits)).div_ceil(8)
     }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::super::GroupLayout;
-use super::candidate_grid::CandidateGrid;
+use super::CandidateGrid;
 use super::group::{Fitter, Scales};
 use super::{Matrix, Rounded};
 use crate::bytes::index;

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::candidate_grid::CandidateGrid;
+use super::CandidateGrid;
 use super::{Key, Matrix, Rounded};
 
 /// The number of elements of a group that choose the anchor for a grid with

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::{Grid, GroupLayout, LatticeHead};
-use super::candidate_grid::CandidateGrid;
+use super::CandidateGrid;
 use super::detect::Found;
 use super::{Coded, Matrix};
 use crate::TensorRef;

@@ -42,11 +42,11 @@ impl Matrix {
         &self.values[row * self.columns..][..self.columns]
     }
 
-    pub fn row_mut(&mut self, row: usize) -> &mut [f64] {
+    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f64] {
         &mut self.values[row * self.columns..][..self.columns]
     }
 
-    pub fn transposed(&self) -> Self {
+    pub(crate) fn transposed(&self) -> Self {
         let rows = self.rows();
         let mut out = Self::zeros(self.columns, rows);
         for (number, row) in self.values.chunks_exact(self.columns).enumerate() {
@@ -87,7 +87,7 @@ impl Matrix {
     }
 
     /// Returns the Gram matrix, the inner products of all pairs of columns.
-    pub fn gram(&self) -> Self {
+    pub(crate) fn gram(&self) -> Self {
         let mut gram = Self::zeros(self.columns, self.columns);
         for row in self.values.chunks_exact(self.columns) {
             for (number, factor) in row.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Matrix {
 
 /// Runs `job`, which appends the values of one row, for all rows on all threads,
 /// and returns all values in order.
-pub fn by_chunks<E: Engine>(
+pub(crate) fn by_chunks<E: Engine>(
     engine: &E,
     rows: usize,
     job: impl Fn(usize, &mut Vec<f64>) + Sync + Send,
@@ -134,7 +134,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Adds `factor` times `terms` to `sums`.
-pub fn add_scaled(sums: &mut [f64], factor: f64, terms: &[f64]) {
+pub(crate) fn add_scaled(sums: &mut [f64], factor: f64, terms: &[f64]) {
     for (sum, term) in sums.iter_mut().zip(terms) {
         *sum += factor * term;
     }
@@ -143,7 +143,7 @@ pub fn add_scaled(sums: &mut [f64], factor: f64, terms: &[f64]) {
 /// Orthonormalises the rows with the Gram-Schmidt process, orthogonalising each
 /// row twice. A row that is nearly a linear combination of earlier ones becomes
 /// zero.
-pub fn orthonormalise_rows(matrix: &mut Matrix) {
+pub(crate) fn orthonormalise_rows(matrix: &mut Matrix) {
     for number in 0..matrix.rows() {
         let (done, rest) = matrix.values.split_at_mut(number * matrix.columns);
         let row = &mut rest[..matrix.columns];
@@ -168,7 +168,7 @@ const SWEEPS: usize = 16;
 
 /// Returns the eigenvalues of a symmetric matrix in descending order, and its
 /// eigenvectors as rows.
-pub fn eigen(mut matrix: Matrix) -> (Vec<f64>, Matrix) {
+pub(crate) fn eigen(mut matrix: Matrix) -> (Vec<f64>, Matrix) {
     let size = matrix.columns;
     let mut vectors = Matrix::identity(size);
     for _ in 0..SWEEPS {

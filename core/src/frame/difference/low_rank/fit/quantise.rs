@@ -126,7 +126,7 @@ pub fn choose(
 
 /// Rotates the factors, which does not change their product, so that the
 /// largest ones become smaller.
-pub fn spread_out<E: Engine>(engine: &E, factors: [Matrix; 2]) -> [Matrix; 2] {
+pub(crate) fn spread_out<E: Engine>(engine: &E, factors: [Matrix; 2]) -> [Matrix; 2] {
     let rank = factors[0].columns;
     let product = |factors: &[Matrix; 2]| largest(&factors[0]) * largest(&factors[1]);
     let mut random = Random::new();

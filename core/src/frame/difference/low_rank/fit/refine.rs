@@ -16,7 +16,7 @@ const CORRECTION_ROUNDS: usize = 4;
 const LATE_CORRECTIONS: usize = 2;
 
 /// Improves the factors of a block.
-pub fn refine<E: Engine>(engine: &E, block: &SampledBlock, factors: &mut [Matrix; 2]) {
+pub(crate) fn refine<E: Engine>(engine: &E, block: &SampledBlock, factors: &mut [Matrix; 2]) {
     for round in 0..FIT_ROUNDS + CORRECTION_ROUNDS {
         let [left, right] = factors;
         let fit = round < FIT_ROUNDS;
@@ -61,7 +61,7 @@ fn improved<E: Engine>(
 }
 
 /// Extends the left factors of the block to all rows of the matrix.
-pub fn all_rows<E: Engine>(
+pub(crate) fn all_rows<E: Engine>(
     engine: &E,
     elements: &Elements,
     block: &SampledBlock,
@@ -81,7 +81,7 @@ pub fn all_rows<E: Engine>(
 
 /// Extends the right factors of the block to all columns of the matrix, for the
 /// left factors `left`, which differ from those that the block was fitted with.
-pub fn all_columns<E: Engine>(
+pub(crate) fn all_columns<E: Engine>(
     engine: &E,
     elements: &Elements,
     block: &SampledBlock,
@@ -318,7 +318,7 @@ impl<'a> Crossing<'a> {
 
 /// Replaces the lower triangle of a symmetric matrix by its Cholesky factor.
 /// Returns `false` if the matrix is not positive definite.
-pub fn cholesky(matrix: &mut [f64], size: usize) -> bool {
+pub(crate) fn cholesky(matrix: &mut [f64], size: usize) -> bool {
     for row in 0..size {
         let (done, rest) = matrix.split_at_mut(row * size);
         let current = &mut rest[..size];

@@ -1,25 +1,127 @@
-//! Decoder of one brotli stream.
+//! Brotli streams, which only `ZARA` frames contain
+//! (docs/formats/z4ai-frames.md 11.3).
+//!
+//! A stream does not state its decoded length, and a few bytes can decode to
+//! any number. The output buffer therefore grows only as data is actually
+//! produced.
+//!
+//! The decoder includes a dictionary of 120 kB and more code than all other
+//! decoders together, so it is only built with the feature `brotli`.
 
+#[cfg(feature = "brotli")]
 use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+#[cfg(feature = "brotli")]
+use alloc::{format, vec};
 
+#[cfg(feature = "brotli")]
 use brotli_decompressor::{
     Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut,
 };
 
-use crate::{Error, Result, Rule};
+use super::blocks::{self, Piece};
+use crate::engine::Engine;
+#[cfg(feature = "brotli")]
+use crate::{Error, Rule};
+use crate::{Result, bytes};
+
+/// Returns an error, because this build has no brotli decoder.
+#[cfg(not(feature = "brotli"))]
+pub fn decode(_: &[u8], _: u64) -> Result<Vec<u8>> {
+    Err(crate::Error::unsupported(
+        "the frame contains brotli streams, which this build cannot decode (feature `brotli`)",
+    ))
+}
+
+/// Independent brotli blocks (stream method 4).
+#[derive(Debug, Clone)]
+pub struct Blocks<'a>(Vec<Piece<'a>>);
+
+impl<'a> Blocks<'a> {
+    /// Parses the table of blocks.
+    pub fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
+        Ok(Self(blocks::cut(payload, len_bytes)?.1))
+    }
+
+    /// Decodes all blocks.
+    pub fn decode<E: Engine>(&self, engine: &E) -> Result<Vec<u8>> {
+        let decoded = engine.map(self.0.clone(), |piece| {
+            decode(piece.coded, piece.len_bytes).map_err(|e| e.within(piece.at))
+        });
+        let decoded = decoded.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut out = bytes::buffer(self.0.iter().map(|piece| piece.len_bytes).sum())?;
+        let mut rest = &mut out[..];
+        for block in decoded {
+            let (now, later) = rest.split_at_mut(block.len());
+            now.copy_from_slice(&block);
+            rest = later;
+        }
+        Ok(out)
+    }
+}
+
+/// Encodes `input` as one stream with `quality` from 0 to 11, in generic mode
+/// and with a window of at most 4 MiB, like z4ai.
+#[cfg(feature = "brotli-encoder")]
+#[must_use]
+pub fn encode(input: &[u8], quality: u8) -> Vec<u8> {
+    let params = brotli::enc::BrotliEncoderParams {
+        quality: quality.into(),
+        lgwin: 22,
+        size_hint: input.len(),
+        ..Default::default()
+    };
+    let mut out = Vec::new();
+    brotli::BrotliCompress(&mut &input[..], &mut out, &params)
+        .expect("writing to memory does not fail");
+    out
+}
+
+/// Encodes `input` as a payload of stream method 4 with blocks of `block_bytes`
+/// bytes.
+#[cfg(feature = "brotli-encoder")]
+#[must_use]
+pub(crate) fn encode_blocks<E: Engine>(
+    engine: &E,
+    input: &[u8],
+    quality: u8,
+    block_bytes: u32,
+) -> Vec<u8> {
+    let size = usize::try_from(block_bytes).unwrap_or(usize::MAX).max(1);
+    let coded = engine.map(input.chunks(size).collect(), |block| encode(block, quality));
+    let mut out = blocks::table_of(block_bytes.max(1), &coded);
+    for block in coded {
+        out.extend_from_slice(&block);
+    }
+    out
+}
+
+#[cfg(all(test, not(feature = "brotli")))]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn without_the_decoder_a_stream_is_unsupported() {
+        let error = decode(&[0x06], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("brotli"));
+    }
+}
 
 /// The output buffer doubles, in steps of at least this length and at most
 /// [`MAX_PIECE_BYTES`].
+#[cfg(feature = "brotli")]
 const MIN_PIECE_BYTES: u64 = 16 << 10;
+#[cfg(feature = "brotli")]
 const MAX_PIECE_BYTES: u64 = 16 << 20;
 /// The decoder counts its input with 32 bits.
+#[cfg(feature = "brotli")]
 const INPUT_PIECE_BYTES: usize = 1 << 30;
 
 /// Decodes `payload`, which must be exactly one stream, to exactly `len_bytes`
 /// bytes.
+#[cfg(feature = "brotli")]
 pub fn decode(payload: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
     // In strict mode, the window is at most 16 MiB.
     let mut state = BrotliState::new_strict(Heap, Heap, Heap);
@@ -71,6 +173,7 @@ pub fn decode(payload: &[u8], len_bytes: u64) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+#[cfg(feature = "brotli")]
 fn damaged(what: &str) -> Error {
     Error::malformed(
         Rule::BrotliData,
@@ -79,6 +182,7 @@ fn damaged(what: &str) -> Error {
 }
 
 /// Doubles the output buffer, within the limits above.
+#[cfg(feature = "brotli")]
 fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
     let produced = out.len() as u64;
     let piece = produced.clamp(MIN_PIECE_BYTES, MAX_PIECE_BYTES);
@@ -91,8 +195,10 @@ fn grow(out: &mut Vec<u8>, len_bytes: u64) -> Result<()> {
 }
 
 /// Memory for the decoder, from the global allocator.
+#[cfg(feature = "brotli")]
 struct Heap;
 
+#[cfg(feature = "brotli")]
 impl<T: Clone + Default> Allocator<T> for Heap {
     type AllocatedMemory = Memory<T>;
 
@@ -103,20 +209,24 @@ impl<T: Clone + Default> Allocator<T> for Heap {
     fn free_cell(&mut self, _: Memory<T>) {}
 }
 
+#[cfg(feature = "brotli")]
 struct Memory<T>(Box<[T]>);
 
+#[cfg(feature = "brotli")]
 impl<T> Default for Memory<T> {
     fn default() -> Self {
         Self(Box::new([]))
     }
 }
 
+#[cfg(feature = "brotli")]
 impl<T> SliceWrapper<T> for Memory<T> {
     fn slice(&self) -> &[T] {
         &self.0
     }
 }
 
+#[cfg(feature = "brotli")]
 impl<T> SliceWrapperMut<T> for Memory<T> {
     fn slice_mut(&mut self) -> &mut [T] {
         &mut self.0

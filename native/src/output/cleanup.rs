@@ -16,13 +16,12 @@ use std::collections::HashSet;
 #[cfg(unix)]
 use std::fs::OpenOptions;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 #[cfg(unix)]
 use std::time::Duration;
+use std::{io, process};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
