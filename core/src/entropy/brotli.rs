@@ -233,7 +233,7 @@ impl<T> SliceWrapperMut<T> for Memory<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "brotli"))]
 mod tests {
     use super::*;
 

@@ -70,8 +70,7 @@ pub struct TrailerContents {
 /// The digests of a delta and the lengths of its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trailer {
-    /// The BLAKE3 of the base's names and spans
-    /// ([`table_digest`](super::table_digest)).
+    /// The BLAKE3 of the base's names and spans.
     pub base_table: [u8; 32],
     /// The BLAKE3 of the whole restored file.
     pub target: [u8; 32],

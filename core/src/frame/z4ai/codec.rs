@@ -94,7 +94,7 @@ pub enum Codec {
     Rans,
     /// rANS of order 0 with a table for every chunk of this many bytes.
     RansAdaptive(u32),
-    /// rANS of order 1. Planes of more than [`rans::ORDER1_MAX_SYMBOLS`] bytes
+    /// rANS of order 1. Planes of more than `rans::ORDER1_MAX_SYMBOLS` bytes
     /// are skipped.
     RansOrder1,
 }

@@ -99,7 +99,7 @@ pub struct Cell {
 pub struct Expected {
     /// Name of the outcome.
     pub name: String,
-    /// The version whose bytes are expected; see [`Outcome::bytes`].
+    /// The version whose bytes are expected; see `Outcome::bytes`.
     pub bytes: Option<String>,
     /// The expected error.
     pub failure: Option<Failure>,

@@ -153,7 +153,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
 /// Encodes a plane that is not empty.
 ///
 /// # Panics
-/// If the plane is empty or longer than [`MAX_SYMBOLS`].
+/// If the plane is empty or longer than `MAX_SYMBOLS`.
 #[must_use]
 pub fn encode<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
