@@ -34,11 +34,11 @@ struct Job<'a> {
 /// How a tensor is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Its bytes are read directly into the caller's buffer.
+    /// The stored bytes are the tensor; they are read into the caller's buffer.
     InPlace,
-    /// Its stored parts are read first and then decoded.
+    /// The stored parts are read first and then decoded.
     Parts,
-    /// It is read separately, because it also requires tensors of a base.
+    /// The tensor is read separately, because decoding also requires tensors of a base.
     WithBase,
 }
 
