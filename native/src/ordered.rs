@@ -101,7 +101,7 @@ pub(crate) fn in_order<T: Send, R: Send>(
                             return;
                         }
                         let done = catch_unwind(AssertUnwindSafe(|| work_on(group.items)));
-                        // Nobody receives it after another error.
+                        // This fails if an error has ended the work.
                         let _ = sender.send((number, group.bytes, done));
                     });
                 }
@@ -201,7 +201,7 @@ impl<T, R> Results<T, R> {
     }
 }
 
-/// What a thread returns: the number and cost of a group, and its results or a panic.
+/// A finished group: its number, its cost, and its results or the payload of a panic.
 type Done<T, R> = (usize, u64, Result<Results<T, R>, Box<dyn Any + Send>>);
 
 /// The groups between their beginning and the consumption of their results.

@@ -187,8 +187,8 @@ fn with_wine(command: &mut Command) -> &mut Command {
     command
         .env("WINEPREFIX", wine())
         .env("WINEDEBUG", "-all")
-        // Prevents windows that offer to install .NET and a browser, and the creation
-        // of menus.
+        // Keeps Wine from offering to install .NET and a browser, and from creating menu
+        // entries.
         .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }
 

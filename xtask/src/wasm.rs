@@ -115,8 +115,8 @@ impl Module {
         })
     }
 
-    /// Removes a module from an earlier build, which would not understand the messages
-    /// of another build.
+    /// Removes a module from an earlier build: it would not understand the messages of
+    /// this one.
     fn remove(&self) {
         for file in self.files() {
             // The files usually do not exist.

@@ -95,7 +95,7 @@ pub(crate) fn hash_during<'a>(
 impl<'a> Hashing<'a> {
     /// Supplies piece `number`.
     pub(crate) fn supply(&self, number: usize, piece: Piece<'a>) {
-        // Nobody receives it after an error.
+        // This fails if hashing has ended with an error.
         let _ = self.sender.send(Some((number, piece)));
     }
 

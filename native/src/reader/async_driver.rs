@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::oneshot;
 
 use super::work::{Need, Work};
-use crate::source::AsyncSource;
 use crate::source::parallel::READS_AT_ONCE;
+use crate::source::{AsyncSource, check_lens};
 use crate::{Engine, Error, Result};
 
 /// The source of the file that a [`Need`] refers to.
@@ -73,7 +72,7 @@ async fn fetch(needs: &[Need], source: Find<'_>) -> Result<Vec<Cow<'static, [u8]
                 false => source.read_ranges(&ranges),
             };
             let bytes = read.await?;
-            check(&*source, &ranges, &bytes)?;
+            check_lens(source.name(), &ranges, &bytes)?;
             Ok(numbers.into_iter().zip(bytes).collect())
         }
     });
@@ -85,21 +84,6 @@ async fn fetch(needs: &[Need], source: Find<'_>) -> Result<Vec<Cow<'static, [u8]
         parts[number] = Cow::Owned(bytes);
     }
     Ok(parts)
-}
-
-/// Refuses `bytes` unless they have the lengths of `ranges`.
-fn check(source: &dyn AsyncSource, ranges: &[Range<u64>], bytes: &[Vec<u8>]) -> Result<()> {
-    let is_right = |(range, bytes): (&Range<u64>, &Vec<u8>)| {
-        range.end.checked_sub(range.start) == Some(bytes.len() as u64)
-    };
-    if ranges.len() == bytes.len() && ranges.iter().zip(bytes).all(is_right) {
-        return Ok(());
-    }
-    let detail = format!(
-        "{} gave other numbers of bytes than were requested",
-        source.name()
-    );
-    Err(zstn_core::Error::invalid_input(detail).into())
 }
 
 /// Runs `work` on a thread of the engine. It is left out if the future is dropped before

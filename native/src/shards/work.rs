@@ -182,7 +182,7 @@ struct Files<'a> {
     state: Mutex<Inspected>,
 }
 
-/// What is known about the shards of a checkpoint.
+/// The results of inspecting the shards of a checkpoint.
 struct Inspected {
     /// The number of bytes of work on each shard; 0 if it is not known yet.
     lens_bytes: Vec<u64>,

@@ -53,6 +53,8 @@ pub use local::Local;
 pub use location::Location;
 #[cfg(feature = "async")]
 pub(crate) use location::if_any;
+#[cfg(feature = "async")]
+pub(crate) use parts::check_lens;
 pub(crate) use parts::{Wanted, read_parts, read_wanted};
 pub use scheme::is_server;
 pub use scheme::is_store;

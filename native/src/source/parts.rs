@@ -61,7 +61,7 @@ pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
             true => group.source.read_compared(&ranges),
             false => group.source.read_ranges(&ranges),
         }?;
-        check(group.source, &ranges, &bytes)?;
+        check_lens(group.source.name(), &ranges, &bytes)?;
         Ok(bytes)
     })?;
     let mut parts = vec![Cow::Borrowed(&[][..]); wanted.len()];
@@ -73,17 +73,20 @@ pub fn read_wanted<'a>(wanted: &[Wanted<'a>]) -> Result<Vec<Cow<'a, [u8]>>> {
     Ok(parts)
 }
 
-/// Refuses `bytes` unless they have the lengths of `ranges`.
-fn check(source: &dyn Source, ranges: &[Range<u64>], bytes: &[Cow<'_, [u8]>]) -> Result<()> {
-    let is_right = |(range, bytes): (&Range<u64>, &Cow<'_, [u8]>)| {
-        range.end.checked_sub(range.start) == Some(bytes.len() as u64)
-    };
-    if ranges.len() == bytes.len() && ranges.iter().zip(bytes).all(is_right) {
+/// Refuses `bytes`, which the source `name` returned for `ranges`, unless they have the
+/// lengths of these ranges.
+pub(crate) fn check_lens(
+    name: &str,
+    ranges: &[Range<u64>],
+    bytes: &[impl AsRef<[u8]>],
+) -> Result<()> {
+    let mut both = ranges.iter().zip(bytes);
+    let are_right = both.all(|(range, bytes)| {
+        range.end.checked_sub(range.start) == Some(bytes.as_ref().len() as u64)
+    });
+    if ranges.len() == bytes.len() && are_right {
         return Ok(());
     }
-    let detail = format!(
-        "{} gave other numbers of bytes than were requested",
-        source.name()
-    );
+    let detail = format!("{name} gave other numbers of bytes than were requested");
     Err(zstn_core::Error::invalid_input(detail).into())
 }
