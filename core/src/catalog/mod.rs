@@ -21,7 +21,7 @@ use crate::{Error, Result, sort};
 use format::{AnyContents, StoredTensor};
 
 mod delta;
-mod extension;
+mod extension_frames;
 mod file_name;
 mod file_opener;
 mod format;
@@ -36,7 +36,7 @@ mod zstn;
 mod ztensor;
 
 pub use delta::BaseUse;
-pub use extension::Extension;
+pub use extension_frames::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
 pub use file_opener::{FileOpener, recognise};
 pub use format::FileKind;

@@ -28,7 +28,7 @@ mod registry;
 pub mod select;
 #[doc(hidden)]
 pub mod sparse;
-mod stream;
+mod stored_or_zstd;
 #[doc(hidden)]
 pub mod turbo;
 #[doc(hidden)]

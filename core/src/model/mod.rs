@@ -23,7 +23,7 @@ mod decode_task;
 #[cfg(feature = "compressed-tensors")]
 mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
-#[path = "dense_left_out.rs"]
+#[path = "dense_disabled.rs"]
 mod dense;
 mod rows;
 mod unpacked;

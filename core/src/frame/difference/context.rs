@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 
-use super::element::{Float, Word as _};
+use super::float_format::{Float, Word as _};
 
 /// The number of contexts.
 pub(super) const CONTEXTS: usize = 161;
@@ -188,7 +188,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::frame::difference::element::{Bf16, F16, F32};
+    use crate::frame::difference::float_format::{Bf16, F16, F32};
 
     fn context<F: Float>(code: u8, word: u32) -> u16 {
         let map = ContextMap::new(|context| u16::try_from(context).unwrap());

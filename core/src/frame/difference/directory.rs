@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::block::{self, Joins, StoredBlock, byte_range};
 use super::context::ContextMap;
-use super::element::for_float;
+use super::float_format::for_float;
 use super::head::{Block, DifferenceHead, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};

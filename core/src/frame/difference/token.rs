@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::block::SHIFT_MASK;
 use crate::bytes::index;
-use crate::frame::difference::element::Word;
+use crate::frame::difference::float_format::Word;
 use crate::{Error, Result, Rule};
 
 /// Values below this are their own symbols.

@@ -8,7 +8,7 @@
 //! The thresholds in these files are set by hand. `cargo xtask sizes` shows their
 //! combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`, "Packed
 //! sizes"), and `tests/rust/codecs/encoder_choice.rs` bounds the loss from quick samples.
-//! Only the block sizes in `frame/z4ai/codec.rs` have been measured one by one.
+//! Only the block sizes in `frame/z4ai/recipe.rs` have been measured one by one.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::codec::{BlockCodecs, Codec};
+use super::recipe::{BlockCodecs, Codec};
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::entropy::histogram::sum;

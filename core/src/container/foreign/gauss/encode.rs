@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::decode::{each, to_f64};
+use super::encode_plan::{EncodePlan, GaussOptions, Route};
 use super::encode_shard::{self, EncodedShard, Moments};
 use super::index::IndexedTensor;
-use super::plan::{EncodePlan, GaussOptions, Route};
 use super::record::{GaussWriter, WrittenTensor};
 use crate::bytes::part;
 use crate::dtype::Dtype;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::decode::{self, round_even};
 use super::encode::{RawReason, ShardReport};
-use super::plan::GaussOptions;
+use super::encode_plan::GaussOptions;
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian, MAX_RESIDUAL};
 use crate::transform::gmm::{self, Fit, MIN_DEVIATION, Mixture};

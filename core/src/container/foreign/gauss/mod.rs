@@ -14,16 +14,16 @@
 
 mod decode;
 mod encode;
+mod encode_plan;
 mod encode_shard;
 mod index;
-mod plan;
 mod record;
 
 pub use decode::{decode, decode_shard};
 pub use encode::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 pub use encode::{GaussTensor, SourceTensor, encode, encode_tensor};
+pub use encode_plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use index::{GaussIndex, GaussShard, IndexedTensor, ParsedIndex, TensorCoding};
-pub use plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use record::GaussWriter;
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;

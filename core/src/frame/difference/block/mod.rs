@@ -11,7 +11,7 @@ pub(super) use super::token::Joins;
 
 use super::Directory;
 use super::context::{BY_MANTISSA, SAME};
-use super::element::{Float, Word};
+use super::float_format::{Float, Word};
 use super::token::RawBits;
 use crate::Result;
 use crate::bytes::index;

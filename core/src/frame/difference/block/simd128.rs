@@ -13,7 +13,7 @@ use super::{Stream, decode_parts};
 use crate::frame::difference::Directory;
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap, ExponentTable, SAME};
-use crate::frame::difference::element::{Float, Word};
+use crate::frame::difference::float_format::{Float, Word};
 use crate::frame::difference::token::DIRECT;
 
 /// Number of elements in a vector.

@@ -15,7 +15,7 @@ use crate::entropy::interleaved::{
     table_cost,
 };
 use crate::frame::difference::context::{BY_MANTISSA, CONTEXTS, ContextMap};
-use crate::frame::difference::element::{Float, Word as _};
+use crate::frame::difference::float_format::{Float, Word as _};
 use crate::frame::difference::head::{ContextCoding, Means};
 use crate::frame::difference::token::{MAX_SHIFT, SYMBOLS, extra_bits, symbol};
 

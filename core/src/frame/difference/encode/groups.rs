@@ -10,7 +10,7 @@ use super::Tensors;
 use crate::engine::Engine;
 use crate::float::FloatType;
 use crate::frame::difference::context::{BY_MANTISSA, LAST_SCALE, SAME, UNIT};
-use crate::frame::difference::element::{F32, Float, Word as _};
+use crate::frame::difference::float_format::{F32, Float, Word as _};
 use crate::frame::difference::head::Means;
 
 /// The smallest number of elements of a group that is worth a code of its own.

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::element::{Float, Word, for_float};
+use super::float_format::{Float, Word, for_float};
 use super::head::{HeadFields, Means};
 use super::low_rank::{self, LowRank};
 use super::{Difference, short_digest};
