@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
-use crate::reader::work::{self, Need, Work};
+use crate::reader::state_machine::{self, Need, Work};
 use crate::source::Source;
 use crate::{Engine, Error, Result};
 
@@ -28,7 +28,7 @@ use crate::{Engine, Error, Result};
 /// them.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
     let work = OpenFile::new(source.name(), source.len_bytes());
-    let opened = work::run(work, engine, |_| source);
+    let opened = state_machine::run(work, engine, |_| source);
     of_one_version(opened, source.other_version())
 }
 

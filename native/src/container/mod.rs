@@ -9,13 +9,13 @@ use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsChec
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use crate::finished::{self, Listed};
+use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Progress as _, Result};
-use part::{Part, Stored, parts, runs, single};
+use frame_runs::{Part, Stored, parts, runs, single};
 
-mod part;
+mod frame_runs;
 
 /// A container whose frames have all been checked as far as possible without decoding.
 /// No output is made and no memory is allocated for it before that.
@@ -200,7 +200,7 @@ impl<'a> Container<'a> {
                     job.advance(bytes.len() as u64);
                 }
                 if let Some(finished) = &finished {
-                    finished.report(part, finished::frame(stored));
+                    finished.report(part, finished_tensor::frame(stored));
                 }
             }
             Ok(())
@@ -234,7 +234,7 @@ impl<'a> Container<'a> {
             let bytes = self.decode_part(job, part, &stored)?;
             sink(span, &bytes)?;
             let storage = match &finished {
-                Some(_) => finished::frame(&stored),
+                Some(_) => finished_tensor::frame(&stored),
                 None => String::new(),
             };
             Ok((bytes, storage))
@@ -326,7 +326,11 @@ impl<'a> Finished<'a> {
         };
         report(part.number, storage, part.place.end - part.place.start);
         for &number in self.aliases.get(&part.number).into_iter().flatten() {
-            report(number, finished::alias(&records[part.number].name), 0);
+            report(
+                number,
+                finished_tensor::alias(&records[part.number].name),
+                0,
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
 
 use super::{ConvertOptions, TargetKind};
-use crate::finished;
+use crate::finished_tensor;
 use crate::ordered::{Budget, in_order};
 use crate::output::{Mode, check_inputs};
 use crate::source::{Input, Local, Location, Source};
@@ -93,7 +93,7 @@ impl<'a> Conversion<'a> {
             let result = convert(number, self.read(number)?);
             self.job.advance(tensors[number].len_bytes());
             if self.job.wants_tensors() {
-                let tensor = finished::read(self.reader, &tensors[number]);
+                let tensor = finished_tensor::read(self.reader, &tensors[number]);
                 self.job.tensor(&tensor);
             }
             result

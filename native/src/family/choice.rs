@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use zstn_core::catalog::FileKind;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
-use super::form::Form;
 use super::members::{self, Member};
+use super::same_checkpoint::Form;
 use super::sketching::{Digests, SketchOptions, sketch};
 use crate::delta::MAX_BASES;
 use crate::shards::{PLAIN, Shards};

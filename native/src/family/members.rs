@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zstn_core::catalog::{FileKind, IndexName};
 
-use super::form::{self, Form};
+use super::same_checkpoint::{self, Form};
 use crate::shards::{BASES, Shards};
 use crate::source::{HttpOptions, Location, store};
 use crate::{Error, Result};
@@ -165,7 +165,7 @@ impl Listing<'_> {
             files,
             [&self.at(name), &location]
                 .into_iter()
-                .chain(form::index(shards)),
+                .chain(same_checkpoint::index(shards)),
         );
         let shards = shard_stems(shards);
         Some(self.member((name, stem), kind, location, form, shards))

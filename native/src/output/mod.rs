@@ -18,7 +18,7 @@ mod backing;
 mod cleanup;
 mod fallbacks;
 mod folder;
-mod mode;
+mod permissions;
 mod remote;
 pub(crate) mod sink;
 mod staging;
@@ -27,7 +27,7 @@ mod target;
 pub mod temporary;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
-pub(crate) use mode::Mode;
+pub(crate) use permissions::Mode;
 pub(crate) use remote::Publication;
 pub use sink::Sink;
 pub use staging::Staging;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cleanup::{HiddenFolder, Shown, Unfinished, create_folder};
 use super::fallbacks;
-use super::mode::{Mode, narrow};
+use super::permissions::{Mode, narrow};
 use super::target::Target;
 use super::temporary::{self, hidden_prefix, parent, without_path};
 use crate::{Error, Result};

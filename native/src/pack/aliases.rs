@@ -7,7 +7,7 @@ use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 
-use super::data::Data;
+use super::tensor_data::Data;
 use crate::Result;
 
 /// For every tensor, the index of the first tensor with the same bytes, if that is an

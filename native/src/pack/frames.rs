@@ -17,10 +17,10 @@ use zstn_core::statistics::Statistics;
 
 use super::Packed;
 use super::aliases::Aliases;
-use super::data::Data;
-use super::large::{self, Written};
+use super::large_tensor::{self, Written};
 use super::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
-use crate::finished::{self, FinishedTensor};
+use super::tensor_data::Data;
+use crate::finished_tensor::{self, FinishedTensor};
 use crate::report::Storage;
 use crate::source::Source;
 use crate::{Error, Job, Output, Progress as _, Result};
@@ -42,7 +42,7 @@ impl RecordCoder for FrameCoder<'_> {
         let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
         let coded = self.options.code(&self.job.engine, tensor_ref);
         if self.job.wants_tensors() {
-            let storage = finished::frame(&coded.frame);
+            let storage = finished_tensor::frame(&coded.frame);
             self.report(tensor, storage, coded.frame.len() as u64);
         }
         Ok(Coded {
@@ -182,7 +182,7 @@ impl<'a> FrameCoder<'a> {
             Choice::Whole(frame) => frame,
             Choice::Planes(recipe, other) => {
                 let range = self.data.range(&tensor.span);
-                let written = large::write(self, range, &recipe, position, output)?;
+                let written = large_tensor::write(self, range, &recipe, position, output)?;
                 let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
                 let Some(other) = other.filter(is_less) else {
                     return Ok(written);
@@ -197,7 +197,7 @@ impl<'a> FrameCoder<'a> {
             len_bytes: other.len() as u64,
             edition: Edition::of_frame(&other),
             table: FrameTable::of(&other),
-            storage: finished::frame(&other),
+            storage: finished_tensor::frame(&other),
         })
     }
 

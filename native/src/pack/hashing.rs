@@ -10,7 +10,7 @@ use std::thread;
 
 use zstn_core::container::zstn::integrity::OriginalHash;
 
-use super::data::Data;
+use super::tensor_data::Data;
 use crate::{Error, Job, Result};
 
 /// The bytes of one tensor.

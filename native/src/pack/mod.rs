@@ -21,18 +21,18 @@ use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
 mod aliases;
-mod data;
 mod frames;
 mod hashing;
-mod large;
+mod large_tensor;
 mod options;
 pub(crate) mod pipeline;
+mod tensor_data;
 
 pub(crate) use aliases::Aliases;
-pub(crate) use data::Data;
 pub(crate) use frames::FrameCoder;
 pub(crate) use options::LEAST_MEMORY_BYTES;
 pub use options::PackOptions;
+pub(crate) use tensor_data::Data;
 
 /// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,
 /// or with [`PackOptions::base`] into the delta from that base. A file that breaks the

@@ -13,8 +13,8 @@ use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::aliases::Aliases;
-use super::data::Data;
 use super::hashing::{Hashing, Piece, hash_during};
+use super::tensor_data::Data;
 use crate::ordered::{Budget, in_order};
 use crate::{Job, Output, Progress as _, Result, finished};
 
@@ -220,9 +220,9 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
 
     fn report_alias(&self, tensor: &HeaderTensor, target: usize) {
         if self.job.wants_tensors() {
-            let storage = finished::alias(&self.tensors[target].name);
+            let storage = finished_tensor::alias(&self.tensors[target].name);
             self.job
-                .tensor(&finished::FinishedTensor::new(tensor, storage, 0));
+                .tensor(&finished_tensor::FinishedTensor::new(tensor, storage, 0));
         }
     }
 }

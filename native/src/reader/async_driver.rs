@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::oneshot;
 
-use super::work::{Need, Work};
+use super::state_machine::{Need, Work};
 use crate::source::AsyncSource;
 use crate::source::parallel::READS_AT_ONCE;
 use crate::{Engine, Error, Result};

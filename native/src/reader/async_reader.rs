@@ -16,7 +16,7 @@ use super::decode::ReadTensor;
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
-use super::work::{Need, Opened, Work};
+use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, View, check_takes_base, tensor};
 use crate::catalog::{self, OpenFile};
 use crate::delta::check_chain;

@@ -12,7 +12,7 @@ use zstn_core::model::StoredPart;
 
 use super::Reader;
 use super::decode::decode_parts;
-use super::work::Opened as _;
+use super::state_machine::Opened as _;
 use crate::progress::Progress;
 use crate::source::{Source, Wanted, read_wanted};
 use crate::{Error, Result};

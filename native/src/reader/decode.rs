@@ -7,7 +7,7 @@ use std::slice;
 use zstn_core::model::{self, StoredPart};
 
 use super::Reader;
-use super::work::{self, Need, Opened, Work};
+use super::state_machine::{self, Need, Opened, Work};
 use crate::source::{Source, Wanted};
 use crate::{Engine, Error, Result};
 
@@ -180,7 +180,7 @@ impl Reader {
             self.decode_into(engine, number, &mut bytes)?;
             return Ok(bytes);
         }
-        work::run(ReadTensor::new(self, number)?, engine, |need| {
+        state_machine::run(ReadTensor::new(self, number)?, engine, |need| {
             self.needed(need)
         })
     }
@@ -193,7 +193,7 @@ impl Reader {
             return self.check_parts(slice::from_ref(part));
         }
         let mut work = ReadTensor::new(self, number)?;
-        work::fetch(&mut work, |need| self.needed(need))?;
+        state_machine::fetch(&mut work, |need| self.needed(need))?;
         work.finish_into(engine, out)
     }
 

@@ -19,10 +19,10 @@ mod decode;
 mod opening;
 mod options;
 mod rows;
+pub(crate) mod state_machine;
 mod statistics;
-pub(crate) mod work;
 
-use work::{Need, Opened};
+use state_machine::{Need, Opened};
 
 #[cfg(feature = "async")]
 pub use async_reader::AsyncReader;

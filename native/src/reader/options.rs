@@ -10,7 +10,7 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
 use super::opening::{OpenModel, of_one_version};
-use super::work;
+use super::state_machine;
 use super::{Files, Reader, View, check_takes_base};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
@@ -219,7 +219,7 @@ impl ReaderOptions {
             _ => None,
         };
         let work = OpenModel::new(&name, catalogs, index, config.as_deref(), self.verify)?;
-        let opened = work::run(work, engine, |need| &*sources[need.file])?;
+        let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
         Ok(Reader {

@@ -7,7 +7,7 @@ use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::decode::ReadTensor;
-use super::work::{self, Need, Opened, Work};
+use super::state_machine::{self, Need, Opened, Work};
 use super::{Reader, tensor};
 use crate::source::{Source, parallel};
 use crate::{Engine, Error, Result, Tensor};
@@ -374,14 +374,14 @@ impl Reader {
     /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let work = PlanRows::new(self, name, rows)?;
-        work::run(work, &self.engine, |need| self.needed(need))
+        state_machine::run(work, &self.engine, |need| self.needed(need))
     }
 
     /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges are read at
     /// the same time, including those in the base.
     pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
         let work = ReadRows::new(self, plan)?;
-        let bytes = work::run(work, &self.engine, |need| self.needed(need))?;
+        let bytes = state_machine::run(work, &self.engine, |need| self.needed(need))?;
         Ok(tensor(self.find(plan.name())?, plan.shape(), bytes))
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::access::Access;
+use super::open_location::Access;
 use super::scheme::{self, Scheme};
 #[cfg(feature = "store")]
 use super::store;

@@ -13,7 +13,7 @@ use object_store::{ClientOptions, HeaderMap, HeaderValue, ObjectStore};
 
 use crate::address::Service;
 use crate::client::{Connector, Purpose, retries};
-use crate::failure::Failure;
+use crate::object_store_error::Failure;
 use crate::{Address, Environment, Error, Observer, Result, credentials};
 
 /// The number of connections that are cached. A program uses few buckets; beyond this

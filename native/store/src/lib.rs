@@ -39,11 +39,11 @@ mod client;
 mod connection;
 mod credentials;
 mod error;
-mod failure;
 mod listing;
 mod object;
+mod object_store_error;
 mod observer;
-mod state;
+mod state_files;
 mod upload;
 
 pub use address::{Address, is_store};

@@ -8,7 +8,7 @@ use object_store::path::Path;
 
 use crate::client::Purpose;
 use crate::connection::connect;
-use crate::failure::Failure;
+use crate::object_store_error::Failure;
 use crate::{Address, Result, StoreOptions, client};
 
 /// An object in a folder.

@@ -11,7 +11,7 @@ use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, Obj
 
 use crate::client::{self, Fault, Purpose};
 use crate::connection::{Connection, connect};
-use crate::failure::{Failure, FailureKind};
+use crate::object_store_error::{Failure, FailureKind};
 use crate::{Address, Error, RequestLimits, Result, StoreOptions};
 
 /// Maximum number of requests that one call has in flight.

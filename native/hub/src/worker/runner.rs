@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Metrics;
-use super::additions::{Additions, Revision};
+use super::commit_additions::{Additions, Revision};
 use super::queue::{Claim, Queue};
 use super::selection::is_packing;
 use super::{CommitJob, Event, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};

@@ -10,7 +10,7 @@ use object_store::{PutMode, PutPayload};
 use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
-use crate::failure::{Failure, FailureKind};
+use crate::object_store_error::{Failure, FailureKind};
 use crate::{Error, Object, Result, client, object};
 
 impl Upload {

@@ -10,7 +10,7 @@ use object_store::path::Path;
 use crate::address::Service;
 use crate::client::Purpose;
 use crate::connection::{Connection, connect};
-use crate::state::Lock;
+use crate::state_files::Lock;
 use crate::{Address, Error, Result, StoreOptions, object};
 use resume::Entries;
 use session::Session;

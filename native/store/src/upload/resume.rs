@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::session::{Session, is_gone};
 use super::{MAX_PARTS, Upload};
 use crate::address::Service;
-use crate::failure::{Failure, FailureKind};
-use crate::state::{self, Lock};
+use crate::object_store_error::{Failure, FailureKind};
+use crate::state_files::{self, Lock};
 use crate::{Error, Result, client};
 
 impl Upload {
@@ -62,7 +62,7 @@ impl Upload {
     }
 
     fn may_do_without(&self, error: &io::Error) -> bool {
-        self.options.journal_is_optional && state::is_unwritable(error)
+        self.options.journal_is_optional && state_files::is_unwritable(error)
     }
 
     /// Takes the lock and reads the journal of an earlier run.
@@ -72,8 +72,8 @@ impl Upload {
             source,
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let target = state::target(&self.address, &self.options.store.environment);
-        let name = state::file_stem(&target);
+        let target = state_files::target(&self.address, &self.options.store.environment);
+        let name = state_files::file_stem(&target);
         let lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(failed)?;
         self.lock = Some(lock.ok_or_else(|| Error::Busy {
             url: self.address.url(),
@@ -130,7 +130,7 @@ impl Upload {
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
-                    address: state::target(&self.address, &self.options.store.environment),
+                    address: state_files::target(&self.address, &self.options.store.environment),
                     upload_id,
                     part_bytes: self.part_bytes as u64,
                 };

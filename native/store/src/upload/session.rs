@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::resume::{Journal, StoredPart};
 use crate::connection::Connection;
-use crate::failure::Failure;
+use crate::object_store_error::Failure;
 use crate::{Address, Error, Result, client};
 
 /// A multipart upload in progress.

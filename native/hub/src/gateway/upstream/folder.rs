@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::planned::Planned;
+use super::plan_repositories::Planned;
 use super::repositories::{File, FileList, Repositories};
 use super::{Entry, Page, PageEntries, Refusal};
 use crate::gateway::answer_cache::AnswerCache;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::planned::Planned;
+use super::plan_repositories::Planned;
 use crate::hub::Repository;
 use zstn::internals::{on_thread, store};
 use zstn::source::{BlockingSource, FileSource, HttpOptions, Source};

@@ -13,7 +13,7 @@ use zstn_core::frame::z4ai::{self, PlaneShape, Recipe};
 
 use super::frames::FrameCoder;
 use super::pipeline::RecordCoder as _;
-use crate::finished;
+use crate::finished_tensor;
 use crate::source::Source;
 use crate::{Error, Output, Progress as _, Result};
 
@@ -80,7 +80,7 @@ pub fn write(
         len_bytes,
         edition: Edition::Plain,
         table: table.map(FrameTable::Planes),
-        storage: finished::planes(recipe.transform, methods.into_iter()),
+        storage: finished_tensor::planes(recipe.transform, methods.into_iter()),
     })
 }
 

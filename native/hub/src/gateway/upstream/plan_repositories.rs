@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::repositories::File;
-use super::restored::{Restored, RestoredFiles};
+use super::restored_cache::{Restored, RestoredFiles};
 use crate::manifest::{Done, Results, Row};
 use crate::work::stream_sha256;
 use zstn::internals::on_thread;
