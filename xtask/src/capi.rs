@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
 pub fn suite() -> Result<()> {
     let tools = tools()?;
     let installed = ready()?;
-    report::keep(header(false));
+    steps::keep(header(false));
     step("tests of the C library", |step| {
         capi_tests::run(step, &tools, &installed)
     })

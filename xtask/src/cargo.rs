@@ -233,7 +233,7 @@ fn clippy() -> Option<PathBuf> {
 pub fn release(package: &str, name: &str) -> Result<PathBuf> {
     let mut build = cargo("build --release");
     let title = format!("{name}, release build");
-    report::run(&title, build.words(package))?;
+    steps::run(&title, build.words(package))?;
     Ok(program(&format!("release/{name}")))
 }
 

@@ -176,7 +176,7 @@ pub fn suite() -> Result<()> {
         port: 0,
         no_wait: true,
     };
-    report::keep(run(&options, true));
+    steps::keep(run(&options, true));
     hub_demo(None)
 }
 

@@ -126,7 +126,7 @@ fn vectors() -> &'static str {
 
 /// Returns the instructions per byte of one stage.
 fn count_one(valgrind: &Path, program: &Path, profiles: &Path, stage: &str) -> Result<f64> {
-    let profile = profiles.join(format!("{}.callgrind", report::file_name(stage)));
+    let profile = profiles.join(format!("{}.callgrind", steps::file_name(stage)));
     let mut command = debian_programs::valgrind_at(valgrind);
     command
         .arg("--tool=callgrind")

@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
         |name| options.names.is_empty() || options.names.iter().any(|wanted| wanted == name);
     for platform in ALL.iter().filter(|platform| is_wanted(platform.name)) {
         // If this machine cannot emulate a platform, the others are still tested.
-        report::keep(platform.test());
+        steps::keep(platform.test());
     }
     if !options.keep {
         let _ = fs::remove_dir_all(target(FOLDER));
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
     if is_wanted("msrv") {
         check("oldest Rust", cargo::check_oldest);
     }
-    report::summary();
+    steps::summary();
     Ok(())
 }
 

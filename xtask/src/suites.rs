@@ -132,14 +132,14 @@ fn in_node() -> Result<()> {
     let mut npm = script("test:node")?;
     cargo::programs()?;
     npm.envs(nginx.map(|nginx| ("ZSTN_NGINX", nginx)));
-    report::tests("tests in Node", &mut npm)
+    steps::tests("tests in Node", &mut npm)
 }
 
 fn chromium() -> Result<()> {
     let mut npm = browser_script("test:browser")?;
     wasm::ready()?;
     cargo::programs()?;
-    report::tests("tests in Chromium", &mut npm)
+    steps::tests("tests in Chromium", &mut npm)
 }
 
 /// Tests the packed npm package in all runtimes and bundlers, then the viewer and the
@@ -151,15 +151,15 @@ fn runtimes() -> Result<()> {
     firefox.env("FIREFOX", FIREFOX.ready()?);
     wasm::ready()?;
     cargo::programs()?;
-    report::tests("runtimes and bundlers", &mut npm)?;
-    report::tests("tests in Firefox", &mut firefox)
+    steps::tests("runtimes and bundlers", &mut npm)?;
+    steps::tests("tests in Firefox", &mut firefox)
 }
 
 fn release() -> Result<()> {
     let mut npm = browser_script("test:view")?;
     wasm::ready()?;
     npm.env("ZSTN_BIN", cargo::release("--package zstn-cli", "zstn")?);
-    report::tests("zstn view, release build", &mut npm)
+    steps::tests("zstn view, release build", &mut npm)
 }
 
 fn in_python() -> Result<()> {
@@ -183,7 +183,7 @@ fn peers() -> Result<()> {
         .env("ZSTN_WRITE_ZTENSOR", program("debug/examples/ztensor"))
         .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
         .env("ZSTN_INTEROP_KEEP", target("interop"));
-    report::tests("files exchanged with peers", &mut unittest)
+    steps::tests("files exchanged with peers", &mut unittest)
 }
 
 fn notices() -> Result<()> {
@@ -301,7 +301,7 @@ fn features() -> Result<()> {
         "clippy --package zstn --lib --features async -- -D warnings",
         "test --package zstn-core --no-default-features --lib",
     ] {
-        report::keep(report::run(&format!("cargo {line}"), &mut cargo(line)));
+        steps::keep(steps::run(&format!("cargo {line}"), &mut cargo(line)));
     }
     for features in ["pure-hashes", "pure-encoder,brotli,pure-hashes"] {
         check(&format!("core without std, {features}"), |step| {
@@ -329,7 +329,7 @@ fn docs() -> Result<()> {
     });
     wasm::ready()?;
     let mut docs = node::npm("run docs");
-    report::run("API reference of the npm package", &mut docs)
+    steps::run("API reference of the npm package", &mut docs)
 }
 
 fn msrv() -> Result<()> {

@@ -60,12 +60,12 @@ pub fn run(options: &Options) -> Result<()> {
     step("free disk space", check_disk)?;
     node::check()?;
     process::in_parallel(chosen(options), AT_A_TIME, |suite| {
-        report::keep((suite.run)())
+        steps::keep((suite.run)())
     });
     if options.all || options.table {
-        report::table();
+        steps::table();
     }
-    report::summary();
+    steps::summary();
     Ok(())
 }
 

@@ -82,7 +82,7 @@ impl Module {
                     return Ok(());
                 }
             };
-            let version = report::file_name(&toolchain.version()?);
+            let version = steps::file_name(&toolchain.version()?);
             let stamp = format!("{profile}-{}-{version}", self.feature);
             stamp::unless_fresh(step, &stamp, &SOURCES.map(path), &self.files(), |step| {
                 // To cargo, all modules are the same `cdylib`, and it would mistake the
@@ -204,7 +204,7 @@ pub fn first_page() -> Result<bool> {
     package()?;
     // The page has no sample model, because packing that needs the coder module.
     let mut vite = node::npm("exec --offline -- vite build --mode reading");
-    report::run("page, for reading", vite.current_dir(path("web-demo")))?;
+    steps::run("page, for reading", vite.current_dir(path("web-demo")))?;
     Ok(true)
 }
 
