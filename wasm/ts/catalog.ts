@@ -1,7 +1,7 @@
 /** Opens one file with the WebAssembly core: reads its index from a source and returns the catalog of its tensors. */
 
 import type { CoreCatalog, CoreInstance } from "./core.js";
-import { ComparedSource, otherVersion } from "./compared-source.js";
+import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";

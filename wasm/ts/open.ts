@@ -11,7 +11,7 @@ import { loadCoreFiles } from "./core-files-loader.js";
 import { Instance } from "./instance.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
-import { checkEndpoint, isHubInput, located, withHub } from "./locate.js";
+import { checkEndpoint, isHubInput, located, withHub } from "./resolve-hub-input.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";

@@ -25,7 +25,7 @@ import type { Route } from "./page/route.js";
 import { MODES, TensorView } from "./tensor/view.js";
 import type { Mode } from "./tensor/view.js";
 import { NO_VIEW } from "./tensor/view-state.js";
-import { TensorList } from "./tree/list.js";
+import { TensorList } from "./tree/tensor-list.js";
 import { demonstrate } from "./welcome/demonstration.js";
 import type { Demonstration } from "./welcome/demonstration.js";
 

@@ -2,7 +2,7 @@
 
 import { WorkerError } from "../errors.js";
 import { toZstnError } from "../core-errors.js";
-import { toTransferable } from "../source/ownership.js";
+import { toTransferable } from "../source/transferable.js";
 import type { WorkerRequest, WorkerResponse } from "./message.js";
 import type { Task } from "./task.js";
 import type { StartWorker, WorkerHandle } from "./worker-handle.js";

@@ -1,7 +1,7 @@
 /** Opens the base that a file is packed against: the safetensors file that it is or restores. */
 
 import { FormatError, InvalidInputError } from "../errors.js";
-import { located, withHub } from "../locate.js";
+import { located, withHub } from "../resolve-hub-input.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
 import { isRemote, sourceOf } from "../model-source.js";

@@ -5,7 +5,7 @@
 
 import type { Dtype } from "../dtype.js";
 import { JsonError, JsonScanner, ARRAY, MAX_U64, OBJECT } from "./json-scanner.js";
-import { compareText } from "./order.js";
+import { compareText } from "./utf8-order.js";
 import { malformed, refusal, tooLarge } from "./core-error.js";
 
 /** The length of the prefix, which contains the length of the header, in bytes. */

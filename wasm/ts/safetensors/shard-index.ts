@@ -4,7 +4,7 @@
  */
 
 import { JsonError, JsonScanner } from "./json-scanner.js";
-import { compareText } from "./order.js";
+import { compareText } from "./utf8-order.js";
 import { malformed } from "./core-error.js";
 
 /** The parsed index of a model in several files. */

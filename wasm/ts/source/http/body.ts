@@ -2,7 +2,7 @@
 
 import { ContentEncodingError, TruncatedError } from "../../errors.js";
 import { abortable } from "../abortable.js";
-import { shortened } from "./message.js";
+import { shortened } from "./error-message.js";
 import { invalidBody } from "./network-failure.js";
 import type { ReceiveBuffer } from "./receive-buffer.js";
 import type { PendingResponse } from "./pending-response.js";

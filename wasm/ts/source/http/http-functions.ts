@@ -8,7 +8,7 @@ import { abortable } from "../abortable.js";
 import { systemClock } from "../clock.js";
 import { mayPass, retrying } from "../retry.js";
 import { uncached } from "../environment.js";
-import { shortened, statusMessage } from "./message.js";
+import { shortened, statusMessage } from "./error-message.js";
 import { unanswered } from "./network-failure.js";
 import { resolveHttpOptions } from "./options.js";
 import { parseRetryAfter } from "./retry-after.js";

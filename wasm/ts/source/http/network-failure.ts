@@ -5,7 +5,7 @@
  */
 
 import { NetworkError } from "../../errors.js";
-import { shortened } from "./message.js";
+import { shortened } from "./error-message.js";
 import { isBrowser } from "../environment.js";
 
 interface Reason {

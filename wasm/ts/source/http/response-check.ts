@@ -3,7 +3,7 @@
 import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../../errors.js";
 import { parseContentRange } from "./content-range.js";
 import type { ContentRange } from "./content-range.js";
-import { shortened, statusMessage } from "./message.js";
+import { shortened, statusMessage } from "./error-message.js";
 import { headersMayBeHidden } from "../environment.js";
 import { parseRetryAfter } from "./retry-after.js";
 import { difference } from "./validator.js";

@@ -4,7 +4,7 @@
  */
 
 import type { TensorInfo } from "zstn";
-import { marginOf } from "../../engine/margin.js";
+import { marginOf } from "../../engine/jackknife.js";
 import type { ChangesResult, ChangeSums, StatedChange, TensorChange } from "../../engine/tensor-change.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import { countValues } from "../picture/metric.js";

@@ -3,7 +3,7 @@
  * sometimes a few small tensors.
  */
 
-import { otherVersion } from "./compared-source.js";
+import { otherVersion } from "./mixed-versions.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
 import type { CoreInstance, CoreModel } from "./core.js";
