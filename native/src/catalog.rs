@@ -41,13 +41,14 @@ pub(crate) fn of_one_version(
     match (opened, other_version) {
         (Ok(catalog), Some(_)) if catalog.is_covered() => Ok(catalog),
         (Ok(_), Some(change)) => Err(change),
-        // Bytes of two versions may break any rule.
+        // A mixture of two versions may break any rule of the format, so the change is
+        // the more useful error.
         (Err(Error::Format { .. }), Some(change)) => Err(change),
         (opened, _) => opened,
     }
 }
 
-/// Reads the parts of a file that its catalog requires.
+/// The work of reading those parts of a file that its catalog requires.
 pub(crate) struct OpenFile {
     name: String,
     len_bytes: u64,

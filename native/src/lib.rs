@@ -34,8 +34,8 @@
 //! - `AsyncReader` reads tensors and rows without blocking a thread.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in [`zstn_core`], which is re-exported; this crate
-//! adds C zstd, a thread pool, files and the network. All calls block, except those of
+//! The formats themselves live in [`zstn_core`], which is re-exported; this crate adds
+//! C zstd, a thread pool, files and the network. All calls block, except the methods of
 //! `AsyncReader`.
 //!
 //! # Features

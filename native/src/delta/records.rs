@@ -82,7 +82,7 @@ impl DeltaCoder<'_> {
     }
 }
 
-/// The records of a delta so far.
+/// The records of a delta that have been written so far.
 struct DeltaRecords {
     infos: Vec<RecordInfo>,
     edition: Edition,
@@ -101,7 +101,8 @@ impl RecordList for DeltaRecords {
         version(self.edition)
     }
 
-    /// The trailer has another digest, which is computed at the end.
+    /// The trailer of a delta has a digest of another type, which is computed at the
+    /// end.
     fn take_hash(&mut self) -> Option<OriginalHash> {
         None
     }

@@ -8,8 +8,8 @@ use zstn_core::sketch::Sketch;
 use super::MIN_SAVING_PERCENT;
 use crate::Engine;
 
-/// The maximum number of bases that a checkpoint is compared with: those with the most
-/// deltas.
+/// The maximum number of bases that a checkpoint is compared with. These are the bases
+/// with the most deltas.
 const MAX_COMPARED: usize = 64;
 /// The maximum number of members of a cluster that are considered as its base, and the
 /// maximum number of members that each of them is compared with.

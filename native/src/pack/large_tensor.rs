@@ -29,7 +29,7 @@ pub struct Written {
     pub len_bytes: u64,
     /// The edition that a file with this frame must have.
     pub edition: Edition,
-    /// The frame's [`FrameTable::of`].
+    /// The block table of the frame, equal to the result of [`FrameTable::of`].
     pub table: Option<FrameTable>,
     /// Describes for people how the frame stores the tensor.
     pub storage: String,
@@ -98,7 +98,7 @@ struct PlaneRecord<'a> {
 
 /// A plane record that has been written.
 struct WrittenPlane {
-    /// The offset of its end in the output.
+    /// The offset of the record's end in the output.
     end: u64,
     blocks: PlaneBlocks,
     method: Method,

@@ -144,7 +144,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The counts of a file that has been written.
+/// The length, the number of tensors and the storage of a file that has been packed.
 pub(crate) struct Packed {
     pub(crate) len_bytes: u64,
     pub(crate) tensors: usize,
@@ -204,8 +204,8 @@ fn data_start(input: &Local) -> Result<u64> {
     Ok(safetensors::PREFIX_BYTES + header_len)
 }
 
-/// Returns an upper bound for the length of the packed file: data that do not shrink
-/// grow by their heads and the index.
+/// Returns an upper bound for the length of the packed file: data that cannot be
+/// compressed grow by the heads of the frames and by the index.
 pub(crate) fn max_packed_bytes(input: &Local) -> u64 {
     let len_bytes = input.len_bytes();
     len_bytes.saturating_add(len_bytes / 8)

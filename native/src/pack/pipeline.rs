@@ -20,11 +20,11 @@ use crate::{Job, Output, Progress as _, Result, finished};
 
 /// Codes tensors as records of one format: as frames, or as deltas from a base.
 pub(crate) trait RecordCoder: Sync {
-    /// The entry for a record in the list of the packed file.
+    /// The description of a record in the list at the end of the packed file.
     type Entry: Send;
 
-    /// The tensors that are processed at the same time may take one share of the allowed
-    /// memory, in bytes of original data.
+    /// The number of equal shares of the allowed memory. The original bytes of the
+    /// tensors that are processed at the same time may take one of these shares.
     const MEMORY_SHARES: u64;
 
     /// Codes a tensor whose bytes are in memory.

@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The index of a need, and its bytes.
+/// The index of a need, and the bytes that were read for it.
 type Part = (usize, Vec<u8>);
 
 /// Reads the ranges of `needs`. Each source is called once for all ranges that are
@@ -102,8 +102,8 @@ fn check(source: &dyn AsyncSource, ranges: &[Range<u64>], bytes: &[Vec<u8>]) -> 
     Err(zstn_core::Error::invalid_input(detail).into())
 }
 
-/// Runs `work` on a thread of the engine. It is left out if the future is dropped before
-/// it begins.
+/// Runs `work` on a thread of the engine. The work is skipped if the future is dropped
+/// before it begins.
 async fn on_engine<T: Send + 'static>(
     engine: &Engine,
     work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,

@@ -21,7 +21,8 @@ use crate::{Error, Result};
 /// windows are in memory at once: one is decoded while the next one is fetched.
 const REMOTE_WINDOW_BYTES: u64 = 32 << 20;
 
-/// All threads read a local file together, each in pieces of this length.
+/// The length of the pieces into which a stored part in a local file is divided, so
+/// that all threads can read it together.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A tensor to read, with its output buffer.

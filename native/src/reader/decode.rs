@@ -11,8 +11,8 @@ use super::state_machine::{self, Need, Opened, Work};
 use crate::source::{Source, Wanted};
 use crate::{Engine, Error, Result};
 
-/// Reads the stored parts of a tensor, and of the tensors of bases that it requires. All
-/// of them are read at the same time.
+/// The work of reading the stored parts of a tensor, and of the tensors of bases that
+/// it requires. All of these parts are read at the same time.
 pub(super) struct ReadTensor<'a, R> {
     /// The tensor, then the tensor of the base that it requires, and so on.
     chain: Vec<Stored<'a, R>>,

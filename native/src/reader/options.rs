@@ -134,9 +134,9 @@ impl ReaderOptions {
             .map_err(Error::Core)
     }
 
-    /// Opens a model. Its `config.json` is looked for in the folder of a path or an
-    /// address; the tensors of a [`Source`](crate::source::Source) are read as they are
-    /// stored.
+    /// Opens a model. The model's `config.json` is read from the folder of the path or
+    /// address, if it exists there; the tensors of a [`Source`](crate::source::Source)
+    /// are read as they are stored.
     ///
     /// # Errors
     /// An input that is refused or cannot be read; a base that does not match.

@@ -107,8 +107,8 @@ pub trait Source: Send + Sync {
     /// Reads `ranges` like [`Source::read_ranges`], for a caller that compares all of
     /// these bytes with checksums before it uses them. Several servers behind one
     /// address may give one file different validators (`ETag`, `Last-Modified`). Here,
-    /// validators that differ from those of the first response are not an error;
-    /// [`Source::other_version`] reports them. The default implementation calls
+    /// validators that differ from the validators of the first response are not an
+    /// error; [`Source::other_version`] reports them. The default implementation calls
     /// [`Source::read_ranges`].
     #[doc(hidden)]
     fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {

@@ -67,7 +67,8 @@ pub(super) fn verify_tensors(
     })
 }
 
-/// Returns the largest error, if the tensor is stored lossily.
+/// Compares a tensor with the original, and returns the largest error if the tensor is
+/// stored lossily.
 fn compare(
     input: &Reader,
     read: &Tensor,
