@@ -24,9 +24,9 @@ pub struct Program {
     variable: &'static str,
     /// Its names in the search path, and other paths.
     names: &'static [&'static str],
-    /// Arguments with which it ends at once.
+    /// Arguments with which the program ends at once, to check that it runs.
     probe: &'static str,
-    /// The oldest version that is accepted.
+    /// The oldest major version that is accepted.
     oldest: u32,
     packages: &'static [&'static str],
     /// Other programs in the packages.
@@ -35,7 +35,7 @@ pub struct Program {
     found: Shared<Option<PathBuf>>,
 }
 
-/// Where a missing program comes from.
+/// The way in which a missing program is provided.
 enum Place {
     /// Its packages are installed; without it, this suite fails.
     Installed(&'static str),
@@ -67,11 +67,12 @@ pub static FIREFOX: Program = Program {
     others: &["WebKitWebDriver", "Xvfb"], place: Installed("runtimes"), found: Shared::new(),
 };
 
-/// A real web server. Installing its package would start a service.
+/// A real web server. Its package is only unpacked, because installing it would start a
+/// service.
 #[rustfmt::skip]
 pub static NGINX: Program = Program {
     title: "nginx", variable: "", probe: "-v", oldest: 0, names: &["nginx", "/usr/sbin/nginx"],
-    // The package depends on the release of the distribution.
+    // The package that contains the program depends on the release of the distribution.
     packages: &["nginx", "nginx-core"], others: &[], place: Unpacked("usr/sbin/nginx"), found: Shared::new(),
 };
 
@@ -81,7 +82,7 @@ pub static GIT_LFS: Program = Program {
     packages: &["git-lfs"], others: &[], place: Unpacked("usr/bin/git-lfs"), found: Shared::new(),
 };
 
-/// [`valgrind_at`] runs it.
+/// A checker for memory errors and leaks in C programs, which [`valgrind_at`] runs.
 #[rustfmt::skip]
 pub static VALGRIND: Program = Program {
     title: "valgrind", variable: "", probe: "--tool=none /bin/true", oldest: 0, names: &["valgrind"],

@@ -299,7 +299,7 @@ impl Background {
         }
     }
 
-    /// Like [`wait`](Self::wait), and copies the output to the log of `step`.
+    /// Waits like [`wait`](Self::wait), and copies the output to the log of `step`.
     pub fn finish(mut self, step: &mut Step) -> Result<()> {
         let result = self.wait(step);
         step.file.write_all(self.output().as_bytes())?;

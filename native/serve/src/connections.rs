@@ -205,7 +205,8 @@ impl Connection {
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
-        // The last bytes of an answer are sent without waiting for more.
+        // Disables Nagle's algorithm, so that the last bytes of an answer are sent at
+        // once.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "linux"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);

@@ -1,8 +1,8 @@
 //! Conversion of the `object_store` crate's errors to errors of this crate.
 //!
-//! The messages of that crate are not shown: they contain complete request URLs, in
-//! which some services put a signature. The sources of errors are copies in which
-//! these are hidden.
+//! The messages of that crate are not shown: they contain complete request URLs, in which
+//! some services put a signature. The sources of errors are copies in which the secrets
+//! of these URLs are hidden.
 
 use std::error::Error as StdError;
 

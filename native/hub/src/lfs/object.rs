@@ -297,7 +297,8 @@ fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     }
 }
 
-/// Refuses an object that is longer than the original in any stored format.
+/// Refuses an object of `found` bytes if it is longer than `most`, the maximum length of
+/// any stored format of the original.
 fn check_most(found: u64, most: u64) -> Result<(), Fault> {
     match found <= most {
         true => Ok(()),
