@@ -51,7 +51,7 @@ pub fn set_environment(command: &mut Command) {
         .env_remove("CARGO_BUILD_TARGET");
 }
 
-/// Returns the compiler that cargo uses here.
+/// Returns a command that runs the compiler of the active toolchain.
 fn rustc() -> Command {
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     // A rust-toolchain file in the root selects the active toolchain.

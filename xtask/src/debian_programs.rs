@@ -20,16 +20,16 @@ pub const MUSL: &[Needed] = &[("musl-gcc", "musl-tools")];
 /// A program that tests use.
 pub struct Program {
     title: &'static str,
-    /// The environment variable that may contain its path.
+    /// The environment variable that may contain the program's path.
     variable: &'static str,
-    /// Its names in the search path, and other paths.
+    /// Names of the program in the search path, and other paths where it may be.
     names: &'static [&'static str],
     /// Arguments with which the program ends at once, to check that it runs.
     probe: &'static str,
     /// The oldest major version that is accepted.
     oldest: u32,
     packages: &'static [&'static str],
-    /// Other programs in the packages.
+    /// Other programs in the packages, which must be present, too.
     others: &'static [&'static str],
     place: Place,
     found: Shared<Option<PathBuf>>,
@@ -37,10 +37,10 @@ pub struct Program {
 
 /// The way in which a missing program is provided.
 enum Place {
-    /// Its packages are installed; without it, this suite fails.
+    /// The program's packages are installed. If that fails, this suite fails.
     Installed(&'static str),
-    /// The first package that has this file is unpacked below the target directory;
-    /// without it, some tests are skipped.
+    /// The first package that has this file is unpacked below the target directory. If
+    /// that fails, some tests are skipped.
     Unpacked(&'static str),
 }
 
@@ -99,8 +99,9 @@ impl Program {
         self.find_or_get()?.context("it was not found")
     }
 
-    /// Returns the path of a program whose packages are unpacked if it is missing, or
-    /// `None` if there is none; its tests are then skipped.
+    /// Returns the path of a program, after installing or unpacking its packages if it is
+    /// missing. Returns `None` if unpacking yields no program; its tests are then
+    /// skipped.
     pub fn find_or_get(&self) -> Result<Option<PathBuf>> {
         self.found.step(self.title, |step| {
             let mut found = self.find();

@@ -22,11 +22,11 @@ const FOLDER: &str = "platforms";
 struct Platform {
     name: &'static str,
     triple: &'static str,
-    /// Prefix of its compiler and archiver.
+    /// Prefix of the names of the compiler and the archiver for the platform.
     tools: &'static str,
-    /// The emulator that runs its programs; empty if this machine can.
+    /// The emulator that runs the tests; empty if this machine can run them.
     runner: &'static str,
-    /// Programs and header files that it needs.
+    /// Programs and header files that the builds and the emulator need.
     needed: &'static [Needed],
     tests: &'static [Tests],
 }

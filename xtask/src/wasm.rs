@@ -51,7 +51,7 @@ const THREADS: &str = "threads";
 const SOURCES: [&str; 6] =
     ["core", "wasm/src", "wasm/Cargo.toml", "Cargo.toml", "Cargo.lock", "xtask/src/wasm.rs"];
 
-/// The folder of modules and glue.
+/// The folder of the modules and their JavaScript glue.
 pub const CORE: &str = "wasm/dist/core";
 
 /// A cargo profile, which is also the name of a folder.

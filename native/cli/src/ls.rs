@@ -236,7 +236,7 @@ struct Entry<'a> {
     base: Option<&'a str>,
     format: Option<&'a str>,
     parts: Vec<Stored>,
-    /// Absent unless requested; `null` for a tensor without statistics.
+    /// The statistics, if requested; `Some(None)` for a tensor without statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
     statistics: Option<Option<serde_json::Value>>,
 }

@@ -90,7 +90,6 @@ fn pushed<T>(mut all: Vec<T>, one: T) -> Vec<T> {
 }
 
 impl Pattern {
-    /// Returns the text of the pattern.
     pub fn text(&self) -> &str {
         &self.text
     }

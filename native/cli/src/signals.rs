@@ -68,7 +68,7 @@ impl Caught {
     }
 }
 
-/// Ctrl-C, which is handled by [`Caught::end_with`].
+/// A handle for Ctrl-C, which [`Caught::end_with`] handles.
 #[cfg(not(unix))]
 pub struct Caught;
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// Replaces a hidden query.
+/// The text that replaces a hidden query.
 const HIDDEN_QUERY: &str = "?…";
 
 /// Schemes whose addresses are not percent-encoded: `?` and `#` are part of a name.
@@ -132,7 +132,7 @@ fn without_user(rest: &str, literal: bool) -> &str {
     }
 }
 
-/// Splits a URL after its scheme.
+/// Splits a URL into its scheme and the text after `://`; `None` for any other text.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

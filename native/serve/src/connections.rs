@@ -51,7 +51,7 @@ pub struct Peer(pub IpAddr);
 /// All connections of a server.
 pub(super) struct Connections {
     limits: Limits,
-    /// The path whose requests need no slot.
+    /// The path of health checks, which are answered without a slot.
     health: Option<&'static str>,
     places: Arc<Semaphore>,
     slots: Arc<Slots>,

@@ -66,7 +66,7 @@ struct Site {
     /// The query parameters of the viewer. They are not part of the printed link,
     /// because addresses may contain signatures.
     parameters: Vec<(&'static str, String)>,
-    /// The folders of the models.
+    /// The folders of the models, all of whose files are served.
     roots: Vec<Arc<Root>>,
     access: Access,
 }

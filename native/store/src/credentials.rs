@@ -161,7 +161,7 @@ const PREFIXES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 const NAMES: [&str; 3] = ["SERVICE_ACCOUNT", "IDENTITY_ENDPOINT", "HOME"];
 
 impl Environment {
-    /// Returns the variables of this process. Those that are not Unicode are ignored.
+    /// Returns the variables of this process. Variables that are not Unicode are ignored.
     #[must_use]
     pub fn of_process() -> Self {
         // `vars()` would panic on a value that is not Unicode.

@@ -65,7 +65,7 @@ where
 /// The identity of the file's bytes and the number of the block.
 type Key = (Arc<str>, u64);
 
-/// A cache of blocks.
+/// The cached blocks of all files of the upstream.
 pub(super) struct Blocks {
     cache: BoundedCache<Key, Arc<[u8]>>,
     metrics: Arc<Metrics>,

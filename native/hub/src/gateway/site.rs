@@ -277,7 +277,7 @@ impl Site {
     }
 }
 
-/// Returns the IP address of a client.
+/// Returns the IP address of the client that sent a request, or 0.0.0.0 if it is unknown.
 pub(super) fn client(parts: &Parts) -> IpAddr {
     let peer = parts.extensions.get::<Peer>();
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)

@@ -200,7 +200,7 @@ impl Hub {
     }
 }
 
-/// Reads the body of an answer.
+/// Reads the body of an answer of at most [`MAX_ANSWER_BYTES`].
 async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     loop {
@@ -237,7 +237,8 @@ fn kind_of_answer(kind: &str) -> &str {
     }
 }
 
-/// Returns the failure for an error status.
+/// Returns the failure for a response with an error status: a transient one if another
+/// attempt may succeed.
 pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name)?.to_str().ok();
     let said = header("x-error-message").unwrap_or_default();

@@ -16,7 +16,7 @@ use zstn::{Error, Progress, Result};
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Request {
-    /// Begins the session.
+    /// Begins the session; the agent answers that it is ready.
     Init,
     /// Requests the upload of an object of the local repository.
     Upload(Transfer),

@@ -316,7 +316,7 @@ pub(super) enum Fault {
     Missing,
     /// The length differs from the one in the pointer.
     Length(String),
-    /// The restored bytes have another SHA-256, which is given.
+    /// The restored bytes have this SHA-256 instead of the expected one.
     Digest(Oid),
     /// Another error, possibly of this machine.
     Other(Error),

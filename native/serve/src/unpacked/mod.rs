@@ -242,7 +242,7 @@ impl Packed {
         self.id
     }
 
-    /// Returns the layout of the file that it restores.
+    /// Returns the layout of the safetensors file that the packed file restores.
     pub fn layout(&self) -> &Unpacked {
         &self.layout
     }

@@ -27,7 +27,7 @@ enum Place {
     File {
         path: PathBuf,
         target: String,
-        /// Declared last, so that it is released last.
+        /// This field is declared last, so that the lock is released last.
         _lock: Lock,
     },
 }

@@ -51,7 +51,7 @@ pub struct Upload {
     has_failed: bool,
     /// True if a journal was requested but cannot be written.
     is_without_journal: bool,
-    /// Declared last, so that it is released last.
+    /// This field is declared last, so that the lock is released last.
     lock: Option<Lock>,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct State {
 }
 
 struct Entry {
-    /// Unique among all entries, including later ones of the same span.
+    /// A number that is unique among all entries, including later ones of the same span.
     id: u64,
     len_bytes: u64,
     is_decoded: bool,
