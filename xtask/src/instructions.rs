@@ -31,8 +31,8 @@ pub struct Options {
 /// The contents of [`FILE`].
 #[derive(Clone, Serialize, Deserialize)]
 struct Record {
-    /// What influences the counts in addition to the source: versions of compilers, and
-    /// the processor features that valgrind emulates.
+    /// The conditions that influence the counts in addition to the source: versions of
+    /// compilers, and the processor features that valgrind emulates.
     conditions: BTreeMap<String, String>,
     /// Instructions per byte by stage, rounded to three decimals.
     instructions_per_byte: BTreeMap<String, f64>,

@@ -94,14 +94,14 @@ fn rust() -> Result<()> {
     check("format", |step| step.run(&mut cargo("fmt --all --check")));
     cargo::programs()?;
     step("cargo test", |step| {
-        // Both run, even if the first one fails.
+        // Both commands run, even if the first one fails.
         let results = cargo::all_tests().map(|mut test| step.tests(&mut test));
         results.into_iter().collect()
     })
 }
 
-/// Returns a script of `tests/package.json`. In [`Tier::All`], it also uses ONNX
-/// Runtime and TensorFlow.js.
+/// Returns a command that runs a script of `tests/package.json`. In [`Tier::All`], the
+/// script also uses ONNX Runtime and TensorFlow.js.
 fn script(name: &str) -> Result<Command> {
     let mut npm = node::npm(&format!("run {name} --workspace zstn-tests"));
     // This reporter lists failures at the end of the log.
@@ -115,7 +115,7 @@ fn script(name: &str) -> Result<Command> {
     Ok(npm)
 }
 
-/// Returns a script that runs in Chromium.
+/// Returns a command that runs a script of `tests/package.json` in Chromium.
 fn browser_script(name: &str) -> Result<Command> {
     let mut npm = script(name)?;
     npm.env("CHROMIUM", CHROMIUM.ready()?)
@@ -272,7 +272,7 @@ fn stores() -> Result<()> {
             wait_for(port).context("the logs of the servers are in target/xtask-logs")?;
         }
         let mut test = cargo::test();
-        // The suite `rust` runs whole tables, in memory.
+        // The full tables of faults run in the suite `rust`, with the in-memory store.
         test.words("--test store -- --include-ignored")
             .env("ZSTN_TESTS", "");
         test.env("ZSTN_MOTO", format!("127.0.0.1:{s3}"));

@@ -31,7 +31,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
                 print(f'{name}: {content[at:at + 120]!r}')
 ";
 
-/// Runs the verb `wheel`.
+/// Runs the verb `wheel`, which builds both packages for users and tests the README.
 pub fn run() -> Result<()> {
     let [wheel, _] = release()?;
     readme(&wheel)

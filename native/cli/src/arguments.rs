@@ -59,7 +59,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
     })
 }
 
-/// Where a result is written.
+/// The destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Destination {
     Stdout,

@@ -30,7 +30,7 @@ pub(crate) struct Connection {
 }
 
 struct Kept {
-    /// A child that was forked must not use the connections of its parent.
+    /// The process ID: a forked child must not use the connections of its parent.
     process: u32,
     root: String,
     options: StoreOptions,

@@ -29,7 +29,8 @@
 //!
 //! Credentials, regions and endpoints are taken from environment variables
 //! ([`Environment`]). All calls block, except [`Object::fetch`] and [`Object::open_in`];
-//! a few threads, shared by the process, wait for the network. Google Cloud Storage has not been tested against the real service.
+//! a few threads, shared by the process, wait for the network. Google Cloud Storage has
+//! not been tested against the real service.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 

@@ -18,7 +18,8 @@ pub struct ListedObject {
     pub path: String,
     /// Length in bytes.
     pub len_bytes: u64,
-    /// Entity tag of the listed version, if the store lists it. Versions differ in it.
+    /// Entity tag of the listed version, if the store lists tags. Different versions have
+    /// different tags.
     pub tag: Option<String>,
 }
 

@@ -27,7 +27,7 @@ enum Place {
     File {
         path: PathBuf,
         target: String,
-        /// Declared last, so that it is released last.
+        /// This field is declared last, so that the lock is released last.
         _lock: Lock,
     },
 }
@@ -103,7 +103,8 @@ impl Record {
         match &self.place {
             Place::Nowhere => {}
             Place::Process(held) => held.set(None),
-            // If the file remains, no marker has its identifier.
+            // If the file cannot be removed, that is harmless: no marker has its
+            // identifier.
             Place::File { path, .. } => drop(fs::remove_file(path)),
         }
     }

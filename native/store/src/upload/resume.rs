@@ -164,7 +164,8 @@ impl Upload {
         let id = entries.upload.upload_id;
         let _ = self.session(id, None, BTreeMap::new()).discard();
         if let Some(path) = &self.journal_path {
-            // If the file remains, the next run finds that its upload no longer exists.
+            // If the file cannot be removed, the next run finds that its upload no longer
+            // exists.
             let _ = fs::remove_file(path);
         }
     }
@@ -186,7 +187,7 @@ impl Upload {
     }
 }
 
-/// Longer than the journal of the longest upload.
+/// Maximum number of bytes that are read from a journal. No upload has a longer one.
 const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 
 /// The record of an unfinished upload, as it is stored in the journal.
@@ -278,7 +279,8 @@ impl Journal {
     /// Removes the journal of an upload that cannot or need not be continued.
     pub(crate) fn remove(self) {
         drop(self.file);
-        // If the file remains, a later run finds that its upload no longer exists.
+        // If the file cannot be removed, a later run finds that its upload no longer
+        // exists.
         let _ = fs::remove_file(&self.path);
     }
 }

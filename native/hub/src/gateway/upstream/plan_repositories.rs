@@ -18,7 +18,7 @@ use zstn_serve::path::packed_path;
 pub(super) struct Planned {
     results: Results,
     http: HttpOptions,
-    /// Rows by repository prefix, then by path.
+    /// Maps each repository to its rows by path.
     rows: HashMap<String, BTreeMap<String, Row>>,
     /// Entries that have been read from the results. They never change.
     done: Mutex<HashMap<String, Done>>,
