@@ -53,8 +53,8 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     ))
 }
 
-/// The bytes hashed by one job: a whole subtree of BLAKE3's tree of chunks,
-/// except at the end of the input.
+/// The number of bytes hashed by one job: a whole subtree of BLAKE3's tree of
+/// chunks, except at the end of the input.
 const SUBTREE_BYTES: usize = 1 << 19;
 
 /// Splits the chaining values between the two subtrees: the left one gets the

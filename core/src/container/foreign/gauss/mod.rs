@@ -28,9 +28,10 @@ pub use record::GaussWriter;
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 
-/// The steps per unit in versions before 4, and of most dtypes in version 4
-/// (docs/formats/gauss.md 5).
+/// The number of quantisation steps per unit, in versions before 4 and for most
+/// dtypes in version 4 (docs/formats/gauss.md 5).
 const SCALE: u32 = 1000;
 
-/// The steps per unit for bfloat16 (docs/formats/gauss.md 5).
+/// The number of quantisation steps per unit for bfloat16
+/// (docs/formats/gauss.md 5).
 const BF16_SCALE: u32 = 128;

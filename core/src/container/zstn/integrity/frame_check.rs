@@ -70,7 +70,8 @@ impl<'a> CheckedFrame<'a> {
 }
 
 /// The stored statistics of all tensors, for comparison with the decoded
-/// tensors. A viewer would show a wrong figure as a fact.
+/// tensors. Viewers show stored statistics without comparing them with the
+/// elements.
 #[derive(Debug, Default)]
 pub struct StatisticsCheck<'t> {
     expected: Vec<Expected>,
