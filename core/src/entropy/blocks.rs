@@ -11,7 +11,7 @@ use crate::bytes::Cursor;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// One block, as described by the table.
+/// One block of a payload, located by the table of blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
     /// Offset of the block in the payload.

@@ -1,5 +1,6 @@
-//! Counts byte values, and computes lower bounds for codes of single symbols:
-//! the entropy, and the length of an optimal Huffman code.
+//! Counts byte values, and computes lower bounds for the length of codes that
+//! encode each symbol separately: the entropy, and the length of an optimal
+//! Huffman code.
 
 use alloc::vec::Vec;
 

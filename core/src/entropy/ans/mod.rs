@@ -40,7 +40,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Returns an empty coder.
+    /// Returns an encoder without symbols.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -149,7 +149,8 @@ impl<'a> Decoder<'a> {
         Some(u32::from_le_bytes(*word).into())
     }
 
-    /// Returns the quantile, which lies in the interval of the next symbol.
+    /// Returns the low 24 bits of the state. The next symbol is the one whose
+    /// interval contains this number.
     #[must_use]
     #[inline]
     pub fn quantile(&self) -> u32 {

@@ -26,13 +26,13 @@ const ORDER1_MAX_VALUES: usize = 64;
 /// that does not hold mantissas.
 const NEIGHBOUR_RATIO: f64 = 1.5;
 
-/// The gain over the other codecs that rANS of order 1 must have if codes are
-/// long.
+/// The gain that rANS of order 1 must have over the best other codec if codes are long,
+/// as a fraction of that codec's size.
 const ORDER1_MIN_GAIN: f64 = 0.03;
 
-/// [`Effort::Max`] tries a search if pieces of this many bytes together have less
-/// than this fraction of the sample's entropy. Even in random data, such short
-/// pieces have only 0.97 of it.
+/// [`Effort::Max`] tries a search if pieces of this many bytes have a total entropy below
+/// [`UNEVEN_SHARE`] of the sample's. In random data, the pieces still have 0.97 of it,
+/// because they are short.
 const EVEN_PIECE_BYTES: usize = 1 << 10;
 const UNEVEN_SHARE: f64 = 0.93;
 
@@ -120,8 +120,8 @@ impl PlaneEstimate {
         }
     }
 
-    /// Returns whether Huffman codes are clearly the right codec: a search does not
-    /// gain, and rANS does not compete.
+    /// Returns whether Huffman codes are clearly the right codec: a search gains nothing,
+    /// and rANS gains too little.
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * SHORT_CODE_SHARE;
         let rans = self.rans.min(self.order1);

@@ -1,7 +1,8 @@
 //! Finds the most likely component of every value (docs/formats/gauss.md 7).
 //!
-//! The line is divided into short cells. In most of them, one component is the
-//! most likely one for every value, so assigning a value is a table lookup.
+//! The real numbers are divided into short intervals, the cells. In most of
+//! them, one component is the most likely one for every value, so assigning a
+//! value is a table lookup.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -97,8 +98,8 @@ impl Scorer {
     }
 }
 
-/// Number of cells in the part of the line where nearly all values are. There
-/// is one more unbounded cell on either side.
+/// Number of cells in the interval that contains nearly all values. There is
+/// one more unbounded cell on either side.
 const CELLS: usize = 1 << 13;
 
 /// Number of consecutive cells that share a list of candidate components.

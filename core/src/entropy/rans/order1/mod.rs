@@ -200,7 +200,7 @@ struct Order1Model {
 }
 
 impl Order1Model {
-    /// Parses rows until the end.
+    /// Parses all rows of an unpacked model.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(raw);
         let mut seen = [false; 256];
@@ -241,8 +241,8 @@ fn bad(context: u8, what: &str) -> Error {
     )
 }
 
-/// Replaces an error whose offset refers to the unpacked model, where it would
-/// mislead.
+/// Replaces an error whose offset counts from the start of the unpacked model,
+/// because it would be taken for an offset in the payload.
 fn cut(_: Error) -> Error {
     Error::malformed(Rule::RansModel, "a rANS model ends inside a row")
 }

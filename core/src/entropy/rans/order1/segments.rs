@@ -14,7 +14,7 @@ use super::{Codes, Contexts};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
 
-/// Length of the segment lengths, with which every chunk begins.
+/// Length in bytes of the segment lengths at the start of every chunk.
 pub(super) const HEAD_BYTES: u64 = 4 * SEGMENTS as u64;
 const STATE_BYTES: u64 = 4;
 

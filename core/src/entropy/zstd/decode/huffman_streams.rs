@@ -10,12 +10,12 @@ use super::huffman_table::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 /// Number of lookups between two reads of input. The bits that they take, plus
 /// a partly read byte, fit in a word with one bit left to mark the end.
 const LOOKUPS: usize = 5;
-/// Maximum number of symbols that these lookups produce.
+/// Maximum number of symbols that [`LOOKUPS`] lookups produce.
 const MAX_SYMBOLS: usize = 3 * LOOKUPS;
 /// Number of output bytes that a step may write: its symbols and the surplus
 /// bytes after them.
 const OUTPUT_BYTES: usize = 20;
-/// Maximum number of input bytes that these lookups consume.
+/// Maximum number of input bytes that [`LOOKUPS`] lookups consume.
 const MAX_BYTES: usize = 7;
 /// Streams with fewer symbols are decoded one symbol at a time, because a table
 /// for several would cost more than it saves.

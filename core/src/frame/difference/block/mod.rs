@@ -22,11 +22,11 @@ use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
 /// first-level cache, and a multiple of the number of states.
 const PART_ELEMENTS: usize = 1024;
 
-/// Mask of the shift in the choice of a context. The number of the table is in
-/// the bits above it.
+/// Mask of the shift in a choice. A choice is the coding of an element's context in one
+/// word: the index of the table is in the top four bits, the shift in the low bits.
 pub(super) const SHIFT_MASK: u16 = 31;
 
-/// A stored block, and the place for its elements.
+/// A stored block, and the buffer for its elements.
 #[derive(Debug)]
 pub(super) struct StoredBlock<'a> {
     /// Offset of the block in the frame.
@@ -39,7 +39,7 @@ pub(super) struct StoredBlock<'a> {
     pub is_whole: bool,
     /// The predictions of the elements to decode.
     pub predicted: &'a [u8],
-    /// The decoded elements; as long as `predicted`.
+    /// Receives the decoded elements. It is as long as `predicted`.
     pub out: &'a mut [u8],
 }
 
