@@ -200,7 +200,7 @@ macro_rules! methods {
         pub enum Method { $( $(#[$doc])* $method = $id, )* }
 
         impl Method {
-            /// Every method, in the order of their numbers.
+            /// All methods, in the order of their numbers.
             pub const ALL: &[Self] = &[ $( Self::$method, )* ];
 
             /// Returns the name of the method, for messages.

@@ -94,7 +94,7 @@ impl Families {
         .with(Family::Sparse)
         .with(Family::Palette);
 
-    /// The families that z4ai reads as a file of their own.
+    /// The families whose frames z4ai reads as files of their own.
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Zara);
 
     /// The families of a container of the extended edition, which z4ai does not read.

@@ -209,7 +209,7 @@ impl DecodeTables {
     }
 }
 
-/// The symbols of a stream that are to be decoded.
+/// A range of a stream's symbols that is to be decoded.
 #[derive(Debug)]
 pub struct StreamPart<'a, 'b> {
     /// The decoder of the stream, positioned before the first of these symbols.

@@ -49,7 +49,7 @@ pub struct Directory {
 /// to decode it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DifferencePlan {
-    /// Range of the tensor in bytes.
+    /// The range of the tensor to decode, in bytes.
     span: Range<u64>,
     blocks: Range<usize>,
     stored: Range<u64>,

@@ -39,11 +39,11 @@ const UNEVEN_SHARE: f64 = 0.93;
 /// The number of pieces of a sample on which a search is tried.
 const PIECES: usize = 4;
 
-/// A search is measured on a full sample if its size is below this fraction of the
-/// Huffman size.
-const SEARCH_NEAR: f64 = 0.995;
-/// With short codes, rANS is measured on a full sample if its size is below this
+/// The estimate is repeated on a full sample if the size after a search is below this
 /// fraction of the Huffman size.
+const SEARCH_NEAR: f64 = 0.995;
+/// If codes are short, the estimate is repeated on a full sample if the size with rANS is
+/// below this fraction of the Huffman size.
 const RANS_NEAR: f64 = 0.97;
 
 /// Sizes of a sample, in bytes, before and after coding.

@@ -152,7 +152,7 @@ impl EncodeOptions {
         }
     }
 
-    /// Allows other frame families.
+    /// Sets the frame families that readers of the result support.
     #[must_use]
     pub fn families(mut self, families: Families) -> Self {
         self.families = families;
@@ -239,7 +239,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Chooses for a tensor that is in memory.
+    /// Chooses how to encode a tensor that is in memory.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,

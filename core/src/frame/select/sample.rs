@@ -68,7 +68,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Returns the bytes of these ranges.
+    /// Returns the bytes of each of `ranges`.
     fn at(&self, ranges: Vec<Range<usize>>) -> Vec<&'a [u8]> {
         let at = |range: Range<usize>| match *self {
             Self::Whole(tensor) => &tensor[range],

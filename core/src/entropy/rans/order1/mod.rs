@@ -343,7 +343,7 @@ impl Tables {
         out
     }
 
-    /// Returns the codes of every pair that occurs.
+    /// Returns the codes of all pairs of context and symbol that occur.
     pub fn codes(&self) -> Codes {
         let mut numbers = [0; 256];
         for ((context, _), number) in self.0.iter().zip(0..=u8::MAX) {

@@ -31,7 +31,7 @@ pub(super) const SHIFT_MASK: u16 = 31;
 pub(super) struct StoredBlock<'a> {
     /// Offset of the block in the frame.
     pub start: u64,
-    /// Index of its first element in the tensor.
+    /// Index of the block's first element in the tensor.
     pub first_element: u64,
     pub rans: &'a [u8],
     pub raw: &'a [u8],
@@ -57,7 +57,7 @@ struct Stream<'a, W> {
     values: [W; PART_ELEMENTS],
 }
 
-/// The progress of a part.
+/// The progress of the current part of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamState {
     /// The contexts have been determined.

@@ -64,7 +64,8 @@ impl Cluster {
     }
 }
 
-/// Estimates the length of a table for these counts.
+/// Estimates the length of a table for these counts, in units of
+/// `2^-FRACTION_BITS` bits.
 fn table_len_cost(counts: &[u32; SYMBOLS]) -> u64 {
     let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
     let first = counts.iter().position(|&n| n > 0).unwrap_or(0);

@@ -112,7 +112,8 @@ impl Exact {
         self
     }
 
-    /// Returns the bits of this value as a float32, or of infinity.
+    /// Returns the bits of the float32 that equals this number, or of infinity
+    /// if the number is too large.
     fn bits(self) -> u32 {
         let sign = u32::from(self.negative) << 31;
         if self.magnitude == 0 {

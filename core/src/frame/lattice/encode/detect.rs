@@ -19,8 +19,8 @@ use crate::sort;
 pub struct Found {
     pub geometry: GroupLayout,
     pub candidate: CandidateGrid,
-    /// The grid magnitudes of the largest elements of the sampled groups, the
-    /// most frequent first.
+    /// The anchors of the sampled groups, the most frequent first. An anchor is the grid
+    /// magnitude of the largest element of a group.
     pub anchors: Vec<f64>,
 }
 

@@ -17,8 +17,8 @@ const ANCHORING: usize = 64;
 /// The scale of a group whose elements lie on the grid.
 pub struct Fit {
     pub scale: f32,
-    /// The grid magnitude of the largest element, or 0 if all elements are
-    /// zero.
+    /// The grid magnitude of the largest element: the magnitude of the grid
+    /// value that the scale multiplies. It is 0 if all elements are zero.
     pub anchor: f64,
 }
 
@@ -263,7 +263,7 @@ impl Scales {
         }
     }
 
-    /// Returns the scales that also fit `element`.
+    /// Returns the scales that also fit `element`, or `None` if there are none.
     #[inline]
     pub fn with(self, candidate: &CandidateGrid, element: &Rounded) -> Option<Self> {
         let middle = (self.low + self.high) / 2.0;

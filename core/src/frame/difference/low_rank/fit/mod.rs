@@ -289,8 +289,8 @@ const FAINT_RANK: usize = 32;
 /// energy or 1.5 times the rounding energy, whichever is more.
 const EXPLAINED: f64 = 6.0;
 const EXPLAINED_SHARE: f64 = 1.0 / 3.0;
-/// A step may explain less than it would if all directions had equal weight, by
-/// this fraction.
+/// The fraction by which a step may explain less than it would if all
+/// directions had equal weight.
 const SLACK: f64 = 0.05;
 
 /// Returns the number of columns of a sketch that is likely to capture the
@@ -317,7 +317,7 @@ fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
     explained(elements, &rows, &columns, max_rank)
 }
 
-/// The changes of some rows in some columns.
+/// The changes of the elements at the intersections of some rows and columns.
 struct Sample {
     rows: Matrix,
     /// Mean energy of an element, and the energy expected from rounding.
