@@ -93,7 +93,8 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Returns the decoded plane; a stored one is borrowed.
+    /// Returns the decoded plane, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.method == Method::Store {
             return Ok(Cow::Borrowed(self.payload));

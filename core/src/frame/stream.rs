@@ -89,7 +89,8 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
-    /// Returns the decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.stored {
             return Ok(Cow::Borrowed(self.payload));

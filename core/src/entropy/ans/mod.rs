@@ -81,7 +81,8 @@ impl Encoder {
 /// floats several times faster than 64-bit integers.
 #[inline]
 fn divide(state: u64, len: u64) -> (u64, u64) {
-    // The quotient is wrong by at most one, which the remainder reveals.
+    // The quotient of floats may be off by one, in which case the remainder is
+    // out of range.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -134,7 +134,7 @@ fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
     Err(Error::malformed(Rule::InterleavedSide, detail))
 }
 
-/// Encodes `content`, choosing the shorter of the two kinds.
+/// Encodes `content` as a side stream, stored or coded, whichever is shorter.
 #[must_use]
 pub fn encode_side_stream(content: &[u8]) -> Vec<u8> {
     let mut out = vec![STORED];

@@ -87,7 +87,7 @@ fn end(detail: &'static str) -> Error {
     Error::malformed(Rule::RansEnd, detail)
 }
 
-/// Up to eight bytes of input in a register, with the next one on top.
+/// Up to eight bytes of input in a register, with the next byte in the top bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     word: u64,

@@ -21,9 +21,9 @@ const SHORT_CODE_SHARE: f64 = 0.3;
 /// related ones.
 const ORDER1_MAX_VALUES: usize = 64;
 
-/// How many times as often as by chance a byte must equal its predecessor for
-/// [`Effort::Balanced`] to estimate rANS of order 1 on a plane with long codes
-/// that does not hold mantissas.
+/// [`Effort::Balanced`] estimates rANS of order 1 on a plane with long codes that does
+/// not hold mantissas only if bytes equal their predecessors more than this many times as
+/// often as by chance.
 const NEIGHBOUR_RATIO: f64 = 1.5;
 
 /// The gain that rANS of order 1 must have over the best other codec if codes are long,
@@ -184,7 +184,8 @@ fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
     parts.concat()
 }
 
-/// Returns the size after a search on some pieces divided by their Huffman size.
+/// Encodes some pieces of a sample with a search, and returns their size divided by their
+/// Huffman size.
 fn search_share<E: PackEngine>(engine: &E, sample: &[u8], spec: SampleSpec) -> f64 {
     let pieces = pieces(sample, spec.piece_bytes);
     trial_share(engine, &pieces, spec.effort.trial_level())

@@ -2,8 +2,11 @@
 //! the codecs to try on each plane.
 //!
 //! The choice is deterministic: the same tensor and options give the same frame,
-//! regardless of the engine's thread count and the available memory. No decoder
-//! depends on this module.
+//! regardless of the engine's thread count and the available memory. No decoder depends
+//! on this module.
+//!
+//! In this module, a *search* is zstd coding with matches, in contrast to Huffman coding
+//! alone. *Codes* are Huffman codes; they are short if a plane takes few bits per byte.
 //!
 //! The thresholds in these files are set by hand. `cargo xtask sizes` shows their
 //! combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`, "Packed

@@ -53,7 +53,7 @@ const PRUNE_STRUCTURED: f64 = 1.1;
 /// Returns the smallest frame for `tensor` that this module makes.
 ///
 /// Returns `None` if the tensor is too large for all of these frames, if none of them can
-/// represent it, or if none is expected to come close to the size of its planes.
+/// represent it, or if none is expected to come close to the size of the tensor's planes.
 pub fn smallest<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,

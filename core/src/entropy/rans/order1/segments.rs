@@ -23,7 +23,7 @@ const STATE_BYTES: u64 = 4;
 pub(super) struct Chunk<'a>([&'a [u8]; SEGMENTS]);
 
 impl<'a> Chunk<'a> {
-    /// Divides a chunk by its segment lengths.
+    /// Divides a chunk into its segments, following the lengths at its start.
     pub fn parse(chunk: &'a [u8]) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::RansChunks, detail);
         let mut lens = Cursor::new(chunk);

@@ -194,7 +194,8 @@ impl<'a, W: Word> Stream<'a, W> {
         self.raw.read(symbols, choices, &directory.joins, values);
     }
 
-    /// Writes the elements, which differ from the predicted ones by the values.
+    /// Computes the elements of the current part from the predictions and the values, and
+    /// writes them.
     #[inline(always)]
     fn apply<F: Float<Word = W>>(&mut self, directory: &Directory) {
         let values = &mut self.values[..self.len];

@@ -210,7 +210,7 @@ fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     // bytes.
     let low = i16x8_add(twice(u16x8_shr(starts, 3)), u16x8_splat(1 << 8));
     let high = i16x8_add(low, u16x8_splat(0x0101));
-    // Factors that shift left until seven bits are below the first one.
+    // Factors that shift numbers left until seven bits are below their first raw bit.
     let bit = v128_and(starts, u16x8_splat(7));
     let factors = i8x16_swizzle(
         u64x2(POWERS.swap_bytes(), 0),

@@ -56,8 +56,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the union of the two, with an empty list of contexts, which the
-    /// caller sets if it keeps the union.
+    /// Returns the union of both clusters, with an empty list of contexts,
+    /// which the caller sets if it keeps the union.
     fn merged(&self, other: &Self) -> Self {
         let counts = core::array::from_fn(|i| self.counts[i].saturating_add(other.counts[i]));
         Self::new(counts, Vec::new())

@@ -64,8 +64,8 @@ const JOB_ELEMENTS: u64 = 1 << 17;
 struct Coded {
     /// A scale for every group.
     pub scales: Vec<f32>,
-    /// The symbols from [`CandidateGrid::symbol`](candidate_grid::CandidateGrid::symbol), one or two
-    /// bytes each; zeros in groups that do not fit the grid.
+    /// The symbols from [`CandidateGrid::symbol`], one or two bytes each. The symbols are
+    /// zero in groups that do not fit the grid.
     pub symbols: Vec<u8>,
     /// The indices of groups that do not fit the grid, in ascending order.
     pub exceptions: Vec<u64>,
