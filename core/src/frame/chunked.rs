@@ -25,7 +25,8 @@ pub struct Frame<'a> {
 struct Chunk<'a> {
     planes: Vec<Stream<'a>>,
     tail: &'a [u8],
-    /// The decoded length of the chunk, which its planes can justify.
+    /// The decoded length of the chunk in bytes. The payloads of its planes
+    /// have been checked to be long enough for it.
     len_bytes: u64,
 }
 

@@ -120,11 +120,11 @@ impl<'a> ContainedFrame<'a> {
 }
 
 /// The set of frame families that a container may use. The version field of the
-/// container identifies its edition. The discriminants match the format.
+/// container identifies its edition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Edition {
-    /// Plain containers use only the frame families that every reader supports,
-    /// including z4ai.
+    /// Plain containers use only the frame families that every reader supports.
+    /// z4ai is one of these readers.
     #[default]
     Plain,
     /// Extended containers may also use extension frames, which only zstn
@@ -182,7 +182,8 @@ impl Edition {
         }
     }
 
-    /// Returns the number of this edition among `versions`.
+    /// Returns the version number of this edition, given the numbers of both
+    /// editions.
     pub(crate) fn number(self, [plain, extended]: [u8; 2]) -> u8 {
         match self {
             Self::Plain => plain,

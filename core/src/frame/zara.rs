@@ -222,7 +222,8 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
-    /// Returns the decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         match &self.coding {
             Coding::Plain(stream) => stream.decode(engine),

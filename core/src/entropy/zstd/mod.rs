@@ -103,7 +103,6 @@ fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
 struct ZstdBlock<'a> {
     /// True if this is the last block of the frame.
     pub is_last: bool,
-    /// The content of the block.
     pub content: BlockContent<'a>,
 }
 

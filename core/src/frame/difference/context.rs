@@ -1,5 +1,5 @@
-//! Contexts (docs/formats/zxd1.md 6) classify elements by the change to expect
-//! before it is decoded. The exponent of the prediction and the code of the
+//! Contexts (docs/formats/zxd1.md 6) classify elements by the size of the change that is
+//! expected before they are decoded. The exponent of the prediction and the code of the
 //! group determine the expected change in units of the element's last place.
 
 use alloc::boxed::Box;
@@ -44,7 +44,7 @@ pub(super) struct ContextMap {
     scaled: Box<[u16; ENTRIES]>,
     unchanged: u16,
     by_mantissa: [u16; 64],
-    /// The numbers for groups with even and with odd codes, indexed by exponent.
+    /// The tables for groups with even and with odd codes.
     #[cfg(any(
         target_arch = "x86_64",
         all(target_arch = "wasm32", target_feature = "simd128")
@@ -77,8 +77,7 @@ pub(super) struct ExponentTable {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 impl ExponentTable {
-    /// Arrays that are needed for the at most 49 exponents with different
-    /// contexts.
+    /// Number of arrays that hold the at most 49 exponents with different contexts.
     pub const PARTS: usize = 4;
 
     /// Creates the table for even (0) or odd (1) offsets between exponent and

@@ -32,7 +32,7 @@ const RANS_MAX_BITS: f64 = 2.0;
 /// of the plane.
 const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
 /// rANS is skipped if its estimate is more than this factor times the best other
-/// one.
+/// estimate.
 const PRUNE_RANS: f64 = 1.1;
 /// The longest plane, in bytes, that may use rANS even if codes are long. Such a
 /// plane decodes faster than a request for it is answered; larger planes should

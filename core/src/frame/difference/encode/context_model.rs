@@ -56,15 +56,16 @@ impl Cluster {
         }
     }
 
-    /// Returns the union of the two, with an empty list of contexts, which the
-    /// caller sets if it keeps the union.
+    /// Returns the union of both clusters, with an empty list of contexts,
+    /// which the caller sets if it keeps the union.
     fn merged(&self, other: &Self) -> Self {
         let counts = core::array::from_fn(|i| self.counts[i].saturating_add(other.counts[i]));
         Self::new(counts, Vec::new())
     }
 }
 
-/// Estimates the length of a table for these counts.
+/// Estimates the length of a table for these counts, in units of
+/// `2^-FRACTION_BITS` bits.
 fn table_len_cost(counts: &[u32; SYMBOLS]) -> u64 {
     let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
     let first = counts.iter().position(|&n| n > 0).unwrap_or(0);
