@@ -17,7 +17,7 @@ export class AccessError extends Error {
   }
 }
 
-/** Returns `error` as a refusal; `undefined` for other errors. */
+/** Returns the `AccessError` for a response with status 401 or 403; `undefined` for other errors. */
 export function accessErrorOf(error: unknown): AccessError | undefined {
   if (error instanceof AccessError) return error;
   if (!(error instanceof EngineError) || error.url === undefined || (error.status !== 401 && error.status !== 403)) return undefined;

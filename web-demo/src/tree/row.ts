@@ -11,7 +11,7 @@ export function dtypeChip(dtype: string): HTMLElement {
   return element("span", { class: `chip ${dtypeFamily(dtype)}` }, dtype);
 }
 
-/** Returns the contents of a row. */
+/** Returns the elements in the row of a module or a tensor: its name, a description, its size and its ratio. */
 export function rowContent({ node }: Row): HTMLElement[] {
   if (node.kind === "module") {
     const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
