@@ -1,10 +1,10 @@
-/** Errors of servers that need a token, or another token. */
+/** Errors of servers that refuse access without a token, or with the token that was sent. */
 
 import { EngineError } from "../engine/client.js";
 import { element } from "./element.js";
 import { hostOf } from "./origin.js";
 
-/** A response with status 401 or 403. */
+/** The error for a refused request that another access token may allow. */
 export class AccessError extends Error {
   readonly origin: string;
   readonly status: number;

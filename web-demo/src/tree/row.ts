@@ -46,7 +46,7 @@ function shortened(label: string): (string | HTMLElement)[] {
   return head === "" ? [label] : [element("span", { class: "head" }, head), element("span", { class: "tail" }, tail)];
 }
 
-/** Returns the stored size and the ratio to the original. */
+/** Returns a bar for the stored fraction of the original length, with a text: by default the ratio. */
 function bar(share: number, text = share > 0 ? formatRatio(1 / share) : "–"): HTMLElement {
   const fill = element("i");
   fill.style.width = `${Math.min(100, share * 100)}%`;

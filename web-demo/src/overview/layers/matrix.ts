@@ -45,7 +45,7 @@ export class LayerMatrix {
   readonly #warning = element("p", { class: "odd", hidden: true });
   readonly #stacks: readonly Stack[];
   readonly #stacksNode = element("div", {});
-  /** The button that also shows biases and norms, which are not matrices. */
+  /** The button that also shows vectors, such as biases and normalisation weights. */
   readonly #vectors: HTMLButtonElement;
   #metric: Metric | undefined;
 
