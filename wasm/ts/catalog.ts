@@ -21,7 +21,7 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
   const supplied: Supplied[] = [];
   const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
   const source = new ComparedSource(given);
-  // Bytes of two versions together may violate any rule of the format.
+  // If bytes of two versions were mixed, the core may report any error, so the change is reported instead.
   const call = <T>(work: () => T): T => {
     try {
       return core.call(work);

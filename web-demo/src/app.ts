@@ -247,7 +247,7 @@ export class App {
     writeRoute(this.#route, replace, state);
   }
 
-  /** Renders the route. */
+  /** Renders the view that the current route names. */
   #render(opened = false): void {
     const { tensor, view } = this.#route;
     const loaded = this.#loaded;

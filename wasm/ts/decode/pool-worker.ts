@@ -1,4 +1,4 @@
-/** The life of one worker in a pool, from its start to its end. */
+/** Manages one worker of a pool, from its start to its end. */
 
 import { WorkerError } from "../errors.js";
 import { toZstnError } from "../core-errors.js";

@@ -1,7 +1,7 @@
 /**
  * Functions for reading over HTTP, for modules that are loaded on demand. They are passed as an object instead of
  * imported: bundlers would move modules that two chunks import into further chunks, which are compressed separately and
- * added 1 kB to every page.
+ * would add 1 kB to every page.
  */
 
 import { abortable } from "../abortable.js";

@@ -189,7 +189,7 @@ function figureOf(parts: readonly Part[], over: (sums: ChangeSums) => number, un
   return parts.every(({ change }) => change.exact) ? { value } : { value, margin: Math.sqrt(variance) };
 }
 
-/** Returns the square root of a figure. Its margin is the larger of the two sides. */
+/** Returns the square root of a figure. Its margin is the larger distance to an end of the transformed interval. */
 function rootOf({ value, margin }: Figure): Figure {
   const root = Math.sqrt(value);
   if (margin === undefined) return { value: root };
