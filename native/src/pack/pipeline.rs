@@ -16,7 +16,7 @@ use super::aliases::Aliases;
 use super::hashing::{Hashing, Piece, hash_during};
 use super::tensor_data::Data;
 use crate::ordered::{Budget, in_order};
-use crate::{Job, Output, Progress as _, Result, finished};
+use crate::{Job, Output, Progress as _, Result, finished_tensor};
 
 /// Codes tensors as records of one format: as frames, or as deltas from a base.
 pub(crate) trait RecordCoder: Sync {

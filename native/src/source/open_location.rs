@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::regular;
 use super::scheme::{self, Scheme};
-use super::{Feed, FileSource, HttpOptions, Local, Location, Source, server, store};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Source, blocking_http, store};
 use crate::output::temporary;
 use crate::{Error, Result};
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::Service;
 use crate::state_files::Lock;
-use crate::{Address, Error, Result, StoreOptions, state};
+use crate::{Address, Error, Result, StoreOptions, state_files};
 
 /// The recorded identifier of one claim.
 #[derive(Debug)]
