@@ -9,7 +9,7 @@ import { startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { FileSource } from "./node/file.js";
 import { startNodeWorker } from "./node/worker-handle.js";
-import { isDeno } from "./deno.js";
+import { isDeno } from "./is-deno.js";
 import { setPlatform } from "./platform.js";
 import type { Source } from "./source/source.js";
 

@@ -11,7 +11,7 @@ use zstn::internals::Output;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Reader, Result, Sink, View};
 
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::FullDownload;
 use super::terminal::RawStdout;
 use super::{progress, size, terminal};

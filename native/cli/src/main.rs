@@ -15,7 +15,7 @@ use zstn::{Error, Location};
 use zstn_core::ErrorKind;
 
 mod arguments;
-mod bases;
+mod base_options;
 mod bench;
 mod compress;
 mod convert;

@@ -98,7 +98,9 @@ impl Work<'_> {
     /// Adds a checkpoint to the cluster with the best base, or starts a cluster with
     /// it.
     fn add(&self, clusters: &mut Vec<Cluster>, number: usize) {
-        // The sort is stable, so the first of several equally good bases is chosen.
+        // Only the bases with the most deltas are compared. Of equally good bases, the
+        // first in this order is chosen; the sort is stable, so the choice is
+        // deterministic.
         clusters.sort_by_key(|cluster| Reverse(cluster.members.len()));
         let bases: Vec<usize> = clusters.iter().map(|cluster| cluster.base).collect();
         let bases = &bases[..bases.len().min(MAX_COMPARED)];

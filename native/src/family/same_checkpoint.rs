@@ -131,8 +131,9 @@ fn is_equal(one: &Location, other: &Location) -> bool {
     }
 }
 
-/// Returns the location without the endings that packing and unpacking add. A path
-/// gives two results: the path as given, and the path with all links followed.
+/// Returns the location without the endings that packing and unpacking add. A path to a
+/// link gives two results: the link in its resolved folder, and the file that it points
+/// to. Standard input and pipes give none.
 fn stems(location: &Location) -> Vec<Location> {
     match location {
         Location::Pipe(_) | Location::Stdin => Vec::new(),

@@ -161,7 +161,8 @@ pub fn check_file(path: &Path, replace: bool) -> Result<()> {
         target if target.existing().is_some() && !replace => Err(Error::exists(path)),
         Target::File(_) => Ok(()),
         Target::Stdout | Target::Stream(_) => Err(Error::Usage(format!(
-            "{} is a pipe or a device, and the result is several files; name a file to write",
+            "{} is a pipe or a device, which an output of several files never replaces; name \
+             a file to write",
             path.display()
         ))),
     }

@@ -74,8 +74,9 @@ impl<'a> Pending<'a> {
         self.takes_early && !self.is_held
     }
 
-    /// Passes all written bytes to the receiver, unless it takes them only when the
-    /// output is complete.
+    /// Passes all bytes in the file to the receiver and empties the file. Does nothing
+    /// while the bytes are held, or if the receiver takes bytes only when the output is
+    /// complete.
     pub(super) fn settle(&mut self) -> Result<()> {
         if !self.hands_over() {
             return Ok(());

@@ -12,7 +12,7 @@ use object_store::multipart::MultipartStore;
 use object_store::{ClientOptions, HeaderMap, HeaderValue, ObjectStore};
 
 use crate::address::Service;
-use crate::client::{Connector, Purpose, retries};
+use crate::http_client::{Connector, Purpose, retries};
 use crate::object_store_error::Failure;
 use crate::{Address, Environment, Error, Observer, Result, credentials};
 

@@ -36,10 +36,10 @@
 
 mod address;
 mod claim;
-mod client;
 mod connection;
 mod credentials;
 mod error;
+mod http_client;
 mod listing;
 mod object;
 mod object_store_error;

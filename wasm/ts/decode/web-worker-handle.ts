@@ -1,7 +1,7 @@
 /** Starts workers in browsers and in Deno. */
 
 import { settings } from "../configure.js";
-import { isDeno } from "../deno.js";
+import { isDeno } from "../is-deno.js";
 import { startFromBlob } from "./cross-origin-worker.js";
 import { notLoaded, scriptAddress } from "./script-address.js";
 import type { StartWorker } from "./worker-handle.js";

@@ -8,8 +8,8 @@ use std::{env, fmt, mem};
 use object_store::path::Path;
 
 use crate::address::Service;
-use crate::client::Purpose;
 use crate::connection::{Connection, connect};
+use crate::http_client::Purpose;
 use crate::state_files::Lock;
 use crate::{Address, Error, Result, StoreOptions, object};
 use resume::Entries;

@@ -16,7 +16,7 @@ use super::{MAX_PARTS, Upload};
 use crate::address::Service;
 use crate::object_store_error::{Failure, FailureKind};
 use crate::state_files::{self, Lock};
-use crate::{Error, Result, client};
+use crate::{Error, Result, http_client};
 
 impl Upload {
     /// Returns the number of parts that an earlier run has sent. Whether they can be
@@ -105,7 +105,7 @@ impl Upload {
         }
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
         let id = id.to_owned();
-        let answer = client::wait(async move {
+        let answer = http_client::wait(async move {
             let payload = PutPayload::from_static(b"?");
             connection
                 .parts
@@ -126,7 +126,9 @@ impl Upload {
             None => {
                 let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
                 let id =
-                    client::wait(async move { connection.parts.create_multipart(&path).await })?;
+                    http_client::wait(
+                        async move { connection.parts.create_multipart(&path).await },
+                    )?;
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
