@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::task::block_in_place;
 
 use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
 use super::block_cache::{Blocks, BoundedCache, CachedSource, Opening, bounded_cache};
@@ -16,7 +15,7 @@ use super::request::Revision;
 use super::task_limit::TaskLimit;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
-use zstn::internals::unpacked_index_of;
+use zstn::internals::{on_thread, unpacked_index_of};
 use zstn::{AsyncSource, Engine, Error};
 use zstn_serve::unpacked::{DecodedTensors, Packed, Patience};
 
@@ -284,7 +283,7 @@ impl PackedFiles {
         }
         let sha256 = self.openings.run(file.client, async {
             let restored = packed.restore().await?;
-            Ok(hex(&block_in_place(|| Sha256::digest(restored))))
+            on_thread(move || Ok(hex(&Sha256::digest(restored)))).await
         });
         let sha256 = sha256.await?;
         if packed.sha256().is_some_and(|claimed| claimed != sha256) {
@@ -323,7 +322,8 @@ impl PackedFiles {
                     return Err(Error::place(file.path)(zstn_core::Error::limit(detail)));
                 }
                 let text = source.read(0..source.len_bytes()).await?;
-                let index = block_in_place(|| unpacked_index_of(file.path, text))?;
+                let path = file.path.to_owned();
+                let index = on_thread(move || unpacked_index_of(&path, text)).await?;
                 Ok(Arc::new(index))
             });
             made.await.inspect_err(|_| self.kept.forget(identity))

@@ -9,7 +9,6 @@ use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::task::block_in_place;
 
 use super::planned::Planned;
 use super::repositories::{File, FileList, Repositories};
@@ -18,6 +17,7 @@ use crate::gateway::answer_cache::AnswerCache;
 use crate::gateway::listing::git_sha1;
 use crate::gateway::request::{Revision, component};
 use crate::hub::Repository;
+use zstn::internals::on_thread;
 use zstn::source::HttpOptions;
 use zstn::{AsyncSource, Error, Location, Result};
 use zstn_serve::path::restored_path;
@@ -245,7 +245,7 @@ impl Folder {
         }
         let bytes = source.read(0..source.len_bytes()).await.ok()?;
         source.check_unchanged().ok()?;
-        Some(block_in_place(|| git_sha1(&bytes)))
+        on_thread(move || Ok(git_sha1(&bytes))).await.ok()
     }
 
     pub(super) async fn paths_info(
