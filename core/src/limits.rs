@@ -56,7 +56,8 @@ pub(crate) const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
 
 /// The most bytes that a sparse tensor of a zTensor file may expand to per
 /// stored byte. Pruned weights commonly have one nonzero element in a thousand
-/// or fewer, but not one in a thousand pages.
+/// or fewer, but not one in a thousand pages. The parts of a larger tensor can
+/// still be decoded one by one.
 pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 
 /// The size in bytes up to which a sparse tensor is made dense, however few

@@ -52,7 +52,7 @@ pub struct Job<'a> {
 
 impl Job<'_> {
     /// Returns a job on the engine of the process ([`Engine::default`]), with default
-    /// network options and memory limits, that nobody watches or cancels.
+    /// network options and memory limits, without progress reports or cancellation.
     pub fn new() -> Self {
         Self {
             engine: Engine::of_process(),
@@ -166,7 +166,7 @@ impl<'a> Job<'a> {
     }
 
     /// Returns an error once the job has been cancelled. Unlike [`Progress::check`], this
-    /// does not ask the caller's progress, so that loops can call it for every piece.
+    /// does not call the caller's code, so that loops can call it in every step.
     pub(crate) fn ensure_running(&self) -> Result<()> {
         self.cancel_token.check()
     }
@@ -322,9 +322,9 @@ impl CancelToken {
     }
 
     /// Unwinds the stack to [`Job::run`] once the token has been cancelled. This ends
-    /// computations that return no error, such as those of the core; everything that
-    /// they own is dropped. In a program that is compiled with `panic = "abort"`, they go
-    /// on until the next call of [`Self::check`].
+    /// computations of the core that return no error; everything that they own is
+    /// dropped. In a program that is compiled with `panic = "abort"`, they continue until
+    /// the next call of [`Self::check`].
     pub(crate) fn unwind_if_cancelled(&self) {
         if cfg!(panic = "unwind") && self.is_cancelled() {
             // Unlike a panic, this prints no message.

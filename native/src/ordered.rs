@@ -207,7 +207,7 @@ type Done<T, R> = (usize, u64, Result<Results<T, R>, Box<dyn Any + Send>>);
 /// The groups between their beginning and the consumption of their results.
 struct Flow<T, R> {
     results: Receiver<Done<T, R>>,
-    /// Results that wait for those of earlier groups, with the costs of the groups.
+    /// Results that wait for the results of earlier groups, with the costs of the groups.
     ready: BTreeMap<usize, (u64, Results<T, R>)>,
     begun: usize,
     consumed: usize,
@@ -230,7 +230,7 @@ impl<T, R> Flow<T, R> {
         self.begun - 1
     }
 
-    /// Consumes all results that are there and whose turn it is.
+    /// Consumes all results that have arrived and are next in order.
     fn consume(&mut self, next: &mut impl FnMut(T, R) -> Result<()>) -> Result<()> {
         loop {
             while let Ok(done) = self.results.try_recv() {
@@ -245,7 +245,7 @@ impl<T, R> Flow<T, R> {
         }
     }
 
-    /// Waits for a result.
+    /// Waits for one more group, and consumes the results that are next in order.
     fn wait(&mut self, next: &mut impl FnMut(T, R) -> Result<()>) -> Result<()> {
         // The sender in the scope is open, so this cannot fail.
         if let Ok(done) = self.results.recv() {

@@ -106,7 +106,7 @@ impl Tensor {
         }
     }
 
-    /// Casts the bytes of elements.
+    /// Casts bytes to elements without copying them.
     fn cast<'a, T: Element>(&self, bytes: &'a [u8]) -> Result<&'a [T], CastError> {
         if cfg!(target_endian = "big") && size_of::<T>() > 1 {
             return Err(CastError::ByteOrder {

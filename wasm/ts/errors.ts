@@ -27,7 +27,7 @@ export type ErrorCode =
 
 /** The base class of all errors of this package. */
 export class ZstnError extends Error {
-  /** The name of the class. */
+  /** The name of the class, which minification does not change. */
   override name = "ZstnError";
   /** The cause of the error, as a stable string. */
   readonly code: ErrorCode;

@@ -50,7 +50,7 @@ export { memoryCache } from "./source/cache/memory.js";
 export { opfsCache } from "./source/cache/opfs.js";
 export type { OpfsCacheOptions } from "./source/cache/opfs.js";
 export type { ReadOptions, Source } from "./source/source.js";
-export type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
+export type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
 export type { ReadPlan, RowRange } from "./rows.js";
 export type { Figures, StatisticsOptions, TensorStatistics } from "./statistics.js";
 export type { StreamOptions } from "./stream.js";

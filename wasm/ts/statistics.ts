@@ -35,7 +35,7 @@ export interface Figures {
   readonly infinities: number;
 }
 
-/** Statistics of a tensor. */
+/** Statistics of a whole tensor, and of bands of its rows. */
 export interface TensorStatistics extends Figures {
   /**
    * The number of rows in each band; the last band can have fewer. 256, or more in narrow matrices. A row is a run

@@ -10,7 +10,7 @@ import { InvalidInputError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
 import { httpFunctions } from "./source/http/http-functions.js";
-import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
+import type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
 
 export * from "./exports.js";
 

@@ -9,7 +9,7 @@ import type { WasmFiles } from "./configure.js";
 import { UnsupportedError } from "./errors.js";
 import { pageAddress } from "./page-address.js";
 import { setPlatform } from "./platform.js";
-import type { StoredCache, StoredCacheOptions } from "./source/cache/stored.js";
+import type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
 import type { WasmModule } from "./wasm-input.js";
 
 export * from "./exports.js";

@@ -18,7 +18,7 @@ import { copyLinkButton } from "./page/copy-link.js";
 import { getById } from "./page/element.js";
 import { announce, clearNotice } from "./page/notice.js";
 import { hasLike } from "./page/open-model.js";
-import { focusHeading, showSection } from "./page/section.js";
+import { focusHeading, showSection } from "./page/visible-section.js";
 import { showTab } from "./page/tabs.js";
 import { overviewOf, writeRoute } from "./page/route.js";
 import type { Route } from "./page/route.js";

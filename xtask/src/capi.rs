@@ -1,7 +1,7 @@
 //! The C library: its header, its symbols, and its installation.
 
 use crate::capi_tests;
-use crate::debian::{self, VALGRIND};
+use crate::debian_programs::{self, VALGRIND};
 use crate::deps::NOTICES;
 use crate::prelude::*;
 use crate::python::{self, Environment};
@@ -65,7 +65,11 @@ pub struct Tools {
 /// Installs the tools of the tests. The Go toolchain takes 280 MB.
 pub fn tools() -> Result<Tools> {
     step("tools for the C library", |step| {
-        debian::require(step, debian::C, "the C library is tested with them")
+        debian_programs::require(
+            step,
+            debian_programs::C,
+            "the C library is tested with them",
+        )
     })?;
     let (mut valgrind, mut go) = (None, None);
     if Tier::of_process() == Tier::All {

@@ -2,7 +2,7 @@
 //! sanitizers; the examples in C, C++ and Go; and Python with ctypes.
 
 use crate::capi::{CRATE, Installed, Tools};
-use crate::debian;
+use crate::debian_programs;
 use crate::prelude::*;
 use crate::python::Environment;
 
@@ -114,7 +114,7 @@ impl Tests<'_> {
 
     /// Runs the test program under valgrind.
     fn leaks(&self, step: &mut Step, valgrind: &Path) -> Result<()> {
-        let mut run = debian::valgrind_at(valgrind);
+        let mut run = debian_programs::valgrind_at(valgrind);
         // Threads of an engine may still be ending. Memory that they own is reported as
         // possibly lost, which is not an error here.
         run.words("--quiet --error-exitcode=9 --leak-check=full")

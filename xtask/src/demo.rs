@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::debian::GIT_LFS;
+use crate::debian_programs::GIT_LFS;
 use crate::prelude::*;
 use crate::{capi, node, python, stamp, wasm, wheel};
 

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 
-use crate::debian::{self, VALGRIND};
+use crate::debian_programs::{self, VALGRIND};
 use crate::prelude::*;
 
 const FILE: &str = "tests/instructions.json";
@@ -40,7 +40,7 @@ struct Record {
 
 pub fn run(options: &Options) -> Result<()> {
     let valgrind = VALGRIND.find_or_get()?.with_context(|| {
-        let by_hand = debian::by_hand(&["valgrind"]);
+        let by_hand = debian_programs::by_hand(&["valgrind"]);
         format!("instructions are counted by valgrind, which is missing: {by_hand}")
     })?;
     let counted = count(&valgrind, &options.only)?;
@@ -127,7 +127,7 @@ fn vectors() -> &'static str {
 /// Returns the instructions per byte of one stage.
 fn count_one(valgrind: &Path, program: &Path, profiles: &Path, stage: &str) -> Result<f64> {
     let profile = profiles.join(format!("{}.callgrind", report::file_name(stage)));
-    let mut command = debian::valgrind_at(valgrind);
+    let mut command = debian_programs::valgrind_at(valgrind);
     command
         .arg("--tool=callgrind")
         .arg(format!("--toggle-collect={COUNTED}"))

@@ -6,7 +6,7 @@
 mod capi;
 mod capi_tests;
 mod cargo;
-mod debian;
+mod debian_programs;
 mod demo;
 mod deps;
 mod fuzz;

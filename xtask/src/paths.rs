@@ -73,8 +73,8 @@ pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the files in a folder and its subfolders that `is_wanted`, which is asked
-/// about subfolders, too. Links to folders are not followed.
+/// Returns the files in a folder and its subfolders for which `is_wanted` returns true.
+/// A subfolder for which it returns false is skipped. Links to folders are not followed.
 pub fn walk(folder: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries(folder)?

@@ -2,7 +2,7 @@
 //! emulators. docs/platforms.md lists the results.
 
 use crate::cargo::set_flags;
-use crate::debian::{self, Needed};
+use crate::debian_programs::{self, Needed};
 use crate::prelude::*;
 
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ pub struct Options {
 /// The target directory for all platforms, several GB, which `--keep` does not remove.
 const FOLDER: &str = "platforms";
 
-/// A platform on which tests run with an emulator.
+/// A platform that tests are compiled for. They run on this machine or in an emulator.
 struct Platform {
     name: &'static str,
     triple: &'static str,
@@ -77,7 +77,7 @@ const ALL: [Platform; 5] = [
     },
     Platform {
         name: MUSL, triple: "x86_64-unknown-linux-musl", tools: "musl-", runner: "",
-        needed: debian::MUSL,
+        needed: debian_programs::MUSL,
         tests: &[VECTORS, COMMAND_LINE],
     },
     // The package wine installs the 64-bit loader, which is not in the search path.
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
 impl Platform {
     fn test(&self) -> Result<()> {
         step(&format!("{}: tools", self.name), |step| {
-            debian::require(step, self.needed, "tests of another platform need them")?;
+            debian_programs::require(step, self.needed, "tests of another platform need them")?;
             cargo::add_target(step, self.triple)?;
             if self.name == WINDOWS {
                 prepare_wine(step, &self.compiler())?;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::deps::{self, NOTICES};
 use crate::node::npm;
 use crate::prelude::*;
-use crate::{debian, node, wasm, wheel};
+use crate::{debian_programs, node, wasm, wheel};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The target of the static program.
@@ -85,7 +85,11 @@ fn npm_tarball(step: &mut Step, folder: &Path) -> Result<PathBuf> {
 /// path.
 fn static_program() -> Result<PathBuf> {
     step("static program", |step| {
-        debian::require(step, debian::MUSL, "it compiles C for static programs")?;
+        debian_programs::require(
+            step,
+            debian_programs::MUSL,
+            "it compiles C for static programs",
+        )?;
         let toolchain = cargo::add_target(step, TARGET)?;
         let mut build = toolchain.build("static", TARGET, "")?;
         build

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 
 use crate::cargo::{BARE, WEB};
-use crate::debian::{CHROMIUM, FIREFOX, GIT_LFS, NGINX};
+use crate::debian_programs::{CHROMIUM, FIREFOX, GIT_LFS, NGINX};
 use crate::prelude::*;
 use crate::{capi, demo, deps, fuzz, instructions, node, python, wasm, wheel};
 

@@ -97,7 +97,7 @@ impl Families {
     /// The families that z4ai reads as a file of their own.
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Zara);
 
-    /// The families of a container with extensions, which z4ai does not read.
+    /// The families of a container of the extended edition, which z4ai refuses.
     pub(crate) const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
 
     const NONE: Self = Self(0);
@@ -259,8 +259,8 @@ families! {
     Zara: zara, "ZARA (auto)" if "standalone-frames";
     /// `ZRT1`: the values inside a `ZSP1` frame.
     Turbo: turbo, "ZRT1 (turbo)";
-    /// `ZXQ1`: values of a small grid times scales. Only files with extensions
-    /// may contain it.
+    /// `ZXQ1`: products of scales and the values of a small grid. Only files of
+    /// the extended edition may contain it.
     Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
 }
 

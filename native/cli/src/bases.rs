@@ -135,7 +135,7 @@ impl Family {
         Ok(choice)
     }
 
-    /// Returns the choice as JSON.
+    /// Returns the `family` entry of the `--json` output.
     pub fn json(&self, choice: &BaseChoice) -> Value {
         let base = choice.base.as_ref();
         let named = |list: &[(String, String)]| -> Vec<Value> {

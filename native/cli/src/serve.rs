@@ -171,7 +171,7 @@ pub fn announce(printed: Result<()>) {
     }
 }
 
-/// Returns a request as JSON.
+/// Returns the log entry of a request for `--json`.
 pub fn request_json(served: &Served) -> serde_json::Value {
     serde_json::json!({
         "event": "request",

@@ -153,7 +153,7 @@ mod tests {
     fn any_thread_can_wait_for_a_timer() {
         let wait = || async { tokio::time::sleep(Duration::from_millis(1)).await };
         block_on(wait()).unwrap();
-        // Also a thread of another runtime, where the function of tokio would panic.
+        // A thread of another runtime can wait, too; tokio's `block_on` would panic there.
         let other = Builder::new_current_thread().build().unwrap();
         other.block_on(async { block_on(wait()) }).unwrap();
         // A runtime without timers gets them.

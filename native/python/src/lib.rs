@@ -9,8 +9,8 @@ mod buffer;
 mod checkpoint;
 mod engine;
 mod error;
-mod frames;
 mod hub;
+mod in_memory;
 mod interrupt;
 mod object;
 mod progress;
@@ -36,15 +36,15 @@ mod _native {
     #[pymodule_export]
     use super::checkpoint::{convert, pack, sketch, unpack, verify};
     #[pymodule_export]
-    use super::frames::{
-        compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
-        describe_frame, inspect_frame, model_delta_pack, model_delta_unpack, pack_bytes,
-        unpack_bytes,
-    };
-    #[pymodule_export]
     use super::hub::{
         Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
         sample_sketch, stream_sha256, work_row,
+    };
+    #[pymodule_export]
+    use super::in_memory::{
+        compress, compress_as, compress_auto, compress_delta, decompress, decompress_delta,
+        describe_frame, inspect_frame, model_delta_pack, model_delta_unpack, pack_bytes,
+        unpack_bytes,
     };
     #[pymodule_export]
     use super::interrupt::Cancellation;

@@ -27,7 +27,7 @@ pub struct Listening {
 
 /// A site that reports each answer for the log.
 pub trait LoggedSite: Send + Sync + 'static {
-    /// Answers a request.
+    /// Returns the response to a request, and its description for the log.
     fn answer(&self, request: Request<Incoming>)
     -> impl Future<Output = (Response, Served)> + Send;
 }

@@ -131,7 +131,7 @@ impl DeltaCoder<'_> {
         }
     }
 
-    /// Returns the frame of a tensor of `data`.
+    /// Encodes a tensor of `data` as a frame in a temporary file.
     fn frame(&self, data: Data<'_>, tensor: &HeaderTensor, is_extended: bool) -> Result<Local> {
         let coder = FrameCoder::new(self.quiet, data, self.options.extended(is_extended));
         let mut output = Output::temporary()?;

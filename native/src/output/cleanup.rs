@@ -129,8 +129,8 @@ pub(super) fn check_running() -> io::Result<()> {
     }
 }
 
-/// Returns the path that messages use for `path`, which may be that of an unfinished
-/// output or be below one.
+/// Returns the path that messages use for `path`. If `path` is an unfinished output or
+/// inside one, messages name its path in the complete output.
 pub(crate) fn shown(path: &Path) -> PathBuf {
     let state = state();
     let known = path
@@ -207,8 +207,8 @@ pub(super) struct HiddenFolder {
 }
 
 impl HiddenFolder {
-    /// Wraps a folder that does not need a lock, because its name is not that of a
-    /// leftover.
+    /// Wraps a folder that does not need a lock, because other processes do not take a
+    /// folder of this name for a leftover.
     pub(super) fn unlocked(folder: TempDir) -> Self {
         Self {
             folder,

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use zstn_store::{Address, FolderClaim};
 
 use super::staging::{Staging, folder_exists};
-use super::{Mode, Output, gaps};
+use super::{Mode, Output, fallbacks};
 use crate::source::{HttpOptions, Location};
 #[cfg(feature = "store")]
 use crate::source::{is_store, store};
@@ -191,7 +191,7 @@ impl LocalFolder {
         let mut file = File::create_new(self.staging.path(path)).map_err(fail)?;
         io::copy(&mut from, &mut file).map_err(fail)?;
         mode.give(&file, None);
-        gaps::sync(&file).map_err(fail)
+        fallbacks::sync(&file).map_err(fail)
     }
 
     /// Makes the folder durable and renames it to its final name.

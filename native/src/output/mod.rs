@@ -16,8 +16,8 @@ use temporary::{give_name, parent};
 
 mod backing;
 mod cleanup;
+mod fallbacks;
 mod folder;
-mod gaps;
 mod mode;
 mod remote;
 pub(crate) mod sink;
@@ -36,7 +36,7 @@ pub(crate) use target::{being_read, check_inputs};
 
 pub(crate) use cleanup::shown;
 pub use cleanup::{remove_unfinished, remove_unfinished_of};
-pub use gaps::on_warning;
+pub use fallbacks::on_warning;
 
 /// An output that is being written. A file is written under a hidden name in its folder
 /// until [`Output::finish`] renames it; if the output is dropped earlier, the file is
@@ -292,7 +292,7 @@ impl<'a> Output<'a> {
         let position = self.backing.position(len_bytes);
         let reserved = match self.backing.file().set_len(position) {
             // Writing the last byte shows whether the file can have this length.
-            Err(error) if gaps::is_lacking(&error) => match len_bytes.checked_sub(1) {
+            Err(error) if fallbacks::is_lacking(&error) => match len_bytes.checked_sub(1) {
                 Some(last) => self.backing.write_at(&[0], last),
                 None => Ok(()),
             },
@@ -307,7 +307,7 @@ impl<'a> Output<'a> {
         let position = self.backing.position(len_bytes);
         let mut cut = self.backing.file().set_len(position);
         if let Err(error) = &cut
-            && gaps::is_lacking(error)
+            && fallbacks::is_lacking(error)
             && let (Backing::Hidden { target, .. }, Some(path)) = (&self.backing, &self.path)
         {
             let shorter = Backing::hidden(path, target.clone())?;
@@ -369,7 +369,7 @@ impl<'a> Output<'a> {
         let fail = |error| Error::io(format!("complete {}", self.name), error);
         let replaced = self.replace.then_some(target.as_path());
         self.mode.give(file.as_file(), replaced);
-        gaps::sync(file.as_file()).map_err(fail)?;
+        fallbacks::sync(file.as_file()).map_err(fail)?;
         progress.publishing()?;
         let renamed = unfinished.publish(|| give_name(file, &target, self.replace));
         renamed.map_err(|error| match (error.kind(), self.path) {
@@ -377,7 +377,7 @@ impl<'a> Output<'a> {
             _ => fail(error),
         })?;
         // Without this, a power failure could lose the new name.
-        gaps::sync_names(parent(&target));
+        fallbacks::sync_names(parent(&target));
         Ok(None)
     }
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::cleanup::{HiddenFolder, Shown, Unfinished, create_folder};
-use super::gaps;
+use super::fallbacks;
 use super::mode::{Mode, narrow};
 use super::target::Target;
 use super::temporary::{self, hidden_prefix, parent, without_path};
@@ -69,7 +69,7 @@ impl Staging {
         Ok(Self { folder, unfinished })
     }
 
-    /// Returns the path of the folder.
+    /// Returns the temporary path of the folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -99,7 +99,7 @@ impl Staging {
                 if replace {
                     narrow(&folder.path().join(name), path);
                 }
-                gaps::move_file(&folder.path().join(name), path)?;
+                fallbacks::move_file(&folder.path().join(name), path)?;
             }
             // The folder is removed here, because a signal may end the process as soon
             // as all files have their names.
@@ -107,7 +107,7 @@ impl Staging {
             Ok(())
         });
         renamed.map_err(|error| Error::io(format!("complete {}", failed.display()), error))?;
-        gaps::sync_names(parent(output));
+        fallbacks::sync_names(parent(output));
         Ok(paths)
     }
 
@@ -115,14 +115,14 @@ impl Staging {
     pub(crate) fn become_folder(self, output: &Path, mode: &Mode) -> Result<()> {
         mode.give_folder(self.folder.path());
         let fail = |error| Error::io(format!("complete {}", output.display()), error);
-        gaps::sync_names(self.folder.path());
+        fallbacks::sync_names(self.folder.path());
         let Self { folder, unfinished } = self;
         let renamed = unfinished.publish(|| {
             // Other systems than Unix do not rename a folder to the name of an empty
             // one.
             #[cfg(not(unix))]
             let _ = std::fs::remove_dir(output);
-            gaps::rename_folder(folder.path(), output)
+            fallbacks::rename_folder(folder.path(), output)
         });
         renamed.map_err(|error| match error.kind() {
             ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => folder_exists(output),
@@ -130,7 +130,7 @@ impl Staging {
         })?;
         // The folder has its final name, so the drop of the handle must not remove it.
         folder.keep();
-        gaps::sync_names(parent(output));
+        fallbacks::sync_names(parent(output));
         Ok(())
     }
 }

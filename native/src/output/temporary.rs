@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-use super::gaps;
+use super::fallbacks;
 use crate::{Error, Result};
 
 /// The environment variable that selects the folder.
@@ -49,7 +49,7 @@ pub(super) fn hidden_prefix(output: &Path) -> String {
 /// Renames a complete file to `target`, which may exist if `replace` is true.
 pub(super) fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
     if replace {
-        return gaps::rename(file, target, true);
+        return fallbacks::rename(file, target, true);
     }
     match file.persist_noclobber(target) {
         Ok(_) => Ok(()),
@@ -57,7 +57,7 @@ pub(super) fn give_name(file: NamedTempFile, target: &Path, replace: bool) -> io
         // Some file systems cannot check and rename in one step.
         Err(error) => match target.symlink_metadata() {
             Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            Err(_) => gaps::rename(error.file, target, false),
+            Err(_) => fallbacks::rename(error.file, target, false),
         },
     }
 }

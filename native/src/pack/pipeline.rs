@@ -27,7 +27,7 @@ pub(crate) trait RecordCoder: Sync {
     /// memory, in bytes of original data.
     const MEMORY_SHARES: u64;
 
-    /// Codes a tensor from its bytes.
+    /// Codes a tensor whose bytes are in memory.
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<Self::Entry>>;
 
     /// Codes a tensor that does not fit into memory, and writes its record to the offset

@@ -238,7 +238,7 @@ impl Reader {
         self.decode_into(&self.engine, number, out)
     }
 
-    /// Refuses a buffer whose length is not exactly that of the tensor with this
+    /// Refuses a buffer that does not have the exact length of the tensor with this
     /// number.
     fn check_len(&self, number: usize, out: &[u8]) -> Result<()> {
         let tensor = &self.tensors()[number];

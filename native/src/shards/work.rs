@@ -113,7 +113,7 @@ impl<'a> Work<'a> {
             });
             match &result {
                 Ok(_) => progress.finish(),
-                // Later shards have no influence on the result any more.
+                // The result is this error or an earlier one, whatever later shards do.
                 Err(_) => tokens[place..].iter().for_each(CancelToken::cancel),
             }
             result

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { memoryCache } from "zstn";
 import { cachedSource } from "../../../wasm/dist/source/cache/with-cache.js";
 import { entryBytes, entryHeader, entryName, keyHash } from "../../../wasm/dist/source/cache/entry.js";
-import { storedCache } from "../../../wasm/dist/source/cache/stored.js";
+import { storedCache } from "../../../wasm/dist/source/cache/stored-cache.js";
 import { Traffic } from "../../../wasm/dist/source/traffic.js";
 
 const bytes = (length, value = 7) => new Uint8Array(length).fill(value);

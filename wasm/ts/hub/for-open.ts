@@ -2,7 +2,7 @@
 
 import type { HttpFunctions } from "../source/http/http-functions.js";
 import { pageEnvironment, setEnvironment } from "./environment.js";
-import { hub } from "./hub.js";
+import { hub } from "./hub-input.js";
 
 /** Returns the function that creates an input from an address. */
 export function hubWith(httpFunctions: HttpFunctions): { hub: typeof hub } {

@@ -6,8 +6,8 @@ import { mkdir, open, readFile, readdir, rename, rm, stat, utimes } from "node:f
 import { join } from "node:path";
 import { InvalidInputError } from "../errors.js";
 import { isEntryName } from "../source/cache/entry.js";
-import { storedCache } from "../source/cache/stored.js";
-import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/cache/stored.js";
+import { storedCache } from "../source/cache/stored-cache.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "../source/cache/stored-cache.js";
 
 /**
  * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only.

@@ -5,7 +5,7 @@
 //! because the digests cover whole tensors. A part is therefore read by itself
 //! only if the base's file stores a digest of its tensor and the delta names
 //! the same digest. Otherwise the whole tensor is read, and decoding it reports
-//! what is wrong.
+//! a wrong base.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

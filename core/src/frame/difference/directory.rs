@@ -35,7 +35,8 @@ pub struct Directory {
     codes: Vec<u8>,
     pub(super) means: Option<Means>,
     low_rank: Option<LowRank>,
-    /// The table of each context, and its shift in the low bits.
+    /// Maps an element to its context's number: the table in the high bits and
+    /// the shift of the values in the low bits ([`block::SHIFT_MASK`]).
     pub(super) choices: ContextMap,
     pub(super) tables: DecodeTables,
     pub(super) joins: Joins,

@@ -40,7 +40,7 @@ pub(super) const fn lead(symbol: u8) -> u64 {
     }
 }
 
-/// Returns the symbol of a value.
+/// Returns the symbol of a value, which determines the number of raw bits.
 #[inline(always)]
 pub(super) fn symbol(value: u32) -> u8 {
     let log = (value | DIRECT).ilog2();
@@ -72,7 +72,8 @@ impl<'a> RawBits<'a> {
         }
     }
 
-    /// Combines symbols with their raw bits into values.
+    /// Reads the raw bits of `symbols` and combines both into `values`. The
+    /// choices are the numbers assigned to the contexts of the values.
     #[inline(always)]
     pub fn read<W: Word>(
         &mut self,

@@ -326,7 +326,7 @@ pub enum Refusal {
          the repository"
     )]
     NoToken {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
         /// The missing permission.
         permission: Permission,
@@ -337,7 +337,7 @@ pub enum Refusal {
          the name, and make another token if it has expired"
     )]
     Unauthorized {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
     },
     /// The token lacks a permission (status 403).
@@ -346,7 +346,7 @@ pub enum Refusal {
          repository{said}"
     )]
     Forbidden {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
         /// The missing permission.
         permission: Permission,
@@ -359,32 +359,32 @@ pub enum Refusal {
          see it{said}"
     )]
     NotFound {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
         /// The hub's explanation in parentheses, or an empty string.
         said: String,
     },
-    /// The repository is gated.
+    /// The repository is gated, and the request has no access to it.
     #[error(
         "{repository} is gated; accept its terms on its page with the account that the token \
          belongs to"
     )]
     Gated {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
     },
     /// The branch is at another commit than the expected parent.
     #[error("{repository}: {branch} received another commit; plan again on it")]
     ParentMoved {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
-        /// The branch.
+        /// The name of the branch.
         branch: String,
     },
     /// The hub rejects a large file.
     #[error("{repository}: the hub does not accept the object {oid}: {said}")]
     Object {
-        /// The repository.
+        /// The name of the repository.
         repository: String,
         /// SHA-256 of the file.
         oid: String,

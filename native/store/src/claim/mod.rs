@@ -95,7 +95,7 @@ impl FolderClaim {
         self.record.is_kept()
     }
 
-    /// Returns the address of the folder.
+    /// Returns the address of the claimed folder.
     #[must_use]
     pub fn folder(&self) -> &Address {
         &self.folder

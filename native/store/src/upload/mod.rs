@@ -177,7 +177,7 @@ impl Upload {
         self.session.take().map_or(Ok(()), Session::discard)
     }
 
-    /// Returns the address.
+    /// Returns the address to which the object is uploaded.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address

@@ -4,8 +4,8 @@ import { checkOptions } from "../../known-options.js";
 import type { OptionNames } from "../../known-options.js";
 import { UnsupportedError } from "../../errors.js";
 import { isEntryName } from "./entry.js";
-import { storedCache } from "./stored.js";
-import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored.js";
+import { storedCache } from "./stored-cache.js";
+import type { StoredEntry, CacheBackend, StoredCache, StoredCacheOptions } from "./stored-cache.js";
 
 /** Options of `opfsCache`. */
 export interface OpfsCacheOptions extends StoredCacheOptions {

@@ -183,7 +183,8 @@ fn plain_scales(packed: &[f32], permuted: bool) -> Vec<f32> {
     plain
 }
 
-/// Returns the index of the metadata for 16 columns of a row.
+/// Returns the index of the 16-bit word that describes 16 adjacent columns of
+/// a row. `column` counts such groups of columns, not single ones.
 fn meta_place(row: usize, column: usize, rows: usize) -> usize {
     let place =
         64 * (row / 64) + 2 * (row % 2) + row % 8 / 4 + 32 * (row % 4 / 2) + 4 * (row % 64 / 8);

@@ -49,8 +49,7 @@ pub(super) fn decode<E: Engine>(
     let paid_for = (stored.len() as u64).max(entries.values.len() as u64);
     if len_bytes > SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE)) {
         return Err(Error::limit(format!(
-            "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes: read its \
-             parts instead"
+            "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes, over the limit"
         )));
     }
     let mut out = bytes::buffer(len_bytes)?;

@@ -324,7 +324,7 @@ class Run:
 
     def _unblock(self, base: Row) -> None:
         if base.key not in self._done and base.key not in self._refused:
-            # The base has failed only for now; another run may pack it.
+            # The base failed for a transient reason, so another run may pack it.
             return
         for row in self._blocked.pop(base.key, []):
             reason = self._base_refused(row)

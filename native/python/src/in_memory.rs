@@ -1,4 +1,4 @@
-//! Work on single buffers: frames, deltas, and safetensors files in memory.
+//! Functions for data in memory: frames, deltas, and whole safetensors files.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

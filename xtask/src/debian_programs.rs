@@ -225,9 +225,9 @@ fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` with new package lists: those of containers are often empty, and old
-/// ones name packages that no longer exist. Without the privilege to update them, the
-/// present ones may suffice.
+/// Updates the package lists and runs `command`. The lists in a container are often
+/// empty, and old lists name packages that no longer exist. Without the privilege to
+/// update them, the present lists may suffice.
 fn updated(step: &mut Step, command: &mut Command) -> Result<()> {
     // apt-get refuses to run twice at the same time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

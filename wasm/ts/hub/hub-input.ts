@@ -1,4 +1,4 @@
-/** Models in hub repositories, as inputs of `open` and `pack`. */
+/** `hub()`, which turns a model in a hub repository into an input of `open` or `pack`. */
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
