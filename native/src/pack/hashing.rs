@@ -30,13 +30,13 @@ pub(crate) struct Hashing<'a> {
     sender: Sender<Option<(usize, Piece<'a>)>>,
     /// Hashes the pieces; `None` while a thread of its own does that.
     chain: Mutex<Option<Chain<'a>>>,
-    progress: Mutex<Progress>,
+    state: Mutex<ThreadState>,
     progressed: Condvar,
 }
 
-/// The progress of the thread that hashes.
+/// The state of the thread that hashes.
 #[derive(Default)]
-struct Progress {
+struct ThreadState {
     is_running: bool,
     /// The number of pieces that have been hashed.
     hashed: usize,
@@ -64,7 +64,7 @@ pub(crate) fn hash_during<'a>(
     let hashing = Hashing {
         sender,
         chain: Mutex::new(Some(chain)),
-        progress: Mutex::default(),
+        state: Mutex::default(),
         progressed: Condvar::new(),
     };
     thread::scope(|scope| {
@@ -72,10 +72,10 @@ pub(crate) fn hash_during<'a>(
         let mut thread = None;
         if len_bytes >= MIN_BYTES {
             let run = || hashing.run(job, data);
-            hashing.progress().is_running = true;
+            hashing.state().is_running = true;
             let builder = thread::Builder::new().name("zstn-sha256".into());
             thread = builder.spawn_scoped(scope, run).ok();
-            hashing.progress().is_running &= thread.is_some();
+            hashing.state().is_running &= thread.is_some();
         }
         let worked = work(&hashing);
         hashing.end();
@@ -105,15 +105,15 @@ impl<'a> Hashing<'a> {
     /// # Errors
     /// [`Error::Cancelled`] if hashing has failed; [`hash_during`] returns the reason.
     pub(crate) fn wait_for(&self, job: &Job, data: Data<'a>, number: usize) -> Result<()> {
-        let mut progress = self.progress();
-        while progress.is_running && progress.hashed <= number {
-            let waited = self.progressed.wait(progress);
-            progress = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        while state.is_running && state.hashed <= number {
+            let waited = self.progressed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        if progress.hashed > number {
+        if state.hashed > number {
             return Ok(());
         }
-        drop(progress);
+        drop(state);
         match &mut *self.chain() {
             Some(chain) => chain.hash_until(job, data, number),
             None => Err(Error::Cancelled),
@@ -127,7 +127,7 @@ impl<'a> Hashing<'a> {
         let mut chain = chain.ok_or(Error::Cancelled)?;
         while let Ok(Some((number, piece))) = chain.pieces.recv() {
             chain.take(job, data, number, piece)?;
-            self.progress().hashed = chain.hashed;
+            self.state().hashed = chain.hashed;
             self.progressed.notify_all();
         }
         Ok(chain.hash)
@@ -142,8 +142,8 @@ impl<'a> Hashing<'a> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ThreadState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +161,7 @@ struct StopOnDrop<'h, 'a>(&'h Hashing<'a>);
 
 impl Drop for StopOnDrop<'_, '_> {
     fn drop(&mut self) {
-        self.0.progress().is_running = false;
+        self.0.state().is_running = false;
         self.0.progressed.notify_all();
     }
 }

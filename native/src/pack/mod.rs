@@ -1,9 +1,9 @@
 //! Packs safetensors files into ZSTN containers and deltas, in bounded memory.
 //!
 //! As many tensors as fit into the allowed memory are coded at the same time
-//! (`pipeline`), as frames (`frames`) or as deltas from a base (`crate::delta`). A tensor that is too large for
-//! this is coded plane by plane (`large`). The resulting bytes are the same in both
-//! cases, and for any number of threads.
+//! (`pipeline`), as frames (`frames`) or as deltas from a base (`crate::delta`). A tensor
+//! that is too large for this is coded plane by plane (`large`). The resulting bytes are
+//! the same in both cases, and for any number of threads.
 
 use std::sync::Arc;
 
