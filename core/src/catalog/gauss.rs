@@ -40,7 +40,7 @@ impl Opener for FormatOpener {
     }
 }
 
-/// The tensors of the index.
+/// The entries of the index, which decoding requires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents(Vec<gauss::IndexedTensor>);
 

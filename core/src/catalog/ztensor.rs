@@ -70,7 +70,7 @@ impl Opener for FormatOpener {
     }
 }
 
-/// The tensors of the manifest.
+/// The entries of the manifest, which decoding requires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents(Vec<ztensor::ManifestTensor>);
 

@@ -155,7 +155,7 @@ impl Edition {
     /// Reads the version of a file of type `what`. `versions` are the version
     /// numbers of the plain and of the extended edition. Any other number is a
     /// violation of `rule`; so is the number of the extended edition in a build
-    /// without extensions.
+    /// without the feature `extensions`.
     pub(crate) fn read(
         cursor: &mut Cursor,
         versions: [u8; 2],

@@ -286,6 +286,6 @@ methods! {
     Rans = 3, "rANS", rans::Shared<'a>;
     /// rANS of order 0 with one table per chunk.
     RansAdaptive = 4, "rANS adaptive", rans::Adaptive<'a>;
-    /// rANS of order 1.
+    /// rANS of order 1: the preceding byte selects the table.
     RansOrder1 = 5, "rANS order 1", rans::Order1<'a>;
 }

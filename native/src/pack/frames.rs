@@ -11,6 +11,7 @@ use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
     ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
 };
+use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
 use zstn_core::statistics::Statistics;
@@ -237,11 +238,21 @@ impl<'a> FrameCoder<'a> {
         let frame = output.part(position..position + written.len_bytes)?;
         let frame = Data::new(self.job, &frame, 0);
         let table = written.table.as_ref().map(FrameTable::to_bytes);
+        let (stored, of_tensor) = self.job.engine.join(
+            || checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink)),
+            || {
+                Ok((
+                    self.data.digest(&tensor.span)?,
+                    self.large_statistics(tensor)?,
+                ))
+            },
+        );
+        let (stored, (tensor, statistics)) = (stored?, of_tensor?);
         Ok(Some(FrameDigests {
-            stored: checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink))?,
-            tensor: self.data.digest(&tensor.span)?,
+            stored,
+            tensor,
             table: table.unwrap_or_default(),
-            statistics: self.large_statistics(tensor)?,
+            statistics,
         }))
     }
 

@@ -106,7 +106,7 @@ struct ZstdBlock<'a> {
     pub content: BlockContent<'a>,
 }
 
-/// The content of a block.
+/// The content of a block, by its type (RFC 8878, 3.1.1.2.2).
 #[derive(Debug, Clone, Copy)]
 enum BlockContent<'a> {
     /// Uncompressed bytes.

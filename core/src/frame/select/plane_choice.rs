@@ -46,8 +46,8 @@ const RANS_MIN_GAIN_DIVISOR: usize = 252;
 const RANS_MIN_TENSOR_GAIN_DIVISOR: f64 = 450.0;
 /// The gain that rANS must have on a plane with short codes, as 1/n of the plane.
 const SHORT_CODE_MIN_GAIN_DIVISOR: usize = 1000;
-/// The longest plane, in bytes, that is kept in memory together with its coded
-/// form, for [`Effort::Balanced`] and for [`Effort::Max`].
+/// The longest plane, in bytes, that is buffered together with its coded bytes,
+/// for [`Effort::Balanced`] and for [`Effort::Max`].
 const BALANCED_WHOLE_PLANE_BYTES: usize = 1 << 25;
 const MAX_WHOLE_PLANE_BYTES: usize = 1 << 28;
 

@@ -78,8 +78,8 @@ pub struct StatisticsCheck<'t> {
     index: Option<&'t ContainerIndex>,
 }
 
-/// The statistics of a tensor. It is kept small, since a file may have a
-/// hundred thousand of them.
+/// The stored statistics of one tensor. This type is small, because a file may
+/// describe a hundred thousand tensors.
 #[derive(Debug)]
 struct Expected {
     /// The number of the tensor's record.

@@ -331,7 +331,8 @@ impl Counts {
         bits / total.max(1)
     }
 
-    /// Returns the symbol counts of a context for a shift.
+    /// Counts the symbols and the raw bits that code the values of a context if
+    /// their shift is `shift`.
     pub fn symbols(&self, context: usize, shift: u32) -> SymbolCounts {
         let mut counts = [0u32; SYMBOLS];
         let mut raw_bits = 0;
