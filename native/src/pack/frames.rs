@@ -241,7 +241,7 @@ impl<'a> FrameCoder<'a> {
         let (stored, of_tensor) = self.job.engine.join(
             || checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink)),
             || {
-                Ok((
+                Ok::<_, Error>((
                     self.data.digest(&tensor.span)?,
                     self.large_statistics(tensor)?,
                 ))
