@@ -3,7 +3,7 @@
 
 cpufeatures::new!(has, "avx2", "bmi1", "bmi2", "popcnt");
 
-/// Returns whether the processor supports these features.
+/// Returns whether the processor supports AVX2, BMI1, BMI2 and POPCNT.
 #[inline]
 pub fn is_there() -> bool {
     has::get()

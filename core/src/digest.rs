@@ -1,5 +1,9 @@
 //! BLAKE3, the digest of tensors.
 
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::ops::Range;
+
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
@@ -19,19 +23,6 @@ pub fn of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     hasher.finalize().into()
 }
 
-/// Returns the digest of the bytes that `feed` passes to its argument piece by
-/// piece.
-///
-/// # Errors
-/// The errors of `feed`, such as a failed read.
-pub fn of_fed<E>(feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>) -> Result<Digest, E> {
-    let mut hasher = Hasher::new();
-    feed(&mut |piece| {
-        hasher.update(piece);
-    })?;
-    Ok(hasher.finalize().into())
-}
-
 /// Returns the digest of bytes in memory. Long inputs are hashed on all
 /// threads.
 pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
@@ -40,12 +31,47 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     }
     let starts = (0..).step_by(SUBTREE_BYTES);
     let subtrees = starts.zip(bytes.chunks(SUBTREE_BYTES)).collect();
-    let values = engine.map(subtrees, |(start, subtree)| {
-        let mut hasher = Hasher::new();
-        hasher.set_input_offset(start).update(subtree);
-        hasher.finalize_non_root()
+    root(&engine.map(subtrees, |(start, subtree)| value(start, subtree)))
+}
+
+/// Returns the digest of `len_bytes` bytes that `read` returns by their ranges, from many
+/// threads and in any order.
+///
+/// # Errors
+/// The error of the first range that cannot be read.
+pub fn of_ranges<'a, E: Engine, F: Send>(
+    engine: &E,
+    len_bytes: u64,
+    read: impl Fn(Range<u64>) -> Result<Cow<'a, [u8]>, F> + Sync + Send,
+) -> Result<Digest, F> {
+    /// The bytes that are read at once: whole subtrees.
+    const READ_BYTES: usize = 8 * SUBTREE_BYTES;
+    if len_bytes <= SUBTREE_BYTES as u64 {
+        return Ok(blake3::hash(&read(0..len_bytes)?).into());
+    }
+    let starts: Vec<u64> = (0..len_bytes).step_by(READ_BYTES).collect();
+    let values = engine.map(starts, |start| {
+        let bytes = read(start..len_bytes.min(start + READ_BYTES as u64))?;
+        let starts = (start..).step_by(SUBTREE_BYTES);
+        let subtrees = starts.zip(bytes.chunks(SUBTREE_BYTES));
+        Ok(subtrees
+            .map(|(start, subtree)| value(start, subtree))
+            .collect())
     });
-    let (left, right) = halves(&values);
+    let values: Vec<Vec<ChainingValue>> = values.into_iter().collect::<Result<_, F>>()?;
+    Ok(root(&values.concat()))
+}
+
+/// Returns the chaining value of the subtree that begins at the offset `start`.
+fn value(start: u64, subtree: &[u8]) -> ChainingValue {
+    let mut hasher = Hasher::new();
+    hasher.set_input_offset(start).update(subtree);
+    hasher.finalize_non_root()
+}
+
+/// Returns the digest of at least two subtrees.
+fn root(values: &[ChainingValue]) -> Digest {
+    let (left, right) = halves(values);
     Hash::into(merge_subtrees_root(
         &merged(left),
         &merged(right),
@@ -53,8 +79,8 @@ pub fn of<E: Engine>(engine: &E, bytes: &[u8]) -> Digest {
     ))
 }
 
-/// The bytes hashed by one job: a whole subtree of BLAKE3's tree of chunks,
-/// except at the end of the input.
+/// The number of bytes hashed by one job: a whole subtree of BLAKE3's tree of
+/// chunks, except at the end of the input.
 const SUBTREE_BYTES: usize = 1 << 19;
 
 /// Splits the chaining values between the two subtrees: the left one gets the
@@ -79,6 +105,24 @@ mod tests {
 
     use super::*;
     use crate::pure::Pure;
+
+    #[test]
+    fn ranges_make_the_digest_of_the_whole() {
+        let bytes: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(9 << 20).collect();
+        for len in [
+            0,
+            1,
+            SUBTREE_BYTES,
+            SUBTREE_BYTES + 1,
+            8 * SUBTREE_BYTES,
+            bytes.len() - 1,
+        ] {
+            let digest = of_ranges(&Pure, len as u64, |range| {
+                Ok::<_, ()>(Cow::Borrowed(crate::bytes::part(&bytes, range)))
+            });
+            assert_eq!(digest, Ok(of_pieces([&bytes[..len]])), "{len}");
+        }
+    }
 
     #[test]
     fn subtrees_make_the_digest_of_the_whole() {

@@ -26,10 +26,10 @@ pub trait Engine: Sync {
         R: Send,
         F: Fn(T) -> R + Sync + Send;
 
-    /// Returns a buffer of unspecified length and content. It is one that the
-    /// current thread has passed to [`Engine::recycle`], if the engine keeps
-    /// any; reusing it saves a job the cost of allocating and zeroing a
-    /// temporary buffer.
+    /// Returns a buffer of unspecified length and content: one that the current
+    /// thread has passed to [`Engine::recycle`], if the engine has retained
+    /// one, or a new one. Reusing a buffer saves a job the cost of allocating
+    /// and zeroing a temporary buffer.
     fn recycled(&self) -> Vec<u8> {
         Vec::new()
     }

@@ -55,8 +55,8 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 pub(crate) const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
 
 /// The most bytes that a sparse tensor of a zTensor file may expand to per
-/// stored byte. Pruned weights commonly have one nonzero element in a thousand
-/// or fewer, but not one in a thousand pages.
+/// stored byte. Weights pruned to one nonzero element in a thousand stay far
+/// below this factor.
 pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 
 /// The size in bytes up to which a sparse tensor is made dense, however few

@@ -42,8 +42,8 @@ impl PackEngine for Pure {
         if coding == ZstdCoding::Huffman {
             return;
         }
-        // `ruzstd` offers only one level, and its coding of literals is often
-        // worse than ours.
+        // `ruzstd` offers only one level, and often codes literals worse than
+        // the Huffman encoder of this crate.
         let searched = compress_to_vec(input, CompressionLevel::Fastest);
         if let Some(blocks) = blocks_of(&searched)
             && blocks.len() < out.len() - blocks_start

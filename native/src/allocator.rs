@@ -1,7 +1,7 @@
 //! An allocator for programs that decode models. It maps large buffers in pages of 2
-//! MiB instead of 4 KiB and leaves the rest to the system's allocator. Every page of
-//! such a buffer is touched once, and the page faults of 4 KiB pages took a fifth of
-//! the time of unpacking, and half the time of loading a model into Python.
+//! MiB instead of 4 KiB and leaves the rest to the system's allocator. A decoder
+//! touches every page of such a buffer once. With pages of 4 KiB, the page faults take
+//! a fifth of the time of unpacking, and half the time of loading a model into Python.
 
 #![allow(unsafe_code)] // `GlobalAlloc` and the system calls are unsafe.
 
@@ -25,12 +25,14 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// A multiple of every page size that Linux supports.
 const PAGE_BYTES: usize = 64 << 10;
 const MIN_PAGE_BYTES: usize = 4 << 10;
-/// The length from which buffers are mapped: shorter ones do not fill a huge page.
+/// The minimum length of a buffer that gets its own mapping. A shorter buffer does not
+/// fill a huge page.
 const MIN_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// Makes the system's allocator retain the freed memory of smaller buffers for the next
 /// allocations of the whole process, if it supports this. Packing allocates and frees
-/// thousands of blocks, and mapping their pages afresh took a tenth of its time.
+/// thousands of blocks, and mapping their pages again each time would take a tenth of
+/// the packing time.
 #[cfg(target_env = "gnu")]
 pub fn retain_freed() {
     /// The amount of freed memory that an arena of the allocator may retain; usually
@@ -54,8 +56,9 @@ fn is_mapped(layout: Layout) -> bool {
 /// Maps zeroed memory that is aligned to a huge page; returns null if the system has no
 /// memory.
 fn map(len_bytes: usize) -> *mut u8 {
-    // Some kernels align such mappings by themselves and others do not: this maps too
-    // much and returns the memory around the aligned range.
+    // Some kernels align such mappings by themselves and others do not. This function
+    // therefore maps a longer range, and unmaps the pages before and after the aligned
+    // buffer.
     let Some(len_bytes) = len_bytes.checked_next_multiple_of(PAGE_BYTES) else {
         return ptr::null_mut();
     };
@@ -103,7 +106,7 @@ fn unmap(start: *mut c_void, len_bytes: usize) {
 }
 
 /// Requests huge pages for a whole mapping: advice for part of a mapping would split it
-/// in two. Advice that the kernel ignores costs nothing.
+/// in two. If the kernel ignores the advice, nothing else changes.
 fn advise(start: *mut c_void, len_bytes: usize) {
     // SAFETY: the range is a mapping made by `map` or `remap`, and `MADV_HUGEPAGE` does
     // not change its contents.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zstn_core::catalog::{FileCatalog, FileOpener};
 
-use crate::reader::work::{self, Need, Work};
+use crate::reader::state_machine::{self, Need, Work};
 use crate::source::Source;
 use crate::{Engine, Error, Result};
 
@@ -28,7 +28,7 @@ use crate::{Engine, Error, Result};
 /// them.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
     let work = OpenFile::new(source.name(), source.len_bytes());
-    let opened = work::run(work, engine, |_| source);
+    let opened = state_machine::run(work, engine, |_| source);
     of_one_version(opened, source.other_version())
 }
 
@@ -41,13 +41,14 @@ pub(crate) fn of_one_version(
     match (opened, other_version) {
         (Ok(catalog), Some(_)) if catalog.is_covered() => Ok(catalog),
         (Ok(_), Some(change)) => Err(change),
-        // Bytes of two versions may break any rule.
+        // A mixture of two versions may break any rule of the format, so the change is
+        // the more useful error.
         (Err(Error::Format { .. }), Some(change)) => Err(change),
         (opened, _) => opened,
     }
 }
 
-/// Reads the parts of a file that its catalog requires.
+/// The work of reading those parts of a file that its catalog requires.
 pub(crate) struct OpenFile {
     name: String,
     len_bytes: u64,

@@ -85,7 +85,8 @@ impl Engine {
         }
     }
 
-    /// Returns the threads, unless there are none or this is one of them.
+    /// Returns the thread pool, unless there is none or the calling thread belongs to
+    /// it.
     pub(crate) fn other_threads(&self) -> Option<&ThreadPool> {
         let is_other = |pool: &&ThreadPool| pool.current_thread_index().is_none();
         self.pool().filter(is_other)
@@ -293,7 +294,7 @@ impl core_engine::PackEngine for Engine {
                 .expect("zstd has all the room it can need")
         });
         out.truncate(start + len);
-        // Many blocks may be waiting to be written.
+        // Many blocks may wait to be written, so their unused capacity is returned.
         out.shrink_to_fit();
     }
 }

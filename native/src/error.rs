@@ -37,7 +37,7 @@ pub enum Error {
     Format {
         /// Path or address of the file.
         place: String,
-        /// The reason.
+        /// The reason why the file is refused.
         source: zstn_core::Error,
     },
     /// Bytes in memory are refused; no file is involved.
@@ -73,7 +73,7 @@ pub enum Error {
     Changed {
         /// Path or address of the file.
         name: String,
-        /// The evidence, beginning with a comma, or nothing.
+        /// The evidence of the change: text that begins with a comma, or an empty text.
         detail: String,
     },
     /// Two files that should be equal are not.
@@ -86,9 +86,10 @@ pub enum Error {
     #[error("{}", Shown(format_args!("{location} exists already{detail}")))]
     #[non_exhaustive]
     Exists {
-        /// The output.
+        /// The path or address of the output.
         location: Location,
-        /// The fate of the finished result, beginning with a colon, or nothing.
+        /// What happened to the finished result: text that begins with a colon, or an
+        /// empty text.
         detail: String,
     },
     /// A delta cannot be read without its base.
@@ -97,7 +98,8 @@ pub enum Error {
     NeedsBase {
         /// Path or address of the delta.
         name: String,
-        /// The tensor that needs the base, beginning with a comma, or nothing.
+        /// The tensor that needs the base: text that begins with a comma, or an empty
+        /// text.
         detail: String,
     },
     /// A hub refuses a request.
@@ -170,8 +172,8 @@ impl Error {
 
     /// Returns whether the same operation may succeed if it is tried again later,
     /// because the error was caused by the network, by a busy server or by an
-    /// interrupted system call. Requests to servers have already been retried as
-    /// [`HttpOptions`](crate::source::HttpOptions) says.
+    /// interrupted system call. Requests to servers have already been retried within
+    /// the limits of [`HttpOptions`](crate::source::HttpOptions).
     ///
     /// After [`Error::Changed`], repeating a read fails again; opening the file again
     /// may help. That error is therefore not retryable.

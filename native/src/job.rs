@@ -1,4 +1,4 @@
-//! The circumstances of work on a checkpoint, none of which influences the result.
+//! The settings for work on a checkpoint, none of which influences the result.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::source::{HttpOptions, Input, Local};
 use crate::{Engine, Error, FinishedTensor, Phase, Progress, Reader, ReaderOptions, Result, View};
 
-/// The circumstances of work on a checkpoint: threads, network, memory, progress and
-/// cancellation. None of them influences the bytes of a result; everything that does is
-/// in the options of a function, such as [`PackOptions`](crate::PackOptions).
+/// The settings for work on a checkpoint: threads, network, memory, progress and
+/// cancellation. None of them influences the bytes of a result; every setting that does
+/// is in the options of a function, such as [`PackOptions`](crate::PackOptions).
 ///
 /// A program usually makes one job and passes it to every call. Clones are cheap, so a
 /// call that needs another progress or limit gets a changed clone.
@@ -127,8 +127,9 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// Returns a job for one of `count` files that are processed at the same time, which
-    /// share the memory. Cancelling `token`, a child of the job's token, cancels it alone.
+    /// Returns a job for one of `count` files that are processed at the same time,
+    /// which share the memory. Cancelling `token`, a child of this job's token, cancels
+    /// only the returned job.
     pub(crate) fn for_one_of(&self, count: usize, token: &CancelToken) -> Self {
         let share = |bytes: u64| bytes / count.max(1) as u64;
         Self {

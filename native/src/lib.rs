@@ -34,8 +34,8 @@
 //! - `AsyncReader` reads tensors and rows without blocking a thread.
 //! - [`compress`] and [`decompress`] code single buffers.
 //!
-//! The formats themselves live in [`zstn_core`], which is re-exported; this crate
-//! adds C zstd, a thread pool, files and the network. All calls block, except those of
+//! The formats themselves live in [`zstn_core`], which is re-exported; this crate adds
+//! C zstd, a thread pool, files and the network. All calls block, except the methods of
 //! `AsyncReader`.
 //!
 //! # Features
@@ -64,7 +64,6 @@ pub use zstn_core;
 
 #[cfg(target_os = "linux")]
 pub mod allocator;
-mod buffer;
 mod catalog;
 mod container;
 pub mod convert;
@@ -75,7 +74,8 @@ pub mod display;
 mod engine;
 mod error;
 pub mod family;
-mod finished;
+mod finished_tensor;
+mod in_memory;
 mod job;
 pub mod model_delta;
 mod ordered;
@@ -110,11 +110,11 @@ pub mod internals {
     pub use crate::source::{PLAIN, is_server, is_store, offline, put_watched, regular, store};
 }
 
-pub use buffer::{compress, compress_delta, decompress, decompress_delta};
 pub use convert::{ConvertOptions, ConvertReport, convert};
 pub use engine::Engine;
 pub use error::{Error, Result};
-pub use finished::FinishedTensor;
+pub use finished_tensor::FinishedTensor;
+pub use in_memory::{compress, compress_delta, decompress, decompress_delta};
 pub use job::{CancelGuard, CancelToken, Job};
 pub(crate) use output::Output;
 pub use output::{Sink, on_warning, remove_unfinished};

@@ -8,28 +8,30 @@ use std::sync::mpsc::{self, Receiver};
 
 use crate::{Error, Job, Result};
 
-/// Small items are worked on in groups: up to this many bytes, and up to this many items,
-/// because waking a thread takes longer than a small item.
+/// The maximum length in bytes and the maximum number of small items that one thread
+/// processes as a group. Waking a thread takes longer than processing a small item.
 const GROUP_BYTES: u64 = 256 << 10;
 const GROUP_ITEMS: usize = 64;
 
-/// The memory for items that have been begun and whose results have not been consumed.
-/// One item that costs more is processed alone.
+/// The maximum memory for items that have been begun and whose results have not been
+/// consumed. One item that costs more is processed alone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     max_bytes: u64,
 }
 
 impl Budget {
-    /// Allows `max_bytes`.
+    /// Returns a budget of `max_bytes`.
     pub(crate) fn of_bytes(max_bytes: u64) -> Self {
         Self { max_bytes }
     }
 
-    /// Allows `max_bytes`, but no more than keeps all threads busy while a result is
-    /// consumed, if the largest item costs `largest_bytes`.
+    /// Returns a budget of at most `max_bytes`, which is no larger than necessary to
+    /// keep all threads busy while a result is consumed. The largest item costs
+    /// `largest_bytes`.
     pub(crate) fn for_threads(job: &Job, largest_bytes: u64, max_bytes: u64) -> Self {
-        /// Enough for many small items.
+        /// The minimum budget, unless `max_bytes` is smaller. It is enough for many
+        /// small items.
         const MIN_BYTES: u64 = 8 << 20;
         let threads = job.engine.threads() as u64;
         let items = threads + (threads / 4).max(1);
@@ -38,9 +40,10 @@ impl Budget {
     }
 }
 
-/// Runs `work` for all `items` on the threads of the engine, and passes the results in the
-/// order of the items to `next` on this thread. The next items begin as soon as `budget`
-/// has room for their costs in bytes, which `next` makes by returning.
+/// Runs `work` for all `items` on the threads of the engine, and passes the results in
+/// the order of the items to `next` on this thread. The next items begin as soon as
+/// `budget` has room for their costs in bytes; an item's cost is released when `next`
+/// returns.
 ///
 /// # Errors
 /// The error of the first item that fails, in the order of the items. Items after it may
@@ -90,7 +93,7 @@ pub(crate) fn in_order<T: Send, R: Send>(
                 Some(bytes) if flow.has_room(bytes, budget) => {
                     let Some(group) = groups.next() else { continue };
                     let number = flow.begin(group.bytes);
-                    // The only group needs no other thread.
+                    // If there is only one group, this thread processes it.
                     if number == 0 && groups.peek_bytes().is_none() {
                         work_on(group.items).consume(&mut next)?;
                         return groups.finish();
@@ -101,7 +104,7 @@ pub(crate) fn in_order<T: Send, R: Send>(
                             return;
                         }
                         let done = catch_unwind(AssertUnwindSafe(|| work_on(group.items)));
-                        // This fails if an error has ended the work.
+                        // After an error, the receiver no longer exists.
                         let _ = sender.send((number, group.bytes, done));
                     });
                 }
@@ -201,10 +204,11 @@ impl<T, R> Results<T, R> {
     }
 }
 
-/// A finished group: its number, its cost, and its results or the payload of a panic.
+/// The message that a thread sends: the number and the cost of a group, and the group's
+/// results or a panic.
 type Done<T, R> = (usize, u64, Result<Results<T, R>, Box<dyn Any + Send>>);
 
-/// The groups between their beginning and the consumption of their results.
+/// The groups that have begun and whose results have not all been consumed.
 struct Flow<T, R> {
     results: Receiver<Done<T, R>>,
     /// Results that wait for the results of earlier groups, with the costs of the groups.
@@ -264,7 +268,7 @@ impl<T, R> Flow<T, R> {
     }
 }
 
-/// Makes threads skip the items that they have not begun.
+/// When it is dropped, makes the threads skip all groups that they have not begun.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {

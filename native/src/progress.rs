@@ -107,7 +107,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Counts the remaining bytes as done: no work reports headers and aliases.
+    /// Counts the remaining bytes as done: headers and aliases are not reported
+    /// otherwise.
     pub(crate) fn finish(&self) {
         self.whole.advance(self.left_bytes.load(Relaxed));
     }

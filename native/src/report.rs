@@ -40,7 +40,7 @@ pub struct PackedFile {
     pub packed_bytes: u64,
     /// Number of tensors in the file.
     pub tensors: usize,
-    /// How its tensors are stored.
+    /// How the tensors of the file are stored.
     pub storage: Storage,
     /// The upload, if the output was an object store.
     pub upload: Option<Uploaded>,

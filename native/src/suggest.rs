@@ -1,10 +1,10 @@
 //! Suggests names that a user may have meant. The npm package suggests the same names.
 
-/// An error message lists at most this many names.
+/// The maximum number of names in an error message.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Comparing two names takes time proportional to the square of their length;
-/// characters beyond this position are ignored.
+/// The maximum number of characters of a name that are compared. Comparing two names
+/// takes time proportional to the square of their length.
 const MAX_COMPARED_CHARS: usize = 200;
 
 /// Returns the end of an error message that suggests the names most similar to

@@ -74,9 +74,9 @@ impl Tensor {
     /// # Errors
     /// - [`CastError::Dtype`] if `T` does not read the dtype of the tensor.
     /// - [`CastError::Misaligned`] if [`bytes`](Self::bytes) does not begin at a
-    ///   multiple of the alignment of `T`. A `Vec<u8>` guarantees no alignment. Those
-    ///   of the usual allocators begin at multiples of 8 or 16, so that the error is
-    ///   rare, but a portable program handles it.
+    ///   multiple of the alignment of `T`. A `Vec<u8>` guarantees no alignment. The
+    ///   usual allocators place it at a multiple of 8 or 16, so the error is rare, but
+    ///   a portable program handles it.
     /// - [`CastError::ByteOrder`] on a big-endian machine, for elements of several
     ///   bytes.
     /// - [`CastError::Length`] if `bytes` or `shape` was changed, so that they do not
@@ -113,7 +113,7 @@ impl Tensor {
                 name: self.name.clone(),
             });
         }
-        // The pointer of an empty vector is not aligned.
+        // An empty vector may have any address, aligned or not.
         if bytes.is_empty() {
             return Ok(&[]);
         }

@@ -143,18 +143,18 @@ pub fn copied(array: &Uint8Array) -> Result<Vec<u8>> {
     Ok(copy)
 }
 
-/// Coding needs up to this many times the length of its input, in addition to the input:
-/// the coded planes, and the frame that is built from them.
+/// The maximum memory for coding in addition to its input, as a multiple of the input's
+/// length: the coded planes, and the frame that is built from them.
 pub const ROOM: usize = 2;
 
-/// Coding a delta needs the memory of [`ROOM`], and in addition the delta and a frame
-/// without the base.
+/// Like [`ROOM`], for coding a delta, which also needs memory for the delta and for a
+/// frame without the base.
 pub const ROOM_OF_DELTA: usize = 4;
 
 /// Returns an error if there is not enough memory to code `len` bytes, which takes `room`
-/// times their length: running out of memory in the middle would stop the whole module.
-/// The first bytes of the tensor may have arrived with the file's header, in addition to
-/// `len`.
+/// times their length. Running out of memory while coding would stop the whole module.
+/// The check allows for bytes of the tensor that arrived with the file's header and are
+/// not part of `len`.
 pub fn check_room(len: usize, room: usize) -> Result<()> {
     let mut parts = [const { Vec::<u8>::new() }; ROOM_OF_DELTA];
     let mut needed = parts.iter_mut().take(room);

@@ -145,8 +145,8 @@ impl Model {
 
     /// Returns the stored size of each plane of tensor `index`: one line for each plane,
     /// with tabs between its name, its method and its decoded and stored lengths.
-    /// Undefined if the file does not state them. `table` is the block table, as for
-    /// `rows`.
+    /// Returns undefined if the file does not state them. `table` is the block table, as
+    /// for `rows`.
     #[wasm_bindgen(js_name = planeSizes)]
     pub fn plane_sizes(
         &self,

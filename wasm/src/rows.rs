@@ -21,7 +21,7 @@ impl Rows {
 #[wasm_bindgen]
 impl Rows {
     /// Returns whether the whole tensor has to be decoded. The rows are then the bytes
-    /// `span` of it.
+    /// `span` of the decoded tensor.
     #[wasm_bindgen(js_name = isWhole)]
     #[must_use]
     pub fn is_whole(&self) -> bool {

@@ -1,7 +1,7 @@
 /** Opens one file with the WebAssembly core: reads its index from a source and returns the catalog of its tensors. */
 
 import type { CoreCatalog, CoreInstance } from "./core.js";
-import { ComparedSource, otherVersion } from "./compared-source.js";
+import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
@@ -21,7 +21,7 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
   const supplied: Supplied[] = [];
   const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
   const source = new ComparedSource(given);
-  // Bytes of two versions together may violate any rule of the format.
+  // If bytes of two versions were mixed, the core may report any error, so the change is reported instead.
   const call = <T>(work: () => T): T => {
     try {
       return core.call(work);

@@ -3,7 +3,7 @@
  * is loaded when the first packed file is opened.
  */
 
-export { assemble } from "./assemble.js";
+export { assemble } from "./build-model.js";
 export { openFile } from "./catalog.js";
 export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";

@@ -4,7 +4,7 @@ import type { Instance } from "./instance.js";
 import type { WasmModule } from "./wasm-input.js";
 import type { ModelKind } from "./model-kind.js";
 
-/** Recognises a file from its first bytes and lists the further ranges that it needs. Does no I/O. */
+/** Recognises a file from its first bytes and lists the further ranges that it needs. The caller does all I/O. */
 export interface CoreOpening {
   /** Returns the missing ranges, [offset, length, offset, length, …]; empty once `finish` can be called. */
   needs(): Float64Array;
@@ -33,7 +33,7 @@ export interface CoreShardIndex {
   free(): void;
 }
 
-/** A model being built. Does no I/O. */
+/** A model that is being built from its files. The caller does all I/O. */
 export interface CoreAssembly {
   /** Returns the missing ranges, [file, offset, length, …]; empty once `finish` can be called. */
   needs(): Float64Array;
@@ -99,7 +99,7 @@ export interface CoreModel extends ModelLayout {
   checkBase(base: CoreModel): void;
 }
 
-/** The layout of a model as one safetensors file. Does no I/O. */
+/** The layout of a model as one safetensors file. The caller reads and decodes the tensors. */
 export interface CoreUnpacked {
   /** Returns the bytes of the file before its data, in a new array. */
   head(): Uint8Array<ArrayBuffer>;
@@ -118,7 +118,7 @@ export interface CoreUnpacked {
 /** Decodes a tensor of a model that lives in another instance of the same module. */
 export type CoreDecode = (task: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
-/** A plan for reading a range of rows of a tensor. Does no I/O. */
+/** A plan for reading a range of rows of a tensor. The caller does all I/O. */
 export interface CoreRows {
   /** Returns whether the whole tensor has to be read and decoded. The rows are then the bytes `span` of the decoded tensor. */
   isWhole(): boolean;
@@ -141,7 +141,7 @@ export interface CoreRows {
 export interface Core {
   readonly Opening: new (sizeBytes: number, head: Uint8Array) => CoreOpening;
   readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;
-  /** Consumes the catalogs and the index. */
+  /** The class of models that are being built. Its constructor consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
   readonly decode: CoreDecode;
   /** Returns the checksum of the encoded figures of a tensor's bands. */

@@ -4,7 +4,6 @@ import type { ZstnError } from "./errors.js";
 import type { ModelKind } from "./model-kind.js";
 import type { TensorInfo } from "./tensor.js";
 
-/** The description of a model. */
 export interface Description {
   kind: ModelKind;
   /**

@@ -51,13 +51,13 @@ export function toFloat16Bits(values: ArrayLike<number>, out: Uint16Array): void
   }
 }
 
-/** An 8-bit float: sign, then exponent and mantissa bits. */
+/** The layout of an 8-bit float format: a sign bit, the exponent bits, and mantissa bits in the rest. */
 interface SmallFloat {
   exponentBits: number;
   bias: number;
   /** Returns the value of the magnitudes that are infinite or NaN, and `undefined` for finite ones. */
   special: (magnitudeBits: number) => number | undefined;
-  /** Set if the format has no negative zero: its bits are the only NaN. */
+  /** Set if the format has no negative zero: the code 0x80 is its only NaN. */
   noNegativeZero?: true;
 }
 

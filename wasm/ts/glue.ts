@@ -4,7 +4,7 @@ import type { WasmModule } from "./wasm-input.js";
 
 /** The glue code of one instance that is about to be created. */
 export interface Glue<T> {
-  /** The imports of the instance. */
+  /** The imports with which the module is instantiated. */
   imports: object;
   /** Connects the glue to the instance, and returns the instance's interface. */
   start(instance: unknown, module: WasmModule): T;

@@ -1,4 +1,4 @@
-/** Rejects options that a call does not have. Plain JavaScript and misspelt names would otherwise be ignored silently. */
+/** Rejects options that a call does not have, such as misspelt ones, which plain JavaScript would ignore silently. */
 
 import { InvalidInputError } from "./errors.js";
 

@@ -190,8 +190,8 @@ export class Model {
   }
 
   /**
-   * Yields tensors in the order of `names`, by default all in the order of `tensors`. Further ones are read while the
-   * caller works on one, so adjacent ones share a request. Leaving the loop, an error or an abort stops all reads.
+   * Yields tensors in the order of `names`, by default all tensors. The next tensors are read while the caller works on
+   * one, and adjacent tensors share a request. Leaving the loop, an error or an abort stops all reads.
    */
   async *stream(names: Iterable<string> = this.tensors.keys(), options: StreamOptions = {}): AsyncGenerator<Tensor, void, undefined> {
     const { streamOf } = await import("./stream.js");

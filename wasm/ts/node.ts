@@ -9,7 +9,7 @@ import { startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { FileSource } from "./node/file.js";
 import { startNodeWorker } from "./node/worker-handle.js";
-import { isDeno } from "./deno.js";
+import { isDeno } from "./is-deno.js";
 import { setPlatform } from "./platform.js";
 import type { Source } from "./source/source.js";
 
@@ -22,8 +22,8 @@ const startWorker = isDeno() ? startWebWorker : startNodeWorker;
 setPlatform({ readModule, ownModule, loadAdvice, startWorker, coreCount: availableParallelism, resolve, siblingPath, loadHub: () => import("./hub/node.js") });
 
 /**
- * A separate constant: bundlers that replace `new URL("…", import.meta.url)` for pages produce URLs that cannot be read
- * on a server.
+ * The URL of this script, in a constant of its own: bundlers for pages replace the expression `new URL("…",
+ * import.meta.url)` by URLs that cannot be read on a server.
  */
 const here = import.meta.url;
 const FILES: Record<keyof WasmFiles, string> = { reader: "zstn_wasm_bg.wasm", formats: "zstn_formats_bg.wasm", coder: "zstn_coder_bg.wasm" };

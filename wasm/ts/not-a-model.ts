@@ -1,6 +1,6 @@
 /**
- * Recognises files that are mistaken for models by their first bytes. The Rust library has the same sentences
- * (tests/other-formats.json).
+ * Recognises files of other formats, which users mistake for models, by the first bytes of the file. The Rust library
+ * returns the same sentences (tests/other-formats.json).
  */
 
 const saveFile = (library: string, weights: string) => `save_file from safetensors.${library}: save_file(${weights}, "model.safetensors").`;

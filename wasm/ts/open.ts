@@ -11,7 +11,7 @@ import { loadCoreFiles } from "./core-files-loader.js";
 import { Instance } from "./instance.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
-import { checkEndpoint, isHubInput, located, withHub } from "./locate.js";
+import { checkEndpoint, isHubInput, located, withHub } from "./resolve-hub-input.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
@@ -144,7 +144,7 @@ function withoutBase(model: Model): Model {
   );
 }
 
-/** Rethrows `error`. For a base that is a delta and lacks its own base, the message explains what to do. */
+/** Rethrows an error of opening a base. If the base is a delta that lacks its own base, the message explains what to do. */
 export function nameBase(error: unknown): never {
   if (!(error instanceof BaseRequiredError)) throw error;
   throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");

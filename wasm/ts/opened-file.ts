@@ -20,14 +20,14 @@ export interface Supplied {
   bytes: Uint8Array;
 }
 
-/** A plain safetensors file. */
+/** An opened plain safetensors file, with its parsed header. */
 export interface PlainFile extends ReadFile {
   header: Header;
   /** The position of the tensor data in the file, in bytes. */
   dataBegin: number;
 }
 
-/** A file that the WebAssembly core reads. */
+/** An opened file that the WebAssembly core reads, with its catalog. */
 export interface CoreFile extends ReadFile {
   /** The core that built the catalog. No other core can use it. */
   core: CoreInstance;
@@ -37,7 +37,7 @@ export interface CoreFile extends ReadFile {
 /** An opened file of a model, plain or read by the core. */
 export type OpenedFile = PlainFile | CoreFile;
 
-/** Returns whether a file was opened without a core. */
+/** Returns whether a file is a plain safetensors file, which was opened without a core. */
 export function isPlain(file: OpenedFile): file is PlainFile {
   return "header" in file;
 }

@@ -4,7 +4,7 @@ import type { Instance } from "./instance.js";
 import { lazyInstance } from "./module-loader.js";
 import type { PackedTensor } from "./pack-report.js";
 
-/** A safetensors file that is being packed. Does no I/O. */
+/** A safetensors file that is being packed. The caller does all I/O. */
 export interface CorePacking {
   /** Returns the next range to supply, [offset, length], which may be empty; `undefined` when the container is complete. */
   needs(): Float64Array | undefined;
@@ -21,7 +21,7 @@ export interface CorePacking {
   free(): void;
 }
 
-/** A safetensors file that is being packed against a base. Does no I/O. */
+/** A safetensors file that is being packed against a base. The caller does all I/O. */
 export interface CoreDeltaPacking {
   /**
    * Returns the next range of the file and of its base, [offset, length, offset, length], each possibly empty;
@@ -44,7 +44,7 @@ export interface CoreDeltaPacking {
   free(): void;
 }
 
-/** The exports of the module. */
+/** The classes and functions that the module for packing exports. */
 export interface PackCore {
   /** With `extended`, `prefix` returns the first bytes of the container, and `supply` does not. */
   readonly Packing: { new (sizeBytes: number, effort: string, allowTruncated: boolean, statistics: boolean, extended: boolean, sha256?: string): CorePacking };

@@ -8,7 +8,7 @@ import { describeNonModel } from "./not-a-model.js";
 import type { Instance } from "./instance.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
-import { checkEndpoint, located } from "./locate.js";
+import { checkEndpoint, located } from "./resolve-hub-input.js";
 import type { Model } from "./model.js";
 import type { ModelInput } from "./model-input.js";
 import type { AllPackOptions, PackDeltaOptionsFor, PackOptionsFor } from "./pack-options.js";

@@ -1,4 +1,4 @@
-/** Resolves addresses in a page or a worker. */
+/** Resolves addresses relative to the page, in a page or a worker. */
 
 import { InvalidInputError } from "./errors.js";
 

@@ -25,7 +25,7 @@ export interface Platform {
   startWorker?: StartWorker;
   /** Returns whether workers should start only if the caller requests them. */
   avoidsWorkers?: () => boolean;
-  /** Returns the number of cores. */
+  /** Returns the number of processor cores. */
   coreCount: () => number;
   /** Resolves an address to a URL that can be fetched, or to a source. */
   resolve: (address: string | URL) => URL | Source;

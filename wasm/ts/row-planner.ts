@@ -1,6 +1,6 @@
 /** Reads ranges of rows of packed tensors: plans the ranges to fetch, and decodes them. */
 
-import { uncompared } from "./compared-source.js";
+import { uncompared } from "./mixed-versions.js";
 import { readRanges, parseRanges, totalBytes } from "./byte-ranges.js";
 import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
 import type { ProgressMeter } from "./progress.js";

@@ -20,7 +20,7 @@ const MAX_CONCURRENT_SHARDS = 8;
 /** The longest accepted index, in bytes. It lists tensor names; 100 MB would be more than a million tensors. */
 const MAX_INDEX_BYTES = 100_000_000;
 
-/** The context of opening a model. */
+/** The options and functions that all steps of opening a model share. */
 export interface OpenContext {
   meter: ProgressMeter;
   options: ReadOptions;

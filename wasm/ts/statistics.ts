@@ -1,6 +1,6 @@
 /** Reads the statistics of tensors that were stored when a file was packed (docs/formats/zstn-integrity.md 7). */
 
-import { uncompared } from "./compared-source.js";
+import { uncompared } from "./mixed-versions.js";
 import { readRanges } from "./byte-ranges.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import { toFloat32, typedArray } from "./dtype.js";

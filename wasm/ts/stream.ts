@@ -21,7 +21,7 @@ export interface StreamOptions {
   readAheadBytes?: number;
 }
 
-/** Enough to keep a fast connection busy while the caller works, and not too much memory for a page. */
+/** This default keeps a fast connection busy while the caller works, and does not take too much memory for a page. */
 const DEFAULT_READ_AHEAD_BYTES = 128 << 20;
 
 /** The operations of a model that a stream needs. */

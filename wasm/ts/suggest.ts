@@ -14,7 +14,7 @@ interface Suggestion {
   name: string;
 }
 
-/** Returns the names most similar to `wanted`, best match first, and none that are not similar. */
+/** Returns up to `MAX_SUGGESTIONS` names that are similar to `wanted`, best match first. */
 export function suggestNames(wanted: string, names: Iterable<string>): string[] {
   const targetText = comparedText(wanted);
   const target = compared(targetText);
@@ -52,8 +52,8 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
 const allowedFor = (length: number, other: number): number => Math.max(2, Math.floor(Math.max(length, other) / 3));
 
 /**
- * Returns the beginning of a name that is compared, in lower case. A character takes at most two UTF-16 units, so the
- * rest need not be converted.
+ * Returns the part of a name that is compared, which is its beginning, in lower case. A character takes at most two
+ * UTF-16 units, so the rest need not be converted.
  */
 const comparedText = (name: string): string => name.slice(0, 2 * MAX_COMPARED_CHARS).toLowerCase();
 

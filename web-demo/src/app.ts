@@ -25,7 +25,7 @@ import type { Route } from "./page/route.js";
 import { MODES, TensorView } from "./tensor/view.js";
 import type { Mode } from "./tensor/view.js";
 import { NO_VIEW } from "./tensor/view-state.js";
-import { TensorList } from "./tree/list.js";
+import { TensorList } from "./tree/tensor-list.js";
 import { demonstrate } from "./welcome/demonstration.js";
 import type { Demonstration } from "./welcome/demonstration.js";
 
@@ -247,7 +247,7 @@ export class App {
     writeRoute(this.#route, replace, state);
   }
 
-  /** Renders the route. */
+  /** Renders the view that the current route names. */
   #render(opened = false): void {
     const { tensor, view } = this.#route;
     const loaded = this.#loaded;

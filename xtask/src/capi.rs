@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
 pub fn suite() -> Result<()> {
     let tools = tools()?;
     let installed = ready()?;
-    report::keep(header(false));
+    steps::keep(header(false));
     step("tests of the C library", |step| {
         capi_tests::run(step, &tools, &installed)
     })
@@ -138,7 +138,7 @@ impl Built {
     }
 }
 
-/// Builds both libraries alone.
+/// Builds the shared and the static library without the rest of the workspace.
 fn build(step: &mut Step, profile: &str, write: bool) -> Result<Built> {
     let mut rustc = cargo("rustc --package zstn-capi --lib --profile");
     step.run(rustc.arg(profile).words("-- --print native-static-libs"))?;

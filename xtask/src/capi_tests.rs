@@ -24,7 +24,7 @@ const VARIANTS: [(&str, &str, bool, &str); 5] = [
     ("c-sanitized", C, false, SANITIZERS),
 ];
 
-/// With these, Go downloads nothing, and writes nothing outside of `target/`.
+/// Environment variables with which Go downloads nothing and ignores the user's settings.
 const GO_SETTINGS: [(&str, &str); 4] = [
     ("CGO_ENABLED", "1"),
     ("GOPROXY", "off"),

@@ -12,7 +12,8 @@ pub const BARE: &str = "wasm32v1-none";
 
 /// The oldest supported Rust, `rust-version` in `Cargo.toml`.
 const OLDEST_RUST: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Stable compilers cannot build the standard library from source.
+/// The toolchain that builds the standard library from source, which stable ones cannot
+/// do.
 const NIGHTLY: &str = "nightly";
 
 /// Prefixes of variables that `cargo run` sets for this program. Build scripts that
@@ -35,7 +36,7 @@ pub fn cargo(line: &str) -> Command {
     command
 }
 
-/// Prepares a command that runs cargo.
+/// Sets the folder and the environment variables of a command that runs cargo.
 pub fn set_environment(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let (text, mut prefixes) = (name.to_string_lossy(), INHERITED_PREFIXES.iter());
@@ -50,7 +51,7 @@ pub fn set_environment(command: &mut Command) {
         .env_remove("CARGO_BUILD_TARGET");
 }
 
-/// Returns the compiler that cargo uses here.
+/// Returns a command that runs the compiler of the active toolchain.
 fn rustc() -> Command {
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     // A rust-toolchain file in the root selects the active toolchain.
@@ -175,8 +176,8 @@ pub fn add_target(step: &mut Step, triple: &str) -> Result<Toolchain> {
     Ok(Toolchain::Active)
 }
 
-/// Returns the nightly toolchain if it has the source of the standard library, which is
-/// not installed here.
+/// Returns the nightly toolchain. It is an error if it lacks the source of the standard
+/// library, which this program does not install.
 pub fn nightly() -> Result<Toolchain> {
     let source = sysroot(rustup_run(NIGHTLY, "rustc"));
     let manifest = source.map(|root| root.join("lib/rustlib/src/rust/library/Cargo.lock"));
@@ -233,7 +234,7 @@ fn clippy() -> Option<PathBuf> {
 pub fn release(package: &str, name: &str) -> Result<PathBuf> {
     let mut build = cargo("build --release");
     let title = format!("{name}, release build");
-    report::run(&title, build.words(package))?;
+    steps::run(&title, build.words(package))?;
     Ok(program(&format!("release/{name}")))
 }
 

@@ -20,27 +20,27 @@ pub const MUSL: &[Needed] = &[("musl-gcc", "musl-tools")];
 /// A program that tests use.
 pub struct Program {
     title: &'static str,
-    /// The environment variable that may contain its path.
+    /// The environment variable that may contain the program's path.
     variable: &'static str,
-    /// Its names in the search path, and other paths.
+    /// Names of the program in the search path, and other paths where it may be.
     names: &'static [&'static str],
-    /// Arguments with which it ends at once.
+    /// Arguments with which the program ends at once, to check that it runs.
     probe: &'static str,
-    /// The oldest version that is accepted.
+    /// The oldest major version that is accepted.
     oldest: u32,
     packages: &'static [&'static str],
-    /// Other programs in the packages.
+    /// Other programs in the packages, which must be present, too.
     others: &'static [&'static str],
     place: Place,
     found: Shared<Option<PathBuf>>,
 }
 
-/// Where a missing program comes from.
+/// The way in which a missing program is provided.
 enum Place {
-    /// Its packages are installed; without it, this suite fails.
+    /// The program's packages are installed. If that fails, this suite fails.
     Installed(&'static str),
-    /// The first package that has this file is unpacked below the target directory;
-    /// without it, some tests are skipped.
+    /// The first package that has this file is unpacked below the target directory. If
+    /// that fails, some tests are skipped.
     Unpacked(&'static str),
 }
 
@@ -67,11 +67,12 @@ pub static FIREFOX: Program = Program {
     others: &["WebKitWebDriver", "Xvfb"], place: Installed("runtimes"), found: Shared::new(),
 };
 
-/// A real web server. Installing its package would start a service.
+/// A real web server. Its package is only unpacked, because installing it would start a
+/// service.
 #[rustfmt::skip]
 pub static NGINX: Program = Program {
     title: "nginx", variable: "", probe: "-v", oldest: 0, names: &["nginx", "/usr/sbin/nginx"],
-    // The package depends on the release of the distribution.
+    // The package that contains the program depends on the release of the distribution.
     packages: &["nginx", "nginx-core"], others: &[], place: Unpacked("usr/sbin/nginx"), found: Shared::new(),
 };
 
@@ -81,7 +82,7 @@ pub static GIT_LFS: Program = Program {
     packages: &["git-lfs"], others: &[], place: Unpacked("usr/bin/git-lfs"), found: Shared::new(),
 };
 
-/// [`valgrind_at`] runs it.
+/// A checker for memory errors and leaks in C programs, which [`valgrind_at`] runs.
 #[rustfmt::skip]
 pub static VALGRIND: Program = Program {
     title: "valgrind", variable: "", probe: "--tool=none /bin/true", oldest: 0, names: &["valgrind"],
@@ -98,8 +99,9 @@ impl Program {
         self.find_or_get()?.context("it was not found")
     }
 
-    /// Returns the path of a program whose packages are unpacked if it is missing, or
-    /// `None` if there is none; its tests are then skipped.
+    /// Returns the path of a program, after installing or unpacking its packages if it is
+    /// missing. Returns `None` if unpacking yields no program; its tests are then
+    /// skipped.
     pub fn find_or_get(&self) -> Result<Option<PathBuf>> {
         self.found.step(self.title, |step| {
             let mut found = self.find();

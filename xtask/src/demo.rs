@@ -27,9 +27,9 @@ pub struct Options {
 
 const PACKED: &str = "model.zstn";
 
-/// Set by Ctrl-C or a termination request.
+/// True after Ctrl-C or a termination request.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// How long to wait for the handler after a child has ended because of the same Ctrl-C.
+/// Time to wait for the handler after a child has ended because of the same Ctrl-C.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// Shows a model. The command line is built first, unless it `is_built`.
@@ -176,7 +176,7 @@ pub fn suite() -> Result<()> {
         port: 0,
         no_wait: true,
     };
-    report::keep(run(&options, true));
+    steps::keep(run(&options, true));
     hub_demo(None)
 }
 

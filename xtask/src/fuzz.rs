@@ -23,11 +23,12 @@ const MANIFEST: &str = "tests/fuzz/Cargo.toml";
 
 /// Number of targets that run at the same time, each on its own core.
 const AT_A_TIME: usize = 2;
-/// The same in `cargo xtask test`, which has a few minutes for all of them.
+/// Number of targets that `cargo xtask test` runs at the same time, to finish all of them
+/// in a few minutes.
 const AT_A_TIME_IN_TESTS: usize = 6;
 
-/// Measures coverage of edges and traces operands of comparisons, which guide the
-/// fuzzer.
+/// Compiler flags that measure coverage of edges and trace operands of comparisons, which
+/// guide the fuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

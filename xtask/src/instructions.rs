@@ -31,8 +31,8 @@ pub struct Options {
 /// The contents of [`FILE`].
 #[derive(Clone, Serialize, Deserialize)]
 struct Record {
-    /// What influences the counts in addition to the source: versions of compilers, and
-    /// the processor features that valgrind emulates.
+    /// The conditions that influence the counts in addition to the source: versions of
+    /// compilers, and the processor features that valgrind emulates.
     conditions: BTreeMap<String, String>,
     /// Instructions per byte by stage, rounded to three decimals.
     instructions_per_byte: BTreeMap<String, f64>,
@@ -126,7 +126,7 @@ fn vectors() -> &'static str {
 
 /// Returns the instructions per byte of one stage.
 fn count_one(valgrind: &Path, program: &Path, profiles: &Path, stage: &str) -> Result<f64> {
-    let profile = profiles.join(format!("{}.callgrind", report::file_name(stage)));
+    let profile = profiles.join(format!("{}.callgrind", steps::file_name(stage)));
     let mut command = debian_programs::valgrind_at(valgrind);
     command
         .arg("--tool=callgrind")

@@ -20,9 +20,9 @@ mod prelude;
 mod process;
 mod python;
 mod release;
-mod report;
 mod shipped;
 mod stamp;
+mod steps;
 mod suites;
 mod test;
 mod wasm;
@@ -104,7 +104,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse().verb).and_then(|()| report::kept()) {
+    match run(Args::parse().verb).and_then(|()| steps::kept()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nerror: {error}");

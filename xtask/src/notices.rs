@@ -39,12 +39,12 @@ const APACHE: &str = "Apache-2.0";
 /// Beginnings of the names of files that contain licences and notices.
 #[rustfmt::skip]
 const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
-/// Endings of the names of other files that begin like them.
+/// Extensions of files that are not licences although their names begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
 /// Folders whose files are not part of a package's licence.
 const SKIPPED: [&str; 3] = ["tests", "target", "dist"];
-/// Number of folders below each other that are searched.
+/// Maximum depth of nested folders that are searched.
 const DEPTH: usize = 4;
 
 pub fn text(shipped: &Shipped) -> Result<String> {

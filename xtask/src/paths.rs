@@ -113,7 +113,7 @@ pub fn copy_into(folder: &Path, file: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// Copies the files that [`walk`] returns to the same places below `to`.
+/// Copies the files that [`walk`] returns to the same relative paths below `to`.
 pub fn copy_all(from: &Path, to: &Path, is_wanted: &dyn Fn(&Path) -> bool) -> Result<()> {
     for file in walk(from, is_wanted)? {
         let place = to.join(file.strip_prefix(from)?);

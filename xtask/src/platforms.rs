@@ -22,11 +22,11 @@ const FOLDER: &str = "platforms";
 struct Platform {
     name: &'static str,
     triple: &'static str,
-    /// Prefix of its compiler and archiver.
+    /// Prefix of the names of the compiler and the archiver for the platform.
     tools: &'static str,
-    /// The emulator that runs its programs; empty if this machine can.
+    /// The emulator that runs the tests; empty if this machine can run them.
     runner: &'static str,
-    /// Programs and header files that it needs.
+    /// Programs and header files that the builds and the emulator need.
     needed: &'static [Needed],
     tests: &'static [Tests],
 }
@@ -38,7 +38,7 @@ const CORE: Tests = ("the core", "--package zstn-core --lib");
 /// Golden vectors, and files that must be the same on every machine.
 const VECTORS: Tests = (
     "vectors and packed bytes",
-    "--package zstn-tests --test formats -- vectors:: released:: the_same_bytes",
+    "--package zstn-tests --test formats -- vectors:: the_same_bytes",
 );
 const FOUR_GIB: Tests = (
     "lengths above 4 GiB",
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
         |name| options.names.is_empty() || options.names.iter().any(|wanted| wanted == name);
     for platform in ALL.iter().filter(|platform| is_wanted(platform.name)) {
         // If this machine cannot emulate a platform, the others are still tested.
-        report::keep(platform.test());
+        steps::keep(platform.test());
     }
     if !options.keep {
         let _ = fs::remove_dir_all(target(FOLDER));
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
     if is_wanted("msrv") {
         check("oldest Rust", cargo::check_oldest);
     }
-    report::summary();
+    steps::summary();
     Ok(())
 }
 
@@ -155,7 +155,8 @@ impl Platform {
             // The build is used once and not debugged.
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
-            // Emulators are too slow for whole tables.
+            // Emulators are too slow for the full test tables, which this variable
+            // selects.
             .env_remove("ZSTN_TESTS")
             .env(format!("CC_{lower}"), self.compiler());
         if self.name != MUSL {
@@ -176,7 +177,7 @@ impl Platform {
     }
 }
 
-/// Returns the folder in which Windows programs run.
+/// Returns wine's folder, which contains the drive C of Windows programs.
 fn wine() -> PathBuf {
     target(FOLDER).join("wine")
 }
@@ -192,8 +193,8 @@ fn with_wine(command: &mut Command) -> &mut Command {
         .env("WINEDLLOVERRIDES", "mscoree=;mshtml=;winemenubuilder.exe=")
 }
 
-/// Creates the folder and builds two files in it with a compiler for Windows: git, and
-/// a library that this wine may lack.
+/// Creates wine's folder and builds two files in it with a compiler for Windows: git, and
+/// a library that this version of wine may lack.
 fn prepare_wine(step: &mut Step, compiler: &str) -> Result<()> {
     const OPTIONS: &str = "-O1 -Wall -Wextra -Werror -o";
     let system = wine().join("drive_c/windows/system32");

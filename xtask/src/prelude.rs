@@ -9,5 +9,5 @@ pub use fs_err as fs;
 pub(crate) use crate::cargo::{self, cargo};
 pub(crate) use crate::paths::{self, cache, path, program, target};
 pub(crate) use crate::process::{self, Words, ask, cmd, find};
-pub(crate) use crate::report::{self, Background, Shared, Step, check, step};
+pub(crate) use crate::steps::{self, Background, Shared, Step, check, step};
 pub(crate) use crate::test::Tier;

@@ -1,7 +1,7 @@
 //! Finds programs and runs short queries.
 //!
 //! Long-running commands, whose output matters if they fail, run through
-//! [`crate::report::Step`] instead.
+//! [`crate::steps::Step`] instead.
 
 use std::env;
 use std::ffi::OsStr;

@@ -172,7 +172,8 @@ impl Environment {
     }
 }
 
-/// Returns the environment of the peers, with all packages.
+/// Returns the environment of the peers, other packers with which tests exchange files,
+/// with all packages.
 pub fn peers() -> Result<Environment> {
     let folder = PEERS.ready()?.ztensor_1();
     let installed = &ZTENSOR_1.installed;

@@ -38,7 +38,7 @@ pub fn run(is_dry_run: bool) -> Result<()> {
     let tarball = step("npm tarball", |step| npm_tarball(step, &folder))?;
     // The workflow publishes this tarball unchanged.
     let mut publish = npm("publish --dry-run --access public");
-    report::run("npm publish --dry-run", publish.arg(tarball))?;
+    steps::run("npm publish --dry-run", publish.arg(tarball))?;
     for wheel in wheel::release()? {
         paths::copy_into(&folder, &wheel)?;
     }
@@ -61,7 +61,7 @@ fn crates(folder: &Path) -> Result<()> {
     publish.env("CARGO_TARGET_DIR", target("publish"));
     let names = deps::published_crates()?;
     publish.args(names.iter().flat_map(|name| ["--package", name]));
-    report::run("crates (cargo publish --dry-run)", &mut publish)?;
+    steps::run("crates (cargo publish --dry-run)", &mut publish)?;
     for name in names {
         let file = format!("{name}-{VERSION}.crate");
         // The location depends on the version of cargo.

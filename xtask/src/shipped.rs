@@ -58,7 +58,7 @@ const NATIVE: &[&str] = &[
     "x86_64-pc-windows-msvc",
 ];
 
-/// All artifacts. Those with the same notices have the same folder. The first one
+/// All artifacts. Artifacts with the same notices have the same folder. The first one
 /// contains the viewer.
 #[rustfmt::skip]
 pub const ARTIFACTS: [Artifact; 4] = [
@@ -94,14 +94,15 @@ pub struct Package {
     pub name: String,
     version: String,
     id: String,
-    /// An SPDX expression.
+    /// The licence as an SPDX expression.
     license: Option<String>,
     pub authors: Vec<String>,
     pub repository: Option<String>,
     manifest_path: PathBuf,
-    /// `None` for crates of this repository.
+    /// The registry of the package; `None` for crates of this repository.
     source: Option<String>,
-    /// `None` for published crates.
+    /// The registries to which it may be published; `None` for published crates, which
+    /// have no restriction.
     publish: Option<Vec<String>>,
 }
 
@@ -120,7 +121,7 @@ impl Package {
         self.manifest_path.with_file_name("")
     }
 
-    /// Returns whether its source is on this machine.
+    /// Returns whether the package's source is on this machine.
     pub fn is_source(&self) -> bool {
         self.manifest_path.is_file()
     }
@@ -134,7 +135,7 @@ impl Package {
     }
 }
 
-/// The source of npm packages.
+/// The registry of npm packages, in [`Package::source`] and in package URLs.
 const NPM: &str = "npm";
 
 /// The crates in the lock file, and their dependencies.

@@ -34,8 +34,8 @@ fn unless_unchanged(
     outputs: &[PathBuf],
     work: impl FnOnce() -> Result<()>,
 ) -> Result<bool> {
-    // Inputs that change during the work are hashed before it, so that the next run
-    // repeats the work.
+    // Inputs are hashed before the work. If they change during the work, the next run
+    // repeats it.
     let inputs = fingerprint(inputs)?;
     let text = || Ok::<_, anyhow::Error>(format!("{inputs:016x} {:016x}\n", fingerprint(outputs)?));
     let saved = fs::read_to_string(stamp).ok();

@@ -94,14 +94,14 @@ fn rust() -> Result<()> {
     check("format", |step| step.run(&mut cargo("fmt --all --check")));
     cargo::programs()?;
     step("cargo test", |step| {
-        // Both run, even if the first one fails.
+        // Both commands run, even if the first one fails.
         let results = cargo::all_tests().map(|mut test| step.tests(&mut test));
         results.into_iter().collect()
     })
 }
 
-/// Returns a script of `tests/package.json`. In [`Tier::All`], it also uses ONNX
-/// Runtime and TensorFlow.js.
+/// Returns a command that runs a script of `tests/package.json`. In [`Tier::All`], the
+/// script also uses ONNX Runtime and TensorFlow.js.
 fn script(name: &str) -> Result<Command> {
     let mut npm = node::npm(&format!("run {name} --workspace zstn-tests"));
     // This reporter lists failures at the end of the log.
@@ -115,7 +115,7 @@ fn script(name: &str) -> Result<Command> {
     Ok(npm)
 }
 
-/// Returns a script that runs in Chromium.
+/// Returns a command that runs a script of `tests/package.json` in Chromium.
 fn browser_script(name: &str) -> Result<Command> {
     let mut npm = script(name)?;
     npm.env("CHROMIUM", CHROMIUM.ready()?)
@@ -132,14 +132,14 @@ fn in_node() -> Result<()> {
     let mut npm = script("test:node")?;
     cargo::programs()?;
     npm.envs(nginx.map(|nginx| ("ZSTN_NGINX", nginx)));
-    report::tests("tests in Node", &mut npm)
+    steps::tests("tests in Node", &mut npm)
 }
 
 fn chromium() -> Result<()> {
     let mut npm = browser_script("test:browser")?;
     wasm::ready()?;
     cargo::programs()?;
-    report::tests("tests in Chromium", &mut npm)
+    steps::tests("tests in Chromium", &mut npm)
 }
 
 /// Tests the packed npm package in all runtimes and bundlers, then the viewer and the
@@ -151,15 +151,15 @@ fn runtimes() -> Result<()> {
     firefox.env("FIREFOX", FIREFOX.ready()?);
     wasm::ready()?;
     cargo::programs()?;
-    report::tests("runtimes and bundlers", &mut npm)?;
-    report::tests("tests in Firefox", &mut firefox)
+    steps::tests("runtimes and bundlers", &mut npm)?;
+    steps::tests("tests in Firefox", &mut firefox)
 }
 
 fn release() -> Result<()> {
     let mut npm = browser_script("test:view")?;
     wasm::ready()?;
     npm.env("ZSTN_BIN", cargo::release("--package zstn-cli", "zstn")?);
-    report::tests("zstn view, release build", &mut npm)
+    steps::tests("zstn view, release build", &mut npm)
 }
 
 fn in_python() -> Result<()> {
@@ -183,7 +183,7 @@ fn peers() -> Result<()> {
         .env("ZSTN_WRITE_ZTENSOR", program("debug/examples/ztensor"))
         .env("ZSTN_ZTENSOR_1", environment.ztensor_1())
         .env("ZSTN_INTEROP_KEEP", target("interop"));
-    report::tests("files exchanged with peers", &mut unittest)
+    steps::tests("files exchanged with peers", &mut unittest)
 }
 
 fn notices() -> Result<()> {
@@ -272,7 +272,7 @@ fn stores() -> Result<()> {
             wait_for(port).context("the logs of the servers are in target/xtask-logs")?;
         }
         let mut test = cargo::test();
-        // The suite `rust` runs whole tables, in memory.
+        // The full tables of faults run in the suite `rust`, with the in-memory store.
         test.words("--test store -- --include-ignored")
             .env("ZSTN_TESTS", "");
         test.env("ZSTN_MOTO", format!("127.0.0.1:{s3}"));
@@ -301,7 +301,7 @@ fn features() -> Result<()> {
         "clippy --package zstn --lib --features async -- -D warnings",
         "test --package zstn-core --no-default-features --lib",
     ] {
-        report::keep(report::run(&format!("cargo {line}"), &mut cargo(line)));
+        steps::keep(steps::run(&format!("cargo {line}"), &mut cargo(line)));
     }
     for features in ["pure-hashes", "pure-encoder,brotli,pure-hashes"] {
         check(&format!("core without std, {features}"), |step| {
@@ -329,7 +329,7 @@ fn docs() -> Result<()> {
     });
     wasm::ready()?;
     let mut docs = node::npm("run docs");
-    report::run("API reference of the npm package", &mut docs)
+    steps::run("API reference of the npm package", &mut docs)
 }
 
 fn msrv() -> Result<()> {

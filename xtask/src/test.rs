@@ -30,11 +30,11 @@ const AT_A_TIME: usize = 4;
 /// A tier of tests. [`Tier::All`] includes [`Tier::Default`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// For every push: one representative of each kind of fault, and WebAssembly
-    /// modules that compile fast.
+    /// The tier for every push. It tests one representative of each class of fault, and
+    /// builds WebAssembly modules that compile fast.
     Default,
-    /// For every night, before a release, and for all other verbs: whole tables of
-    /// faults, and the published modules.
+    /// The tier for every night, for releases, and for all other verbs. It tests whole
+    /// tables of faults, and builds the published modules.
     All,
 }
 
@@ -60,12 +60,12 @@ pub fn run(options: &Options) -> Result<()> {
     step("free disk space", check_disk)?;
     node::check()?;
     process::in_parallel(chosen(options), AT_A_TIME, |suite| {
-        report::keep((suite.run)())
+        steps::keep((suite.run)())
     });
     if options.all || options.table {
-        report::table();
+        steps::table();
     }
-    report::summary();
+    steps::summary();
     Ok(())
 }
 
@@ -83,7 +83,7 @@ const GIGABYTE: u64 = 1_000_000_000;
 /// Space that a clone takes after the default tier has been built, downloaded and
 /// tested once.
 const DEFAULT_BYTES: u64 = 10 * GIGABYTE;
-/// The same for [`Tier::All`].
+/// Space that a clone takes after all suites have been run once ([`Tier::All`]).
 const ALL_BYTES: u64 = 22 * GIGABYTE;
 /// Minimum space for a single build.
 const LEAST_BYTES: u64 = GIGABYTE;

@@ -1,4 +1,5 @@
-//! Builds the npm package: WebAssembly modules, glue, TypeScript, and the viewer.
+//! Builds the npm package: WebAssembly modules, their JavaScript glue, TypeScript, and
+//! the viewer.
 //!
 //! `wasm/dist/core` is written here, and the npm package's own build must not change
 //! it.
@@ -17,8 +18,8 @@ use crate::{node, stamp};
 pub const FLAGS: &str =
     "-C target-feature=+simd128,+bulk-memory -C llvm-args=--inline-threshold=40";
 
-/// Flags for the module with threads. Shared memory needs a maximum, which is all of the 32-bit
-/// address space.
+/// Flags for the module with threads. Shared memory needs a maximum, which is all of the
+/// 32-bit address space.
 const THREADS_FLAGS: &str = "-C target-feature=+simd128,+bulk-memory,+atomics \
     -C link-arg=--shared-memory -C link-arg=--import-memory -C link-arg=--max-memory=4294967296 \
     -C link-arg=--export=__wasm_init_tls -C link-arg=--export=__tls_size \
@@ -50,7 +51,7 @@ const THREADS: &str = "threads";
 const SOURCES: [&str; 6] =
     ["core", "wasm/src", "wasm/Cargo.toml", "Cargo.toml", "Cargo.lock", "xtask/src/wasm.rs"];
 
-/// The folder of modules and glue.
+/// The folder of the modules and their JavaScript glue.
 pub const CORE: &str = "wasm/dist/core";
 
 /// A cargo profile, which is also the name of a folder.
@@ -82,7 +83,7 @@ impl Module {
                     return Ok(());
                 }
             };
-            let version = report::file_name(&toolchain.version()?);
+            let version = steps::file_name(&toolchain.version()?);
             let stamp = format!("{profile}-{}-{version}", self.feature);
             stamp::unless_fresh(step, &stamp, &SOURCES.map(path), &self.files(), |step| {
                 // To cargo, all modules are the same `cdylib`, and it would mistake the
@@ -204,7 +205,7 @@ pub fn first_page() -> Result<bool> {
     package()?;
     // The page has no sample model, because packing that needs the coder module.
     let mut vite = node::npm("exec --offline -- vite build --mode reading");
-    report::run("page, for reading", vite.current_dir(path("web-demo")))?;
+    steps::run("page, for reading", vite.current_dir(path("web-demo")))?;
     Ok(true)
 }
 
@@ -221,8 +222,8 @@ pub fn page() -> Result<()> {
     node::build("viewer", "zstn-web-demo", &inputs, "web-demo/dist")
 }
 
-/// Writes the glue of a module. `--target web` is the only output that browsers,
-/// bundlers and Node can all load.
+/// Writes a module and its JavaScript glue with wasm-bindgen. `--target web` is the only
+/// output that browsers, bundlers and Node can all load.
 pub fn bind(module: &Path, into: &Path, name: &str, is_published: bool) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
@@ -270,7 +271,8 @@ fn separate_instances(glue: &str) -> Result<String> {
     }
     let mut lines = vec!["export function create() {"];
     let mut names = Vec::new();
-    // No code uses the glue's objects with `using`.
+    // Lines for JavaScript's `using` are dropped, because no code uses it on the glue's
+    // objects.
     let wanted = |line: &&str| !line.starts_with("if (Symbol.dispose) ");
     for line in body.lines().filter(wanted) {
         let declaration = line.strip_prefix("export ");

@@ -31,7 +31,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
                 print(f'{name}: {content[at:at + 120]!r}')
 ";
 
-/// Runs the verb `wheel`.
+/// Runs the verb `wheel`, which builds both packages for users and tests the README.
 pub fn run() -> Result<()> {
     let [wheel, _] = release()?;
     readme(&wheel)
@@ -174,12 +174,12 @@ impl Wheel {
         // Warnings are errors, and so are problems found by the interpreter's optional
         // checks.
         let line = "-X dev -W error -m pytest -q -p no:cacheprovider .";
-        report::keep(report::tests("Python tests", &mut self.python(line)?));
+        steps::keep(steps::tests("Python tests", &mut self.python(line)?));
         let mut hub = self.python(line)?;
         hub.current_dir(path(HUB_PACKAGE).join("tests"));
-        report::keep(report::tests("tests of zstn-hub", &mut hub));
+        steps::keep(steps::tests("tests of zstn-hub", &mut hub));
         check("Python types", |step| self.types(step));
-        report::keep(self.suite("safetensors"));
+        steps::keep(self.suite("safetensors"));
         readme(&self.file)
     }
 
@@ -212,7 +212,7 @@ impl Wheel {
     pub fn suite(&self, name: &str) -> Result<()> {
         let mut run = self.python(&format!("peers/run.py {name} --cache"))?;
         run.arg(cache("python-suites"));
-        report::tests(&format!("tests of {name} on zstn"), &mut run)
+        steps::tests(&format!("tests of {name} on zstn"), &mut run)
     }
 
     /// Returns Python in the folder of the tests. In the package's own folder, its
@@ -265,6 +265,6 @@ fn readme(wheel: &Path) -> Result<()> {
 pub fn torch() -> Result<()> {
     let wheel = Wheel::install(python::WHEEL_TORCH.ready()?)?;
     let mut pytest = wheel.python("-m pytest -q -p no:cacheprovider with_torch")?;
-    report::tests("Python tests with PyTorch", &mut pytest)?;
+    steps::tests("Python tests with PyTorch", &mut pytest)?;
     wheel.suite("safetensors")
 }

@@ -29,7 +29,9 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 
 /// Recognises the format of a file of `file_len_bytes` by its first bytes.
 ///
-/// # Errors The error describes the apparent format of the file.
+/// # Errors
+/// If the format is none that this build reads. The error describes the
+/// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
@@ -126,8 +128,9 @@ impl FileOpener {
     }
 }
 
-/// A head, a tail, and an optional window between them. The head grows at its
-/// end, the tail at its beginning.
+/// The bytes of a file that have been fetched so far: a head, a tail, and an
+/// optional window between them. The head grows at its end, the tail at its
+/// beginning.
 #[derive(Debug, Clone)]
 pub(super) struct FetchedRanges {
     len_bytes: u64,

@@ -1,6 +1,6 @@
-//! The registry of file formats. A new format is a container, a module in this
-//! folder with an [`Opener`] and a [`Contents`], and a line at the end of this
-//! file.
+//! The registry of file formats. To support a new format, add a module to
+//! `container`, a module with an [`Opener`] and a [`Contents`] to this folder,
+//! and an entry at the end of this file.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -57,9 +57,9 @@ pub(super) struct StoredTensor<'a, 't> {
 }
 
 impl StoredTensor<'_, '_> {
-    /// Returns a function that makes an error in the stored bytes one of the
-    /// file: it turns the offset into one from the start of the file and names
-    /// the tensor.
+    /// Returns a function that converts an error in the stored bytes: its
+    /// offset becomes relative to the start of the file, and it names the
+    /// tensor.
     pub fn in_file(&self) -> impl Fn(Error) -> Error {
         |error| {
             error
@@ -79,8 +79,8 @@ pub(super) trait Contents: Sized {
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>>;
 
-    /// Decodes a tensor into `out`; fails if `out` does not have its length.
-    /// The default implementation decodes it and then copies it.
+    /// Decodes a tensor into `out`; fails if `out` does not have the length of
+    /// the tensor. The default implementation decodes it and then copies it.
     fn decode_into<E: Engine>(
         &self,
         engine: &E,

@@ -15,8 +15,8 @@ use crate::container::foreign::gauss::{self, GaussIndex, ParsedIndex};
 use crate::engine::Engine;
 use crate::{Error, Result};
 
-/// Stateless: the index is short, so it is parsed again whenever more of it has
-/// been fetched.
+/// The opener of a Gauss file. It has no state: the index is short, so it is
+/// parsed again whenever more of it has been fetched.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -40,7 +40,7 @@ impl Opener for FormatOpener {
     }
 }
 
-/// The tensors of the index.
+/// The entries of the index, which decoding requires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents(Vec<gauss::IndexedTensor>);
 
@@ -50,7 +50,8 @@ impl Contents for FormatContents {
         engine: &E,
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>> {
-        // The decoder returns offsets relative to the start of the file.
+        // The offsets in the decoder's errors are relative to the start of the
+        // file.
         gauss::decode(engine, &self.0[stored.number], stored.bytes)
     }
 

@@ -21,7 +21,7 @@ use crate::{Error, Result, sort};
 use format::{AnyContents, StoredTensor};
 
 mod delta;
-mod extension;
+mod extension_frames;
 mod file_name;
 mod file_opener;
 mod format;
@@ -36,7 +36,7 @@ mod zstn;
 mod ztensor;
 
 pub use delta::BaseUse;
-pub use extension::Extension;
+pub use extension_frames::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
 pub use file_opener::{FileOpener, recognise};
 pub use format::FileKind;
@@ -109,8 +109,8 @@ impl FileCatalog {
         self.len_bytes
     }
 
-    /// Returns the length of the safetensors file that this file is or was
-    /// packed from; for a zTensor or Gauss file, the total length of its
+    /// Returns the length in bytes of the safetensors file that this file is,
+    /// or was packed from; for a zTensor or Gauss file, the total length of its
     /// decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
@@ -154,7 +154,8 @@ impl FileCatalog {
         stored().copied().or_else(|| self.record_digest(number))
     }
 
-    /// Returns the number of the tensor called `name`.
+    /// Returns the number of the tensor called `name`: its index in
+    /// [`FileCatalog::tensors`].
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if the file has no such tensor.
@@ -274,7 +275,8 @@ impl FileTensor {
 impl FileCatalog {
     /// Decodes tensor `number` into `out`, otherwise like
     /// [`FileCatalog::decode_against`]. The frames of a ZSTN file are decoded
-    /// in place; tensors of other formats are decoded and then copied.
+    /// directly into `out`; tensors of other formats are decoded to a new
+    /// buffer and then copied.
     ///
     /// # Errors
     /// The errors of [`FileCatalog::decode_against`], and
@@ -340,8 +342,8 @@ impl FileCatalog {
 /// Names of unreadable tensors with their errors, in any order.
 pub(crate) type Refusals = Vec<(String, Error)>;
 
-/// The unreadable tensors by name. It uses the same types of map as a catalog,
-/// so that no further generic code is compiled.
+/// The unreadable tensors by name. The map has the same type as the one of
+/// [`FileCatalog`], so that no second copy of its generic code is compiled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refused {
     by_name: BTreeMap<String, usize>,

@@ -55,8 +55,8 @@ const MAGICS: [(&[u8], OtherFormat); 14] = [
 /// The first bytes of a zip archive, which begin its first entry.
 const ZIP_FILE: &[u8] = b"PK\x03\x04";
 
-/// The offset, in a zip archive, of the length of the first file's name, and of
-/// the name itself.
+/// The offset in a zip archive of the length of the first file's name. The name
+/// itself is at [`ZIP_NAME`].
 const ZIP_NAME_LEN: usize = 26;
 const ZIP_NAME: usize = 30;
 
@@ -141,11 +141,11 @@ fn zip(head: &[u8]) -> OtherFormat {
 /// no magic number.
 fn protobuf(head: &[u8]) -> Option<OtherFormat> {
     match *head {
-        // The schema version 1, then a graph longer than 127 bytes that begins
-        // with its description.
+        // A saved model begins with the schema version 1, followed by a graph
+        // longer than 127 bytes, which begins with its description.
         [0x08, 1, 0x12, 0x80..=0xff, ..] => Some(SavedModel),
-        // A version of the format, then the name of a producer, the graph or an
-        // operator set.
+        // An ONNX model begins with a version of the format, followed by the
+        // name of a producer, the graph or an operator set.
         [0x08, 3..0x40, 0x12, 1..0x80, b' '..=b'~', ..]
         | [0x08, 3..0x40, 0x3a | 0x42, 1..=0xff, ..] => Some(Onnx),
         _ => None,

@@ -96,8 +96,9 @@ impl RangePlan {
     /// Decodes the part from the bytes of [`RangePlan::ranges`] and
     /// [`RangePlan::base`]. Every block is compared with its checksum.
     ///
-    /// # Errors [`InvalidInput`](crate::ErrorKind::InvalidInput) if `base` does
-    /// not have the planned length, and the rule that damaged bytes break.
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `base` does not have
+    /// the planned length, and the rule that damaged bytes break.
     pub fn decode<E: Engine>(
         &self,
         engine: &E,

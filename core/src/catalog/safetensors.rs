@@ -15,7 +15,8 @@ use crate::Result;
 use crate::container::safetensors::{Header, PREFIX_BYTES, header_len_bytes};
 use crate::engine::Engine;
 
-/// Stateless: only the header has to be fetched.
+/// The opener of a safetensors file. It has no state, since only the header has
+/// to be fetched.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -56,7 +57,8 @@ impl Opener for FormatOpener {
     }
 }
 
-/// Empty: tensors are stored as they are, at the places that the catalog lists.
+/// The contents of a safetensors file. No fields are needed: tensors are stored
+/// unchanged, in the ranges that the catalog lists.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents;
 

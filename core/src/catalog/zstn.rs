@@ -31,7 +31,8 @@ use crate::frame::Edition;
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes, catalog};
 
-/// Stateless: everything is computed from the [`FetchedRanges`].
+/// The opener of a ZSTN file. It has no state, since everything is computed
+/// from the [`FetchedRanges`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -287,10 +288,11 @@ impl FileCatalog {
             .is_some_and(|integrity| integrity.is_left_out(verify))
     }
 
-    /// Returns whether everything that this catalog was made from has been compared
-    /// with checksums in the file, and every tensor will be when it is decoded. Bytes
-    /// that are not all from one version of the file are then refused; rows of a
-    /// tensor are not covered, since nothing ties its block table to this catalog.
+    /// Returns whether everything that this catalog was made from has been
+    /// compared with checksums in the file, and every tensor will be when it is
+    /// decoded. Bytes that are not all from one version of the file are then
+    /// refused; reads of some rows of a tensor are not covered, since the
+    /// catalog has no checksum of the tensor's block table.
     #[must_use]
     pub fn is_covered(&self) -> bool {
         self.integrity().is_some_and(Integrity::covers_file)

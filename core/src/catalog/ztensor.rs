@@ -19,7 +19,8 @@ use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result};
 
-/// Stateless: the end of the file gives the location of the manifest.
+/// The opener of a zTensor file. It has no state: the location of the manifest
+/// is parsed from the end of the file whenever it is needed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 
@@ -69,7 +70,7 @@ impl Opener for FormatOpener {
     }
 }
 
-/// The tensors of the manifest.
+/// The entries of the manifest, which decoding requires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FormatContents(Vec<ztensor::ManifestTensor>);
 

@@ -61,18 +61,20 @@ impl FileHead {
         }
     }
 
-    /// Returns the end of `wanted` that has not been read; it may be empty.
+    /// Returns the last bytes of `wanted` that have not been read; the range
+    /// may be empty.
     pub fn missing(&self, wanted: &Range<u64>) -> Range<u64> {
         let known = self.known.len() as u64;
         wanted.start.max(known).min(wanted.end)..wanted.end
     }
 
-    /// Returns the bytes of `wanted`, given the bytes of its missing end. Owned
-    /// bytes are not copied, but may be moved.
+    /// Returns the bytes of `wanted`, given the bytes of the range that
+    /// [`FileHead::missing`] returns for it. The buffer of owned bytes is
+    /// reused.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `bytes` does not
-    /// have the length of the missing end.
+    /// have the length of the missing range.
     pub fn complete<'b>(&self, wanted: &Range<u64>, bytes: Cow<'b, [u8]>) -> Result<Cow<'b, [u8]>> {
         let missing = self.missing(wanted);
         if bytes.len() as u64 != missing.end - missing.start {

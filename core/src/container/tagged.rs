@@ -59,8 +59,9 @@ pub fn read<'a, const N: usize>(
     Ok(values)
 }
 
-/// Reads into `values`, which has one place for each known tag. It is not
-/// generic over the number of tags, so that it is compiled once.
+/// Reads the records into `values`, which has one element for each known tag.
+/// The function is not generic over the number of tags, so that it is compiled
+/// only once.
 fn read_into<'a>(
     bytes: &'a [u8],
     known: &[Tag],

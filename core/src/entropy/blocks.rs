@@ -11,7 +11,7 @@ use crate::bytes::Cursor;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
-/// One block, as described by the table.
+/// One block of a payload, located by the table of blocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
     /// Offset of the block in the payload.
@@ -133,7 +133,8 @@ pub fn table_len_bytes(count: usize) -> usize {
     8 + 4 * count
 }
 
-/// Returns the table that precedes the blocks.
+/// Returns the table of blocks with these stored lengths. Every block except
+/// the last decodes to `block_bytes` bytes.
 #[must_use]
 pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     let count = u32::try_from(stored_lens.len()).unwrap_or(u32::MAX);
@@ -146,7 +147,8 @@ pub fn table(block_bytes: u32, stored_lens: &[u32]) -> Vec<u8> {
     out
 }
 
-/// Returns the table that precedes `blocks`.
+/// Returns the table of `blocks`, which are coded. Every block except the last
+/// decodes to `block_bytes` bytes.
 pub(crate) fn table_of(block_bytes: u32, blocks: &[Vec<u8>]) -> Vec<u8> {
     let len = |block: &Vec<u8>| u32::try_from(block.len()).expect("a block is a few MiB");
     table(block_bytes, &blocks.iter().map(len).collect::<Vec<_>>())

@@ -109,13 +109,14 @@ mod tests {
     }
 }
 
-/// The output buffer doubles, in steps of at least this length and at most
-/// [`MAX_PIECE_BYTES`].
+/// The output buffer doubles whenever it is full, but grows by at least this
+/// many bytes and by at most [`MAX_PIECE_BYTES`].
 #[cfg(feature = "brotli")]
 const MIN_PIECE_BYTES: u64 = 16 << 10;
 #[cfg(feature = "brotli")]
 const MAX_PIECE_BYTES: u64 = 16 << 20;
-/// The decoder counts its input with 32 bits.
+/// The maximum number of input bytes in one call of the decoder, which counts
+/// them with 32 bits.
 #[cfg(feature = "brotli")]
 const INPUT_PIECE_BYTES: usize = 1 << 30;
 

@@ -1,5 +1,6 @@
-//! Counts byte values, and computes lower bounds for codes of single symbols:
-//! the entropy, and the length of an optimal Huffman code.
+//! Counts byte values, and computes lower bounds for the length of codes that
+//! encode each symbol separately: the entropy, and the length of an optimal
+//! Huffman code.
 
 use alloc::vec::Vec;
 
@@ -33,7 +34,7 @@ pub fn sum(parts: &[[u64; 256]]) -> [u64; 256] {
     core::array::from_fn(|value| parts.iter().map(|counts| counts[value]).sum())
 }
 
-/// Returns the number of distinct symbols that occur.
+/// Returns the number of symbols with a positive count.
 pub fn values(counts: &[u64]) -> usize {
     counts.iter().filter(|count| **count > 0).count()
 }
@@ -41,7 +42,7 @@ pub fn values(counts: &[u64]) -> usize {
 /// The number of bytes that a 32-bit counter can safely count.
 const MAX_COUNTED: usize = 1 << 31;
 
-/// Returns the entropy of symbols with these counts in bits.
+/// Returns the total entropy, in bits, of symbols with these counts.
 pub(crate) fn entropy_bits(counts: &[u64]) -> f64 {
     let total = counts.iter().sum::<u64>() as f64;
     let bits = |&count: &u64| count as f64 * log2(total / count as f64);

@@ -1,4 +1,4 @@
-//! Entropy codecs, which code one plane into its payload and back. This module
+//! Entropy codecs, which encode a plane as a payload and decode it. This module
 //! neither knows the meaning of a plane nor chooses a method.
 
 #[cfg(feature = "gauss")]

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::family::{Extras, FrameFamily, FrameInfo, decoded_len};
-use super::stream::{self, Record, Stream};
+use super::stored_or_zstd::{self, Record, Stream};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::transform::byteplane;
@@ -25,7 +25,8 @@ pub struct Frame<'a> {
 struct Chunk<'a> {
     planes: Vec<Stream<'a>>,
     tail: &'a [u8],
-    /// The decoded length of the chunk, which its planes can justify.
+    /// The decoded length of the chunk in bytes. The payloads of its planes
+    /// have been checked to be long enough for it.
     len_bytes: u64,
 }
 
@@ -146,7 +147,7 @@ pub fn encode<E: PackEngine>(
         for plane in 0..item_bytes {
             let mut raw = vec![0; count];
             byteplane::split(body, item_bytes, plane, 0, &mut raw);
-            let (method, payload) = stream::encode(engine, Cow::Owned(raw), codings);
+            let (method, payload) = stored_or_zstd::encode(engine, Cow::Owned(raw), codings);
             out.push(method);
             out.extend_from_slice(&field(payload.len()));
             out.extend_from_slice(&payload);

@@ -64,8 +64,8 @@ impl<'a> Delta<'a> {
     /// Restores the buffer from the reference that the delta was made against.
     ///
     /// # Errors
-    /// The delta is damaged, or `reference` is not that reference, which its
-    /// length and digest show.
+    /// The delta is damaged, or `reference` has another length or digest than
+    /// the reference that the delta was made against.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.reference_len_bytes {

@@ -28,7 +28,7 @@ mod registry;
 pub mod select;
 #[doc(hidden)]
 pub mod sparse;
-mod stream;
+mod stored_or_zstd;
 #[doc(hidden)]
 pub mod turbo;
 #[doc(hidden)]
@@ -120,11 +120,11 @@ impl<'a> ContainedFrame<'a> {
 }
 
 /// The set of frame families that a container may use. The version field of the
-/// container identifies its edition. The discriminants match the format.
+/// container identifies its edition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum Edition {
-    /// Plain containers use only the frame families that every reader supports,
-    /// including z4ai.
+    /// Plain containers use only the frame families that every reader supports.
+    /// z4ai is one of these readers.
     #[default]
     Plain,
     /// Extended containers may also use extension frames, which only zstn
@@ -155,7 +155,7 @@ impl Edition {
     /// Reads the version of a file of type `what`. `versions` are the version
     /// numbers of the plain and of the extended edition. Any other number is a
     /// violation of `rule`; so is the number of the extended edition in a build
-    /// without extensions.
+    /// without the feature `extensions`.
     pub(crate) fn read(
         cursor: &mut Cursor,
         versions: [u8; 2],
@@ -182,7 +182,8 @@ impl Edition {
         }
     }
 
-    /// Returns the number of this edition among `versions`.
+    /// Returns the version number of this edition, given the numbers of both
+    /// editions.
     pub(crate) fn number(self, [plain, extended]: [u8; 2]) -> u8 {
         match self {
             Self::Plain => plain,

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::family::{Extras, FrameFamily, FrameInfo, body_len};
-use super::stream;
+use super::stored_or_zstd;
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::entropy::zstd;
@@ -191,11 +191,11 @@ impl<'a> PaletteSplit<'a> {
         let codebook: Vec<u8> = values
             .flat_map(|value| value.to_le_bytes().into_iter().take(self.item_bytes.into()))
             .collect();
-        let codebook = stream::zstd_smallest(engine, &codebook, codings);
+        let codebook = stored_or_zstd::zstd_smallest(engine, &codebook, codings);
         // The 32-bit length field overflows only for a codebook of several gigabytes.
         out.extend_from_slice(&u32::try_from(codebook.len()).ok()?.to_le_bytes());
         out.extend_from_slice(&codebook);
-        out.extend_from_slice(&stream::zstd_smallest(engine, &self.index, codings));
+        out.extend_from_slice(&stored_or_zstd::zstd_smallest(engine, &self.index, codings));
         Some(out)
     }
 }

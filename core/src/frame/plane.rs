@@ -16,7 +16,7 @@ use crate::entropy::blocks::Blocks;
 use crate::entropy::{rans, zstd};
 use crate::{Error, Result, Rule};
 
-/// Length of a record before its payload.
+/// Length in bytes of a plane record before its payload.
 pub const HEAD_BYTES: usize = 17;
 
 /// A plane record whose payload has been checked as far as is possible without
@@ -30,7 +30,7 @@ pub struct Plane<'a> {
 }
 
 impl<'a> Plane<'a> {
-    /// Parses one record.
+    /// Parses a plane record.
     pub fn parse(cursor: &mut Cursor<'a>) -> Result<Self> {
         let at = cursor.position() as u64;
         let id = cursor.u8("plane method")?;
@@ -65,13 +65,14 @@ impl<'a> Plane<'a> {
         self.method
     }
 
-    /// Returns the decoded length, which the length of the payload justifies.
+    /// Returns the decoded length in bytes. The payload has been checked to be
+    /// long enough for it.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Returns the length of the payload.
+    /// Returns the length of the payload in bytes.
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.payload.len() as u64
@@ -92,7 +93,8 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Returns the decoded plane; a stored one is borrowed.
+    /// Returns the decoded plane, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.method == Method::Store {
             return Ok(Cow::Borrowed(self.payload));
@@ -174,7 +176,7 @@ impl Pieces<'_, '_> {
     }
 }
 
-/// Returns the bytes before a payload.
+/// Returns the part of a plane record that precedes the payload.
 #[must_use]
 pub fn head(method: Method, len_bytes: u64, payload_len_bytes: u64) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
@@ -184,7 +186,7 @@ pub fn head(method: Method, len_bytes: u64, payload_len_bytes: u64) -> [u8; HEAD
     head
 }
 
-/// Appends a whole record.
+/// Appends a plane record with this payload.
 pub fn write(out: &mut Vec<u8>, method: Method, len_bytes: u64, payload: &[u8]) {
     out.extend_from_slice(&head(method, len_bytes, payload.len() as u64));
     out.extend_from_slice(payload);
@@ -199,7 +201,7 @@ macro_rules! methods {
         pub enum Method { $( $(#[$doc])* $method = $id, )* }
 
         impl Method {
-            /// Every method, in the order of their numbers.
+            /// All methods, in the order of their numbers.
             pub const ALL: &[Self] = &[ $( Self::$method, )* ];
 
             /// Returns the name of the method, for messages.
@@ -284,6 +286,6 @@ methods! {
     Rans = 3, "rANS", rans::Shared<'a>;
     /// rANS of order 0 with one table per chunk.
     RansAdaptive = 4, "rANS adaptive", rans::Adaptive<'a>;
-    /// rANS of order 1.
+    /// rANS of order 1: the preceding byte selects the table.
     RansOrder1 = 5, "rANS order 1", rans::Order1<'a>;
 }

@@ -94,10 +94,10 @@ impl Families {
         .with(Family::Sparse)
         .with(Family::Palette);
 
-    /// The families that z4ai reads as a file of their own.
+    /// The families whose frames z4ai reads as files of their own.
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Zara);
 
-    /// The families of a container with extensions, which z4ai does not read.
+    /// The families of a container of the extended edition, which z4ai does not read.
     pub(crate) const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
 
     const NONE: Self = Self(0);
@@ -259,8 +259,8 @@ families! {
     Zara: zara, "ZARA (auto)" if "standalone-frames";
     /// `ZRT1`: the values inside a `ZSP1` frame.
     Turbo: turbo, "ZRT1 (turbo)";
-    /// `ZXQ1`: values of a small grid times scales. Only files with extensions
-    /// may contain it.
+    /// `ZXQ1`: elements that are values of a small grid times the scale of their group.
+    /// Only containers of the extended edition may contain this family.
     Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
 }
 

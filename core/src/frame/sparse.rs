@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::family::{Extras, FrameFamily, FrameInfo, body_len};
-use super::{stream, turbo};
+use super::{stored_or_zstd, turbo};
 use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::entropy::zstd;
@@ -172,7 +172,11 @@ pub(crate) fn encode_streams<E: PackEngine>(
     let (bitmap, values) = sparse::split(body, item_bytes);
     let bitmap = match count {
         0 => Cow::Borrowed(&[][..]),
-        _ => Cow::Owned(stream::zstd_smallest(engine, &bitmap, bitmap_codings)),
+        _ => Cow::Owned(stored_or_zstd::zstd_smallest(
+            engine,
+            &bitmap,
+            bitmap_codings,
+        )),
     };
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&[VERSION, width, 0, 0]);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::family::{Extras, FrameFamily, FrameInfo};
-use super::stream::{self, Record, Stream};
+use super::stored_or_zstd::{self, Record, Stream};
 use crate::bytes::Cursor;
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::transform::byteplane;
@@ -123,7 +123,7 @@ pub fn encode<E: PackEngine>(
             byteplane::split(bytes, streams, plane, 0, &mut raw);
             Cow::Owned(raw)
         };
-        stream::encode(engine, raw, codings)
+        stored_or_zstd::encode(engine, raw, codings)
     });
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&[VERSION, width]);
@@ -131,7 +131,7 @@ pub fn encode<E: PackEngine>(
     out.push(id);
     out.push(streams.to_le_bytes()[0]);
     for (method, payload) in coded {
-        stream::write(&mut out, method, len, &payload);
+        stored_or_zstd::write(&mut out, method, len, &payload);
     }
     out
 }

@@ -10,7 +10,7 @@ use crate::bytes::{self, Cursor};
 use crate::engine::{Engine, PackEngine, ZstdCoding};
 use crate::entropy::{brotli, rans};
 use crate::frame::family::{Extras, FrameFamily, FrameInfo, body_len, dtype, float_format};
-use crate::frame::stream::{Record, STORE, Stream as Plain, ZSTD, write};
+use crate::frame::stored_or_zstd::{Record, STORE, Stream as Plain, ZSTD, write};
 use crate::transform::{FloatFormat, bitpack, byteplane};
 use crate::{Error, Result, Rule};
 
@@ -222,7 +222,8 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
-    /// Returns the decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         match &self.coding {
             Coding::Plain(stream) => stream.decode(engine),

@@ -23,16 +23,16 @@ pub struct DecodeTask {
     name: String,
     /// The catalog of each part, reduced to that part.
     parts: Vec<FileCatalog>,
-    /// The recipe that makes a weight from its parts, with the shape of the
-    /// result.
+    /// The description of how a weight is computed from its parts, with the
+    /// shape of the result.
     weight: Option<(Weight, Vec<u64>)>,
 }
 
 impl DecodeTask {
     /// Serializes the task for [`DecodeTask::from_bytes`]. The encoding is not
     /// a file format: only the same version of this library can read it.
-    // Cold: a task has a few hundred bytes, so small code matters more than
-    // speed.
+    // The function is cold because a task has only a few hundred bytes, so that
+    // small code matters more than speed.
     #[cold]
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -23,7 +23,7 @@ mod decode_task;
 #[cfg(feature = "compressed-tensors")]
 mod dense;
 #[cfg(not(feature = "compressed-tensors"))]
-#[path = "dense_left_out.rs"]
+#[path = "dense_disabled.rs"]
 mod dense;
 mod rows;
 mod unpacked;
@@ -81,7 +81,7 @@ pub struct TensorInfo {
     /// in the list.
     pub alias_of: Option<usize>,
     len_bytes: u64,
-    /// Boxed because few tensors have one and it is large.
+    /// The weight is boxed because it is large and few tensors have one.
     weight: Option<Box<Weight>>,
 }
 
@@ -100,7 +100,8 @@ impl TensorInfo {
         self.parts.iter().map(StoredPart::len_bytes).sum()
     }
 
-    /// Returns the part of a tensor that is stored as it is, in one part.
+    /// Returns the stored part that decodes to the tensor; `None` for a weight
+    /// that is computed from its parts.
     fn only_part(&self) -> Option<&StoredPart> {
         match self.parts.as_slice() {
             [only] if self.weight.is_none() => Some(only),
@@ -115,8 +116,8 @@ impl TensorInfo {
         element_count(&self.shape).unwrap_or(u64::MAX)
     }
 
-    /// Returns the recipe that makes the tensor from its parts, if it is a
-    /// weight of compressed-tensors.
+    /// Returns the description of how the tensor is computed from its parts, if
+    /// it is a weight of compressed-tensors.
     #[must_use]
     pub fn weight(&self) -> Option<&Weight> {
         self.weight.as_deref()
@@ -167,10 +168,10 @@ impl Model {
         lens.fold(0, u64::saturating_add)
     }
 
-    /// Returns the total length of the safetensors files that the model is or
-    /// was packed from. For zTensor and Gauss files and for weights made dense,
-    /// there are no such files: it is then the total length of the decoded
-    /// tensors.
+    /// Returns the total length in bytes of the safetensors files that the
+    /// model is, or was packed from. For zTensor and Gauss files and for
+    /// weights made dense there are no such files, and the result is the total
+    /// length of the decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let add = u64::saturating_add;
@@ -223,7 +224,8 @@ impl Model {
         self.is_rotated
     }
 
-    /// Returns the number of the tensor called `name`.
+    /// Returns the number of the tensor called `name`: its index in
+    /// [`Model::tensors`].
     ///
     /// # Errors
     /// The reason if the tensor cannot be read, and
@@ -250,10 +252,10 @@ impl Model {
         self.base_files(base).map(drop)
     }
 
-    /// Checks the base like [`Model::check_base`], and stores the digests that
-    /// it has for its tensors. Decoding then uses them instead of computing the
-    /// digests, as long as the digest of the restored tensor matches; a wrong
-    /// base is still refused.
+    /// Checks the base like [`Model::check_base`], and copies the digests that
+    /// the base's files state for their tensors. Decoding then uses them
+    /// instead of computing the digests, as long as the digest of the restored
+    /// tensor matches; a wrong base is still refused.
     pub fn attach_base(&mut self, base: &Self) -> Result<()> {
         for (number, fitting) in self.base_files(base)? {
             // The base's tensor of this name may be in another file than the
@@ -350,8 +352,9 @@ impl Model {
 }
 
 /// Decodes a tensor from the bytes of its parts. `locations` gives the catalog
-/// of each part and its number there. `weight` is the recipe with the shape of
-/// the result, for a tensor that has one.
+/// of each part and its number there. `weight` contains the
+/// [`TensorInfo::weight`] and the shape of the result, for a tensor that has
+/// one.
 fn decode<'a, 'm, E: Engine>(
     name: &str,
     locations: impl ExactSizeIterator<Item = (&'m FileCatalog, usize)>,
@@ -376,8 +379,8 @@ fn decode<'a, 'm, E: Engine>(
 
 impl Model {
     /// Decodes tensor `number` into `out`, otherwise like [`Model::decode`]. A
-    /// tensor of a ZSTN file is decoded in place; other tensors are decoded and
-    /// then copied.
+    /// tensor of a ZSTN file is decoded directly into `out`; other tensors are
+    /// decoded to a new buffer and then copied.
     ///
     /// # Errors
     /// The errors of [`Model::decode`], and

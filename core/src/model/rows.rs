@@ -1,4 +1,4 @@
-//! Reads of some rows of a tensor: slices along its outermost dimension.
+//! Reads some rows of a tensor: slices along its outermost dimension.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,7 +19,8 @@ pub struct Rows {
     name: String,
     shape: Vec<u64>,
     span: Range<u64>,
-    /// The number of the file, and the plan for reading the rows.
+    /// The number of the file, and the plan for reading the rows; `None` if the
+    /// whole tensor has to be decoded.
     cut: Option<(usize, RangePlan)>,
 }
 

@@ -3,8 +3,9 @@
 //! the entropy of the differences in an extended delta frame, which are coded
 //! in contexts that follow from the exponent of the base's element.
 //!
-//! Entropies are in fixed point. They decide which base a checkpoint is packed
-//! against, so they are integers, which are the same on every machine.
+//! Entropies are fixed-point numbers, in which [`ONE`] is one bit. They decide
+//! which base a checkpoint is packed against, and integers are the same on
+//! every machine.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,8 +39,8 @@ pub fn mantissa_bits(dtype: Dtype) -> Option<u32> {
     }
 }
 
-/// Returns the bits that `words` take together, in the unit of [`bits`]. This
-/// is the smallest of four encodings: byte planes, the fields of floats, a mask
+/// Returns the bits that `words` take together, in the unit of [`ONE`]. This is
+/// the smallest of four encodings: byte planes, the fields of floats, a mask
 /// with the nonzero words, and indices into a palette.
 pub(crate) fn coded_bits(dtype: Dtype, words: &[u64]) -> u64 {
     let width = element_bits(dtype);
@@ -72,8 +73,8 @@ fn element_bits(dtype: Dtype) -> u32 {
     }
 }
 
-/// Returns the bits of the byte planes of `range`, cut from its highest bit
-/// down.
+/// Returns the bits of the planes that the bits `range` of every word are
+/// divided into: bytes, counted from the highest bit down.
 fn planes_bits(words: &[u64], range: Range<u32>) -> u64 {
     let (mut end, mut bits) = (range.end, 0);
     while end > range.start {
@@ -157,7 +158,8 @@ impl Values {
 }
 
 const CONTEXTS: usize = 65;
-/// The context of all elements in tensors without a change.
+/// The context of all elements of a tensor that equals the base's tensor in
+/// every sampled element.
 const UNCHANGED: usize = 64;
 const LENGTHS: usize = 65;
 
@@ -187,8 +189,9 @@ impl Differences {
         let scale = scale(&found);
         let context = |exponent: u64| match scale {
             None => UNCHANGED,
-            // 48 minus twice the base-2 logarithm of the mean change in units
-            // in the last place at this exponent.
+            // The context is 48 minus twice the base-2 logarithm of the mean
+            // change, measured in units in the last place of a number with this
+            // exponent.
             Some(scale) => usize::try_from((2 * exponent + 48).saturating_sub(scale))
                 .unwrap_or_default()
                 .min(UNCHANGED - 1),
@@ -266,7 +269,7 @@ impl ContextTables {
         Self { counts, totals }
     }
 
-    /// Returns the bits of all sampled elements, in the unit of [`bits`].
+    /// Returns the bits of all sampled elements, in the unit of [`ONE`].
     pub fn bits(&self, tensor: &Differences) -> u64 {
         let bits = tensor.elements.iter().map(|&(context, difference)| {
             let length = length(difference);
@@ -280,9 +283,9 @@ impl ContextTables {
 /// One bit, in the unit of this module.
 pub const ONE: u64 = 1 << 16;
 
-/// Half of 1/ln 2 bits: the Miller–Madow correction. For each further value
-/// that occurs, a sample of any length underestimates its total entropy by this
-/// much.
+/// The Miller–Madow correction, half of 1/ln 2 bits, in the unit of [`ONE`].
+/// For each further value that occurs, a sample of any length underestimates
+/// its total entropy by this much.
 const HIDDEN_PER_VALUE: u64 = 47_274;
 
 /// Returns the logarithm of `number` to base 2, rounded down; 0 for 0.

@@ -167,8 +167,8 @@ fn element_bytes(dtype: Dtype) -> usize {
     dtype.len_bytes().unwrap_or(1)
 }
 
-/// The number of elements in a run. A run lies within a few adjacent bytes,
-/// which a reader fetches for the price of one element.
+/// The number of elements in a run. Fetching a run costs a reader no more than
+/// fetching one element, because the bytes of a run are adjacent.
 const RUN_ELEMENTS: u64 = 16;
 /// The number of elements up to which a tensor is sampled whole.
 const WHOLE_ELEMENTS: u64 = 64;
@@ -177,16 +177,16 @@ const MAX_RUNS: u64 = 64;
 /// A tensor of n elements has √n / `ROOT_PER_RUN` runs, within `MIN_RUNS` and
 /// `MAX_RUNS`.
 const ROOT_PER_RUN: u64 = 32;
-/// The largest number of windows that contain the runs. Each window is one
-/// request.
+/// The largest number of windows that contain the runs. Each window is read
+/// with one request.
 const MAX_WINDOWS: u64 = 8;
 /// The tensor length in bytes per window, so that small tensors cost one
 /// request.
 const BYTES_PER_WINDOW: u64 = 256 << 10;
-/// The divisor for the position of a window in its segment: the space before
-/// the window is the free space of the segment divided by this. A window in the
-/// middle would need two blocks of a packed file, whose blocks meet at the
-/// halves of round lengths.
+/// The tensor is divided into segments of equal length with one window each.
+/// The space before a window is the free space of its segment divided by this
+/// number. A window in the middle would need two blocks of a packed file,
+/// because blocks often meet at the middle of a segment of round length.
 const WINDOW_PLACE: u64 = 3;
 /// The longest window in bytes.
 const WINDOW_BYTES: u64 = 32 << 10;
@@ -236,15 +236,18 @@ fn sample_len_bytes(dtype: Dtype, len_bytes: u64) -> u64 {
     windows * runs_each * RUN_ELEMENTS * unit
 }
 
-/// The bytes that a tensor takes in addition to its planes: heads, code tables,
-/// digests, and its entries in the index and the header.
+/// The number of bytes that a tensor takes in a packed file in addition to its
+/// planes: heads, code tables, digests, and its entries in the index and the
+/// header.
 const TENSOR_BYTES: u64 = 180;
-/// The size of a frame in percent of the entropy of the differing bits, which
-/// whole-bit codes and tables exceed. Measured with `target/debug/zstn pack
-/// TUNED --base auto --family DIR` on a published fine-tune and three synthetic
-/// ones of all-MiniLM-L6-v2, where it is 102 to 112.
+/// The size of a frame in percent of the entropy of the differing bits. It
+/// exceeds 100 because codes have whole numbers of bits and the frame contains
+/// their tables. It was measured with `target/debug/zstn pack TUNED --base auto
+/// --family DIR` on a published fine-tune and three synthetic ones of
+/// all-MiniLM-L6-v2, where it is 102 to 112.
 const CODED_PERCENT: u64 = 107;
-/// The bytes of a tensor that equals the base's tensor.
+/// The number of bytes that a tensor takes in a delta if it equals the base's
+/// tensor.
 const COPY_BYTES: u64 = 60;
 
 /// The estimated size of a packed checkpoint.

@@ -57,7 +57,8 @@ pub fn write(out: &mut Vec<u8>, value: f64, dtype: Dtype) {
         Dtype::F32 => out.extend_from_slice(&(value as f32).to_le_bytes()),
         _ => {
             let is_it = |&code: &u8| self::value(&[code], dtype) == value;
-            // Positive zero has the lower code and is found first.
+            // Both zeros are equal to the value 0. Positive zero has the lower
+            // code, so it is the one found.
             out.push((0..=u8::MAX).find(is_it).unwrap_or_default());
         }
     }

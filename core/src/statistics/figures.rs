@@ -69,7 +69,8 @@ impl Figures {
 }
 
 /// Returns whether a file stores the mean and the root mean square of this
-/// dtype in 64 bits, which is so where 32 bits cannot hold its values.
+/// dtype in 64 bits, because floats of 32 bits cannot represent all of its
+/// values.
 pub(super) fn are_wide(dtype: Dtype) -> bool {
     dtype.bits() == 64 || matches!(dtype, Dtype::I32 | Dtype::U32)
 }

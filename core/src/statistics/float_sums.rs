@@ -8,7 +8,7 @@ use crate::dtype::Dtype;
 /// The number of sums formed side by side. Element `i` is added to sum `i`
 /// modulo 16.
 pub(super) const LANES: usize = 16;
-/// The number of elements whose sums are formed in 32 bits.
+/// The number of elements in a run, whose sums are formed in 32 bits.
 pub(super) const RUN: usize = 256;
 /// The bounds for the largest magnitude in a run that is summed in 32 bits.
 /// Between them, squares neither overflow nor vanish compared with the largest
@@ -146,8 +146,9 @@ macro_rules! float {
                         .iter()
                         .map(|e| <$bits>::from_le_bytes(*e))
                 };
-                // Elements of the other sign are negative integers in each
-                // fold.
+                // Negative elements are negative integers in the first fold,
+                // and positive elements in the second, so neither affects the
+                // maximum over the others.
                 let greatest = bits().fold(SIGN, |most, bits| most.max(bits));
                 let least = bits().fold(SIGN, |most, bits| most.max(bits ^ SIGN));
                 let is_zero = |bits: $bits| <$bits>::from(bits << 1 == 0);

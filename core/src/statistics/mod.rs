@@ -37,12 +37,13 @@ pub struct Statistics {
     pub bands: Vec<Figures>,
 }
 
-/// The number of bytes that one job processes. Less work would be done before
-/// another thread wakes up.
+/// The number of bytes that one job processes. A smaller job would be done
+/// before another thread wakes up.
 const JOB_BYTES: u64 = 1 << 20;
 
-/// The divisor of the length of every piece but the last of a tensor that is
-/// not in memory: whole runs of 256 elements of any dtype.
+/// The length in bytes of 256 elements of the widest dtype. If a tensor is not
+/// in memory, the length of every piece of it but the last must be a multiple
+/// of this number.
 pub const PIECE_STEP_BYTES: u64 = 8 * float_sums::RUN as u64;
 
 impl Statistics {

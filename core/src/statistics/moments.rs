@@ -165,14 +165,15 @@ pub(super) fn count(figures: &mut Figures, value: f64, times: u64) -> bool {
 /// Computes the figures of one-byte elements from the number of occurrences of
 /// each code.
 fn by_code<E>(feed: &Feed<'_, E>, dtype: Dtype) -> Result<Moments, E> {
-    // Four tables, since an increment has to wait for the previous increment of
-    // the same entry.
+    // Four tables are used, because an increment has to wait for the previous
+    // increment of the same entry.
     let mut tables = [[0u32; 256]; 4];
     let mut codes = [0u64; 256];
     let mut len_bytes = 0;
     feed(&mut |piece| {
         len_bytes += piece.len() as u64;
-        // Keeps the counts in a table below 2^30.
+        // Chunks of this length keep the counts within the 32 bits of the
+        // tables.
         for bytes in piece.chunks(1 << 30) {
             let (fours, rest) = bytes.as_chunks::<4>();
             for four in fours {

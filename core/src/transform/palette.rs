@@ -141,7 +141,7 @@ fn word<const W: usize>(item: &[u8; W]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Splits like [`split`].
+/// Splits like [`split`], with a hash table.
 fn split_hashed<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u64>, Vec<u8>)> {
     let mut seen = Positions::default();
     let mut codebook = Vec::new();
@@ -170,8 +170,8 @@ fn split_hashed<const W: usize>(items: &[[u8; W]], most: usize) -> Option<(Vec<u
 /// proportional to the length of the codebook, which the caller bounds.
 #[derive(Default)]
 struct Positions {
-    /// Value and index. The number of slots is a power of two, and at most half
-    /// of them are in use.
+    /// The values with their indices. The number of slots is a power of two,
+    /// and at most half of them are in use.
     slots: Vec<Option<(u64, u32)>>,
     used: usize,
 }
@@ -222,8 +222,8 @@ impl Positions {
 /// Maximum number of values that a one-byte index can distinguish.
 const MAX_VALUES: usize = 256;
 
-/// Most tensors with too many distinct elements show it within this many; the
-/// whole index is allocated only afterwards.
+/// Number of elements that are examined before the whole index is allocated. If
+/// there are too many distinct elements, the first ones usually reveal it.
 const CHUNK_ITEMS: usize = 4096;
 
 /// The result of building a small palette.

@@ -131,7 +131,8 @@ fn join_group<const W: usize>(
     VALUE_INDICES[usize::from(bits)].map(|place| front[usize::from(place) % (2 * GROUP)])
 }
 
-/// The index of the zero that follows the next values.
+/// The index of an element of `front` that is always zero, because at most
+/// eight values precede it.
 const PAST_VALUES: u8 = 8;
 
 /// For every byte of a bitmap, the index of each element among the next values,

@@ -11,7 +11,7 @@ use zstn::internals::Output;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Location, Reader, Result, Sink, View};
 
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::FullDownload;
 use super::terminal::RawStdout;
 use super::{progress, size, terminal};
@@ -59,7 +59,7 @@ pub fn destination() -> impl TypedValueParser<Value = Destination> {
     })
 }
 
-/// Where a result is written.
+/// The destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Destination {
     Stdout,

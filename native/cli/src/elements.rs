@@ -76,7 +76,7 @@ pub fn widened(bf16: &[u8]) -> Vec<u8> {
     pairs.flat_map(|&[low, high]| [0, 0, low, high]).collect()
 }
 
-/// Number of values that are shown.
+/// Number of a tensor's first values that are shown.
 const FIRST: usize = 8;
 
 /// A value that is shown without loss of precision.

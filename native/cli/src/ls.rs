@@ -124,7 +124,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     Ok(())
 }
 
-/// Returns the line of a tensor.
+/// Returns the row of a tensor in the table.
 fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
     let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
     let (stored, ratio) = match alias_of {
@@ -151,7 +151,7 @@ fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
     ]
 }
 
-/// Returns the line of a tensor's statistics.
+/// Returns the row of a tensor in the table of statistics.
 fn figures_row<'a>(tensor: &'a TensorInfo, figures: Option<&Figures>) -> [Cow<'a, str>; 10] {
     let figure = |of: fn(&Figures) -> String| figures.map_or("–".into(), |f| of(f).into());
     let count =
@@ -236,7 +236,7 @@ struct Entry<'a> {
     base: Option<&'a str>,
     format: Option<&'a str>,
     parts: Vec<Stored>,
-    /// Absent unless requested; `null` for a tensor without statistics.
+    /// The statistics, if requested; `Some(None)` for a tensor without statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
     statistics: Option<Option<serde_json::Value>>,
 }

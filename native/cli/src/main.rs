@@ -15,11 +15,11 @@ use zstn::{Error, Location};
 use zstn_core::ErrorKind;
 
 mod arguments;
-mod bases;
+mod base_options;
 mod bench;
+mod compress;
 mod convert;
 mod elements;
-mod frames;
 #[cfg(feature = "gateway")]
 mod gateway;
 mod get;
@@ -84,9 +84,9 @@ enum Verb {
     /// Write a small signature with which --base auto compares checkpoints
     Sketch(sketch::Options),
     /// Compress any file as a single frame (for checkpoints, `pack` is smaller)
-    Compress(frames::CompressOptions),
+    Compress(compress::CompressOptions),
     /// Decompress a single frame
-    Decompress(frames::DecompressOptions),
+    Decompress(compress::DecompressOptions),
     /// Show a model in the browser
     View(view::Options),
     /// Serve a folder over HTTP with ranges, for demos and tests
@@ -183,8 +183,8 @@ fn main() -> ExitCode {
         Verb::Get(options) => get::run(&options).map_err(Failure::from),
         Verb::Verify(options) => verify::run(&options),
         Verb::Sketch(options) => sketch::run(&options),
-        Verb::Compress(options) => frames::compress(&options).map_err(Failure::from),
-        Verb::Decompress(options) => frames::decompress(&options).map_err(Failure::from),
+        Verb::Compress(options) => compress::compress(&options).map_err(Failure::from),
+        Verb::Decompress(options) => compress::decompress(&options).map_err(Failure::from),
         Verb::View(options) => view::run(&options).map_err(Failure::from),
         Verb::Serve(options) => serve::run(&options).map_err(Failure::from),
         #[cfg(feature = "gateway")]

@@ -15,7 +15,7 @@ use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::EncodeOptions;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
-use super::bases::{Bases, Family, chosen_names};
+use super::base_options::{Bases, Family, chosen_names};
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::progress::Direction;

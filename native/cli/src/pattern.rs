@@ -69,7 +69,7 @@ fn class(text: &str) -> Option<(Part, &str)> {
     let inner = text.strip_prefix('!');
     let is_negated = inner.is_some();
     let inner = inner.unwrap_or(text);
-    // A `]` in the first place is one of the characters.
+    // A `]` at the beginning of a class is one of its characters.
     let first_len = inner.chars().next()?.len_utf8();
     let end = first_len + inner[first_len..].find(']')?;
     let members: Vec<char> = inner[..end].chars().collect();
@@ -90,7 +90,6 @@ fn pushed<T>(mut all: Vec<T>, one: T) -> Vec<T> {
 }
 
 impl Pattern {
-    /// Returns the text of the pattern.
     pub fn text(&self) -> &str {
         &self.text
     }

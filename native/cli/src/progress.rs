@@ -92,7 +92,7 @@ pub fn watch(label: &str, direction: Direction, report: Report) -> Watch {
     }
 }
 
-/// Returns a bar without a length.
+/// Returns a bar whose length is not set yet, or a hidden one if `quiet`.
 fn bar(label: &str, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
@@ -108,7 +108,7 @@ fn bar(label: &str, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// Logs every request to standard error.
+/// An observer that logs every request to standard error.
 struct Requests;
 
 /// Returns options that log every request.

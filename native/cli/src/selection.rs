@@ -148,9 +148,9 @@ pub struct RowBounds {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// Counted from the first row.
+    /// A number of rows, counted from the first row.
     FromStart(u64),
-    /// Counted back from the end of the tensor; 0 is the end itself.
+    /// A number of rows, counted back from the end of the tensor; 0 is the end itself.
     FromEnd(u64),
 }
 

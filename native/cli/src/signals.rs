@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The status that shells report for a program stopped by Ctrl-C.
 const STATUS: i32 = 130;
 
-/// Set once the process is being stopped.
+/// True once the process is being stopped.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Makes a signal remove unfinished files and end the process. Ignored signals stay
@@ -68,7 +68,7 @@ impl Caught {
     }
 }
 
-/// Ctrl-C, which is handled by [`Caught::end_with`].
+/// A handle for Ctrl-C, which [`Caught::end_with`] handles.
 #[cfg(not(unix))]
 pub struct Caught;
 

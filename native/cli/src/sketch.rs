@@ -6,7 +6,7 @@ use zstn::family::{self, Digests, SketchOptions};
 use zstn::{Job, Location, Result};
 
 use super::arguments::{self, Destination, Overwrite, Report, Threads};
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::{FullDownload, Network};
 use super::outputs::{Naming, Outputs};
 use super::progress::Direction;

@@ -108,7 +108,7 @@ impl Left {
             return None;
         }
         match source.get_ref() {
-            // The error of the pipe itself.
+            // The error comes from the pipe itself.
             None => Some(Self::CutOff),
             Some(inner) if inner.is::<SeenEnough>() => Some(Self::Satisfied),
             Some(inner) if inner.is::<Unread>() => Some(Self::CutOff),

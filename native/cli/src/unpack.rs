@@ -7,7 +7,7 @@ use serde_json::json;
 use zstn::{Job, Location, Result, UnpackOptions};
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Threads};
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::Network;
 use super::outputs::{Naming, Outputs};
 use super::pack::{count, folder_json, output_json, say_others, say_upload, upload_json};

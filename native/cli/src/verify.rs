@@ -6,7 +6,7 @@ use zstn::{Job, Location, Result, VerifyOptions, VerifyReport};
 use zstn_core::catalog::FileKind;
 
 use super::arguments::{self, Memory, Report, Stored, Threads};
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::{FullDownload, Network};
 use super::pack::{count, list};
 use super::progress::Direction;

@@ -9,7 +9,7 @@
 //! - [`hub`] is the client of a hub's API. Files of a hub are read by `hf://`
 //!   addresses ([`zstn::Location`]), without it.
 
-// A print to a closed pipe panics; only the command line talks to people.
+// Printing to a closed pipe panics, so only the command line prints.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 #[cfg(feature = "gateway")]

@@ -16,7 +16,7 @@ use crate::proxy::{self, Proxies};
 use crate::tls::{self, Roots};
 
 /// The maximum number of idle connections to one server, and the time after which they
-/// are closed. The files of a checkpoint share them.
+/// are closed. Requests for all files of a checkpoint share these connections.
 const MAX_IDLE_OF_HOST: usize = 16;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(15);
 
@@ -49,7 +49,7 @@ fn with_tls(proxies: &Proxies, tls: rustls::ClientConfig) -> ClientBuilder {
         .pool_idle_timeout(MAX_IDLE_TIME)
 }
 
-/// Connections to any number of servers, which clones share.
+/// A pool of connections to any number of servers. Clones share the pool.
 #[derive(Clone)]
 pub struct Connections(Arc<Shared>);
 
@@ -60,18 +60,19 @@ struct Shared {
     has_answered: AtomicBool,
 }
 
-/// The properties that the connections of a client have in common.
+/// The properties that all connections of one client of the pool have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
-    /// A child that was forked must not use the connections of its parent.
+    /// The process ID: a forked child must not use the connections of its parent.
     process: u32,
-    /// Unencrypted connections do not need the certificates, which take milliseconds to
-    /// read.
+    /// True if connections are encrypted. Only such a client reads the certificates,
+    /// which takes milliseconds.
     is_encrypted: bool,
     connect_timeout: Duration,
 }
 
-/// The maximum number of clients. Programs use the same time limit for all connections.
+/// The maximum number of clients in the pool. A program needs few, because it uses the
+/// same time limit for all connections.
 const MAX_CLIENTS: usize = 8;
 
 impl fmt::Debug for Connections {
@@ -82,8 +83,8 @@ impl fmt::Debug for Connections {
 }
 
 impl Default for Connections {
-    /// Returns connections through the proxies that the environment of this process
-    /// names. No connection is made before the first request.
+    /// Returns a pool whose connections use the proxies that the environment of this
+    /// process names. No connection is made before the first request.
     fn default() -> Self {
         Self(Arc::new(Shared {
             proxies: Proxies::of_process(),
@@ -95,7 +96,7 @@ impl Default for Connections {
 
 impl Connections {
     /// Sends a request, and returns the response once its head has arrived. Connecting
-    /// takes at most `connect_timeout`; all of it takes at most `patience`.
+    /// takes at most `connect_timeout`; the whole call takes at most `patience`.
     ///
     /// # Errors
     /// There is no response.
@@ -158,13 +159,13 @@ impl Connections {
     }
 }
 
-/// The wait for a descriptor, and the maximum number of these waits.
+/// The wait for a free file descriptor, and the maximum number of waits per request.
 const DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
 const MAX_DESCRIPTOR_WAITS: u32 = 100;
 
-/// Sends a request. If the process has no descriptors left, waits for some: for a moment,
-/// the pool has more connections than there are requests, because it opens one while
-/// another becomes idle.
+/// Sends a request. If the process has no file descriptors left, waits and tries again:
+/// for a moment, the pool may have more connections than there are requests, because it
+/// opens one while another becomes idle.
 async fn execute(
     client: &Client,
     mut request: reqwest::Request,
@@ -322,7 +323,7 @@ pub fn reason(error: &(dyn StdError + 'static)) -> String {
     innermost.to_string()
 }
 
-/// Returns the innermost cause of this type.
+/// Returns the innermost error of type `T` among `error` and its sources.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut found = None;
     let mut current = Some(error);

@@ -80,7 +80,7 @@ impl Proxies {
         Self::of(&|name| env::var(name).ok())
     }
 
-    /// Reads the variables that `get` returns.
+    /// Parses the environment variables. `get` returns the value of a variable.
     fn of(get: &dyn Fn(&str) -> Option<String>) -> Self {
         let first = |names: &[&'static str]| {
             let mut set = names.iter().filter_map(|name| Some((*name, get(name)?)));
@@ -153,8 +153,8 @@ impl Proxies {
     }
 }
 
-/// Returns the description for messages of the proxy for requests to the http(s) URL
-/// `target`, if there is one.
+/// Returns a description, for messages, of the proxy that requests to the http(s) URL
+/// `target` use; `None` if they use none.
 #[must_use]
 pub fn describe_for(target: &str) -> Option<String> {
     let target = crate::target::parse(target).ok()?.uri;

@@ -20,8 +20,8 @@ use tokio::task::unconstrained;
 /// can encrypt while the other receives.
 const THREADS: usize = 2;
 
-/// The runtime of one process. A child that was forked has none of its parent's
-/// threads, so it appends a runtime of its own.
+/// The runtime of one process. A forked child has none of its parent's threads, so it
+/// starts its own runtime and stores it in `of_child`.
 struct OfProcess {
     process: u32,
     runtime: Runtime,
@@ -76,14 +76,16 @@ pub fn block_on<F: Future>(work: F) -> io::Result<F::Output> {
     });
     let waker = Waker::from(Arc::clone(&signal));
     let mut context = Context::from_waker(&waker);
-    // The budget of a task of another runtime would never be renewed here.
+    // If this thread belongs to another runtime, tokio would limit `work` to the budget
+    // of the current task, which is not renewed in this loop.
     let mut work = pin!(unconstrained(work));
     let _inside = handle.enter();
     loop {
         if let Poll::Ready(result) = work.as_mut().poll(&mut context) {
             return Ok(result);
         }
-        // `work` may park this thread itself and consume the token, hence the flag.
+        // `work` may itself park this thread and consume the wake-up, so the flag is
+        // checked.
         while !signal.is_set.swap(false, Ordering::Acquire) {
             thread::park();
         }

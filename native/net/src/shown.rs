@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-/// Replaces a hidden query.
+/// The text that replaces a hidden query.
 const HIDDEN_QUERY: &str = "?…";
 
-/// Schemes whose names are literal: `?` and `#` belong to the name.
+/// Schemes whose addresses are not percent-encoded: `?` and `#` are part of a name.
 const LITERAL: [&str; 9] = [
     "hf", "s3", "s3a", "gs", "az", "abfs", "abfss", "memory", "file",
 ];
@@ -83,8 +83,8 @@ pub fn answer(answer: &str, asked: &str) -> String {
     shown
 }
 
-/// Returns the user, the password and the values of the query, both as written and
-/// decoded.
+/// Returns the user, the password and the values of the query of a URL, both as written
+/// and decoded.
 fn secrets(address: &str) -> Vec<String> {
     /// Shorter values are words such as `true`; signatures are longer.
     const MIN_BYTES: usize = 6;
@@ -109,7 +109,8 @@ fn secrets(address: &str) -> Vec<String> {
     secrets
 }
 
-/// Returns the rest of a URL after user and password.
+/// Removes user and password from `rest`, a URL without its scheme. `literal` is true for
+/// the [`LITERAL`] schemes.
 fn without_user(rest: &str, literal: bool) -> &str {
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
     if let Some(at) = authority.rfind('@') {
@@ -131,7 +132,7 @@ fn without_user(rest: &str, literal: bool) -> &str {
     }
 }
 
-/// Splits a URL after its scheme.
+/// Splits a URL into its scheme and the text after `://`; `None` for any other text.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -1,9 +1,8 @@
 //! The URL and credentials that are sent in a request.
 //!
 //! People write URLs as browsers show them: with letters of any alphabet in hosts and
-//! paths, with spaces, with a user and a password. This module converts a URL to the
-//! ASCII form that HTTP requires, by the WHATWG URL standard like browsers, and user
-//! and password to a header.
+//! paths, with spaces, with a user and a password. This module converts a URL to ASCII by
+//! the WHATWG URL standard, as browsers do, and the user and password to a header.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +12,7 @@ use url::Url;
 
 use crate::shown;
 
-/// A URL in the form that a request needs.
+/// The parts of a URL that a request needs.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The URL without user, password and fragment.

@@ -123,7 +123,8 @@ fn with_store(store: RootCertStore) -> Result<ClientConfig, rustls::Error> {
         .with_no_client_auth())
 }
 
-/// Returns the certificates of the system, whether or not the variables are set.
+/// Returns the certificates of the system, even if `SSL_CERT_FILE` or `SSL_CERT_DIR` is
+/// set.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 fn system() -> Vec<CertificateDer<'static>> {
     /// Paths of certificate bundles on Linux distributions and BSDs. Where a system has
@@ -153,8 +154,8 @@ fn system() -> Vec<CertificateDer<'static>> {
         .collect()
 }
 
-/// Returns the certificates of the system, or those that the two variables name if they
-/// are set.
+/// Returns the certificates of the system, or the ones that `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` name if these variables are set.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 fn system() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs

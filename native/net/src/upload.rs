@@ -15,14 +15,14 @@ use tokio::time::{Sleep, sleep};
 const PIECE_BYTES: u64 = 128 << 10;
 
 /// The time that a server has to refuse a request with `Expect: 100-continue` before the
-/// body is sent. The client does not report that the server agrees.
+/// body is sent. The HTTP client does not report whether the server has agreed.
 const REFUSAL_TIME: Duration = Duration::from_millis(300);
 
 /// Sends a request with a body of `len_bytes` bytes. `send` gets the body and sends the
 /// request; `read` returns the bytes of a range of the body, and is called when the
-/// connection can take them. If `may_be_refused`, the server has a moment to refuse the
-/// request by its head. Returns `None` if the server neither takes bytes nor answers for
-/// `patience`.
+/// connection can take them. If `may_be_refused`, the body is delayed for a moment, so
+/// that the server can refuse the request by its head. Returns `None` if the server
+/// neither takes bytes nor answers for `patience`.
 ///
 /// # Errors
 /// The errors of `send` and `read`. An error of `read` ends the request before the
@@ -66,7 +66,7 @@ struct Asked {
 struct Pieces {
     len_bytes: u64,
     sent_bytes: u64,
-    /// The wait before the first piece, until it begins.
+    /// The delay before the first bytes are sent; `None` once it has begun.
     delay: Option<Duration>,
     sleep: Option<Pin<Box<Sleep>>>,
     asks: mpsc::Sender<Asked>,

@@ -30,8 +30,9 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// Converts an argument, which `zstn._sources.resolve` first turns into a kind and
-    /// a value. The caller's objects and memory are only read while the lease is valid.
+    /// Converts an argument. `zstn._sources.resolve` first converts it to the name of a
+    /// type and a value. The caller's objects and memory are only read while the lease is
+    /// valid.
     pub fn new(argument: &Bound<'_, PyAny>, lease: Option<&Lease>) -> PyResult<Self> {
         static RESOLVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = argument.py();
@@ -169,7 +170,7 @@ pub struct Http {
     is_logged: bool,
 }
 
-/// Logs requests through `zstn._log`.
+/// An observer that logs requests through `zstn._log`.
 struct Logger;
 
 impl Logger {

@@ -67,7 +67,7 @@ fn subject(action: &str) -> Option<(&str, &str)> {
         rest.is_some_and(|rest| rest.starts_with(' '))
     })?;
     let path = &action[verb.len() + 1..];
-    // All other objects of these verbs are not paths.
+    // Some actions with these verbs name an address or a phrase instead of a path.
     let is_path = !path.contains("://") && !path.starts_with("the ") && path != "standard input";
     is_path.then_some((verb, path))
 }

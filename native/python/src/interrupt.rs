@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Time that the work has to stop before it is abandoned.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The same for work with output files, as removing large ones takes a while.
+/// The same time for work with output files, which may have to remove large ones.
 const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs `work` without holding the interpreter. On Python's main thread, which is the

@@ -9,7 +9,7 @@ mod buffer;
 mod checkpoint;
 mod engine;
 mod error;
-mod hub;
+mod hub_jobs;
 mod in_memory;
 mod interrupt;
 mod object;
@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use super::checkpoint::{convert, pack, sketch, unpack, verify};
     #[pymodule_export]
-    use super::hub::{
+    use super::hub_jobs::{
         Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
         sample_sketch, stream_sha256, work_row,
     };

@@ -93,7 +93,7 @@ impl Source for ObjectSource {
 pub struct ObjectWriter {
     object: Py<PyAny>,
     lease: Lease,
-    /// Set after an error, when nothing more may be written. A `BufWriter` around this
+    /// True after an error, when nothing more may be written. A `BufWriter` around this
     /// writer would still try to.
     has_failed: bool,
 }

@@ -17,8 +17,8 @@ use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
 use crate::tensor::{Pick, Slice, TensorInfo};
 
-/// Longest tensor that is decoded on the caller's thread if the files are local. A
-/// signal is not handled before that ends.
+/// Length in bytes of the longest tensor that is decoded on the caller's thread if the
+/// files are local. Signals are not handled until that ends.
 const SHORT_BYTES: u64 = 8 << 20;
 
 /// The arguments with which a model was opened, to open it again after a fork.

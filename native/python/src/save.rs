@@ -64,7 +64,7 @@ impl File {
             })?;
             given.push((name, dtype, shape, Memory::new(&memory)?));
         }
-        // The order of the official writer, which keeps tensors aligned.
+        // This is the order of safetensors' own writer, which keeps tensors aligned.
         given.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut end = 0;
         let entries: Vec<HeaderTensor> = given

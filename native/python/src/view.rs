@@ -21,8 +21,8 @@ pub struct SafetensorsView {
     opened: Mutex<OfProcess>,
 }
 
-/// The ranges of one process. They are not shared with a forked child, because another
-/// thread of the parent may have held one of their locks at the time of the fork.
+/// The decoded ranges of one process. They are not shared with a forked child, because
+/// another thread of the parent may have held one of their locks at the time of the fork.
 struct OfProcess {
     process: u32,
     ranges: Arc<UnpackedRanges>,

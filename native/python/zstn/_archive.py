@@ -21,7 +21,7 @@ _COPIED_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """The packed file that the arguments of a file system name."""
+    """The packed file that is the argument of a `ZstnFileSystem`."""
 
     def __init__(
         self, fo: Any, protocol: str | None, options: dict[str, Any] | None

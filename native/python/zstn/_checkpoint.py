@@ -194,7 +194,8 @@ def convert(
             ``"compressed-tensors"``; by default, the name of `dst` determines it.
         extended: whether extension frames are written where they are smaller; only for
             ZSTN output.
-        dense: whether weights in a compressed-tensors format are read dense.
+        dense: whether weights in a compressed-tensors format are decoded; otherwise
+            their parts are separate tensors.
         shard_bytes: maximum length of the tensors in a file, if `dst` is an index.
 
     See `pack` for the other arguments.

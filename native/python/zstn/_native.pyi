@@ -59,7 +59,7 @@ class Buffer:
 @final
 class Cancellation:
     """A context manager. ``cancel()`` ends the calls of ``zstn`` on all threads that are
-    inside of it."""
+    inside its ``with`` block."""
 
     def __new__(cls) -> Cancellation: ...
     def cancel(self) -> None: ...

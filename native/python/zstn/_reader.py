@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-#: Capacity of the cache for rows that a slice of a remote model has read.
+#: Capacity in bytes of the cache for rows that a slice of a remote model has read.
 _CACHE_BYTES = 1 << 20
 
 
@@ -368,7 +368,8 @@ def open(
             its server ignores range requests; 64 MiB by default, 0 for none.
         threads: number of threads that decode; 0 shares one thread per core with the
             whole process.
-        dense: whether weights in a compressed-tensors format are read dense.
+        dense: whether weights in a compressed-tensors format are decoded; otherwise
+            their parts are separate tensors.
         verify: the checks of tensors in ``.zstn`` files. ``"stored"`` compares the
             stored bytes with their checksums, which detects damage in transit and on
             disk. ``"full"`` also compares the decoded bytes with their digests.

@@ -64,7 +64,7 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """A file that was packed."""
+    """The result of packing one file."""
 
     input: str
     output: str | None
@@ -105,7 +105,7 @@ class FamilyReport:
 
 @dataclass(frozen=True, slots=True)
 class SketchReport:
-    """A sketch file that was written."""
+    """The result of writing a sketch."""
 
     original_bytes: int
     sketch_bytes: int
@@ -138,7 +138,7 @@ class PackReport(_Sums):
 
 @dataclass(frozen=True, slots=True)
 class UnpackedFile:
-    """A file that was restored."""
+    """The result of restoring one file."""
 
     input: str
     output: str | None
@@ -162,7 +162,7 @@ class UnpackReport(_Sums):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFile:
-    """A file that was verified, or a model whose files are in another format."""
+    """A file that was verified, or a model in one or more files of another format."""
 
     name: str
     kind: str
@@ -217,9 +217,11 @@ class ConvertReport:
     dropped: list[str]
     """Metadata keys that the output cannot store."""
     is_decoded: bool
-    """Whether values were decoded from codes."""
+    """Whether the input stores codes instead of values (Gauss, compressed-tensors). The
+    output has the decoded values."""
     is_rotated: bool
-    """Whether the weights are rotated."""
+    """Whether the weights had been rotated before they were quantised. The output has
+    the rotated weights."""
     sparse: int | None
     """Number of tensors stored sparsely, in compressed-tensors."""
 

@@ -24,7 +24,7 @@ class MissingFileError(FileNotFoundError):
 
 
 
-class safe_open:  # noqa: N801 - the name that it takes the place of
+class safe_open:  # noqa: N801 - the name of the class that it replaces
     """Opens a model and returns its tensors one by one, like
     ``safetensors.safe_open``. It opens both plain safetensors and packed files.
 
@@ -94,13 +94,13 @@ class safe_open:  # noqa: N801 - the name that it takes the place of
         return self._opened().metadata() or None
 
     def get_tensor(self, name: str) -> Any:
-        """Reads a tensor."""
+        """Reads a tensor as a tensor of the framework, on the given device."""
         info = self._find(name)
         memory = self._opened().read(name)
         return self._make(memory, info.dtype, info.shape, self._device)
 
     def get_tensors(self) -> dict[str, Any]:
-        """Reads all tensors."""
+        """Reads all tensors into a dictionary by name."""
         names = self.offset_keys()
         return {name: self._made(name, memory) for name, memory in self._read(names)}
 

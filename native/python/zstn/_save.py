@@ -10,7 +10,7 @@ from . import _native
 from ._options import check_effort
 from ._safe_open import safe_open
 
-#: A tensor as the native module accepts it: name, dtype, shape and bytes.
+#: A tensor in the form that the native module accepts: name, dtype, shape and bytes.
 Stored = tuple[str, str, tuple[int, ...], Any]
 
 

@@ -185,7 +185,7 @@ class FsspecSource:
 
 
 def is_remote(fs: Any) -> bool:
-    """Returns whether reads from a file system of fsspec mostly wait."""
+    """Returns whether reads from a file system of fsspec mostly wait for a server."""
     return _protocol(fs) not in ("file", "local", "memory")
 
 

@@ -113,7 +113,8 @@ pub(super) fn common(headers: &mut HeaderMap, reader: &Reader, varies: bool) {
     allow(headers, reader, varies, EXPOSED_HEADERS);
 }
 
-/// Allows an allowed origin to read the answer and its headers `exposed`.
+/// Adds the headers that let a page of an allowed origin read the answer and its headers
+/// `exposed`. `varies` states whether the answer depends on the request's origin.
 pub fn allow(headers: &mut HeaderMap, reader: &Reader, varies: bool, exposed: &'static str) {
     if varies {
         headers.append(header::VARY, HeaderValue::from_static("Origin"));

@@ -51,7 +51,7 @@ pub struct Peer(pub IpAddr);
 /// All connections of a server.
 pub(super) struct Connections {
     limits: Limits,
-    /// The path whose requests need no slot.
+    /// The path of health checks, which are answered without a slot.
     health: Option<&'static str>,
     places: Arc<Semaphore>,
     slots: Arc<Slots>,
@@ -205,7 +205,8 @@ impl Connection {
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response> + Send + 'static,
     {
-        // The last bytes of an answer are sent without waiting for more.
+        // Disables Nagle's algorithm, so that the last bytes of an answer are sent at
+        // once.
         let _ = stream.set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "linux"))]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);

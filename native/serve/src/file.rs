@@ -262,7 +262,8 @@ fn wanted(headers: &HeaderMap, len: u64) -> Wanted {
     }
 }
 
-/// Returns the ranges of a header. A range without bytes of the file is `None`.
+/// Returns the ranges of a `Range` header, or `None` if it is malformed or not in bytes.
+/// A range that selects no bytes of the file is `None` in the list.
 fn ranges(value: &HeaderValue, len: u64) -> Option<Vec<Option<Range<u64>>>> {
     let (unit, set) = value.to_str().ok()?.split_once('=')?;
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -276,7 +277,8 @@ fn ranges(value: &HeaderValue, len: u64) -> Option<Vec<Option<Range<u64>>>> {
     (!ranges.is_empty()).then_some(ranges)
 }
 
-/// Returns one range, or `Some(None)` if it has no bytes of the file.
+/// Parses one range of a `Range` header. Returns `None` if it is malformed, and
+/// `Some(None)` if it selects no bytes of the file.
 fn range(spec: &str, len: u64) -> Option<Option<Range<u64>>> {
     let (first, last) = spec.split_once('-')?;
     let range = match (number(first), number(last)) {

@@ -78,7 +78,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Delay after which a waiting request checks again for slow clients.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// All slots of a server.
+/// All slots of a server. A slot is the permission to send one answer.
 pub(super) struct Slots {
     limits: Limits,
     state: Mutex<State>,
@@ -95,7 +95,7 @@ struct State {
 
 struct Taken {
     budget: Arc<TimeBudget>,
-    /// Notified to close the connection.
+    /// Notifying this closes the connection.
     end: Arc<Notify>,
 }
 
@@ -315,7 +315,6 @@ impl<S> TimedStream<S> {
         }
     }
 
-    /// Returns the time budget of the client.
     pub(super) fn budget(&self) -> Arc<TimeBudget> {
         Arc::clone(&self.budget)
     }

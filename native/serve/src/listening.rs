@@ -143,7 +143,7 @@ impl Listening {
             connections.serve(listener, stop, answer).await;
             Ok(())
         });
-        // Does not wait for work on threads whose clients are gone.
+        // Does not wait for blocking work whose clients have disconnected.
         runtime.shutdown_background();
         served.map_err(fail)
     }

@@ -1,5 +1,5 @@
-//! The files that request paths lead to: in the served folder, and where its links may
-//! lead.
+//! Resolves request paths to files in the served folder, and in the folders that its
+//! links may lead to.
 
 use std::ffi::OsStr;
 use std::io;
@@ -107,7 +107,7 @@ pub struct Root {
 pub enum Absent {
     /// The path does not exist or is hidden.
     Nothing,
-    /// The path is a link to this place, outside the folder.
+    /// The path is a link to this path outside the folder.
     Outside(PathBuf),
 }
 

@@ -245,7 +245,8 @@ fn looks_unpackable(path: &Path, name: &str) -> bool {
     if !name.ends_with(".zstn") {
         return true;
     }
-    // Magic, version, and a layout that has an index.
+    // Bytes 4 and 5 are the version and the layout. Layout 0 is a single frame, from
+    // which no safetensors file can be served.
     let mut head = [0; 6];
     let read = regular::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head.starts_with(&MAGIC) && head[5] != 0

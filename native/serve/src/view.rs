@@ -66,7 +66,7 @@ struct Site {
     /// The query parameters of the viewer. They are not part of the printed link,
     /// because addresses may contain signatures.
     parameters: Vec<(&'static str, String)>,
-    /// The folders of the models.
+    /// The folders of the models, all of whose files are served.
     roots: Vec<Arc<Root>>,
     access: Access,
 }
@@ -90,9 +90,9 @@ impl View {
         })
     }
 
-    /// Shows the model at `path`. The second model added is compared with the first. A
-    /// folder or an index leads to its shards. All files of the model's folder are
-    /// served, since a model can consist of several.
+    /// Shows the model at `path`: a file, an index with all its shards, or a folder that
+    /// contains one model. The second model added is compared with the first. All files
+    /// of the model's folder are served, since a model can consist of several.
     ///
     /// # Errors
     /// If the file does not exist, or the folder does not contain exactly one model.

@@ -9,16 +9,17 @@ use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsChec
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use crate::finished::{self, Listed};
+use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Progress as _, Result};
-use part::{Part, Stored, parts, runs, single};
+use frame_runs::{Part, Stored, parts, runs, single};
 
-mod part;
+mod frame_runs;
 
 /// A container whose frames have all been checked as far as possible without decoding.
-/// No output is made and no memory is allocated for it before that.
+/// Nothing is written, and no memory is allocated for decoded tensors, before these
+/// checks have succeeded.
 pub(crate) struct Container<'a> {
     input: &'a Local,
     prefix: ContainerPrefix,
@@ -107,14 +108,15 @@ impl<'a> Container<'a> {
         }
     }
 
-    /// Parses the frame of a part from its stored bytes.
+    /// Parses the frame that `part` describes from its stored bytes.
     fn frame<'f>(&'f self, part: &Part, bytes: &'f [u8]) -> zstn_core::Result<CheckedFrame<'f>> {
         let expected = self.integrity().map(|integrity| (integrity, part.number));
         CheckedFrame::parse(bytes, part.len_bytes(), self.prefix.edition, expected)
     }
 
     /// Decodes a frame from its stored bytes. Compares the result with the digests in
-    /// the file, and the frame with its block table, which only reads of rows use.
+    /// the file, and compares the frame with its block table, which is otherwise used
+    /// only to read rows.
     fn decode_part(&self, job: &Job, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
         let place = Error::place(self.input.name());
         let decode = || -> zstn_core::Result<Vec<u8>> {
@@ -162,8 +164,8 @@ impl<'a> Container<'a> {
     }
 
     /// Decodes every frame and passes its bytes to `sink` from many threads, once for
-    /// each span of the data buffer that they belong to. Everything in the file is
-    /// verified: digests, statistics, block tables and the SHA-256 of the whole file.
+    /// each span of the data buffer that they fill. Everything in the file is verified:
+    /// digests, statistics, block tables and the SHA-256 of the whole file.
     pub(crate) fn decode(
         &self,
         job: &Job,
@@ -200,7 +202,7 @@ impl<'a> Container<'a> {
                     job.advance(bytes.len() as u64);
                 }
                 if let Some(finished) = &finished {
-                    finished.report(part, finished::frame(stored));
+                    finished.report(part, finished_tensor::frame(stored));
                 }
             }
             Ok(())
@@ -234,7 +236,7 @@ impl<'a> Container<'a> {
             let bytes = self.decode_part(job, part, &stored)?;
             sink(span, &bytes)?;
             let storage = match &finished {
-                Some(_) => finished::frame(&stored),
+                Some(_) => finished_tensor::frame(&stored),
                 None => String::new(),
             };
             Ok((bytes, storage))
@@ -260,25 +262,26 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Items that are decoded at the same time may take one share of the allowed memory; the
-/// shares are for their stored bytes, for the results, and for deltas or planes in
-/// between.
+/// The number of equal shares of the allowed memory: one for the stored bytes of the
+/// items that are decoded at the same time, one for their decoded bytes, and one for
+/// intermediate deltas or planes.
 pub(crate) const SHARES: u64 = 3;
 
 /// Returns the budget for items of these decoded lengths whose results are consumed in
 /// order.
 pub(crate) fn decoded_in_order(job: &Job, lens_bytes: impl Iterator<Item = u64>) -> Budget {
-    /// More would not make it faster: long tensors are decoded by several threads each.
+    /// A larger budget would not make decoding faster, because long tensors are decoded
+    /// by several threads each.
     const MAX_BYTES: u64 = 256 << 20;
     let max_bytes = MAX_BYTES.min(job.memory() / SHARES);
     Budget::for_threads(job, lens_bytes.max().unwrap_or(0), max_bytes)
 }
 
-/// The maximum memory for frames that are checked before decoding, even if more is
-/// allowed: more would not make it faster.
+/// The maximum memory for frames that are checked before decoding, even if the job
+/// allows more. A larger budget would not make the checks faster.
 pub(crate) const MAX_CHECKED_BYTES: u64 = 512 << 20;
 
-/// Reports the decoded tensors of a container.
+/// Reports the decoded tensors of a container to the caller's progress.
 struct Finished<'a> {
     container: &'a Container<'a>,
     job: &'a Job<'a>,
@@ -289,7 +292,7 @@ struct Finished<'a> {
 }
 
 impl<'a> Finished<'a> {
-    /// Returns `None` if the progress does not want to receive tensors.
+    /// Returns `None` if the caller's progress does not want to receive tensors.
     fn new(container: &'a Container<'a>, job: &'a Job<'a>) -> Result<Option<Self>> {
         let tail = container.tail.as_ref();
         let Some(tail) = tail.filter(|_| job.wants_tensors()) else {
@@ -326,7 +329,11 @@ impl<'a> Finished<'a> {
         };
         report(part.number, storage, part.place.end - part.place.start);
         for &number in self.aliases.get(&part.number).into_iter().flatten() {
-            report(number, finished::alias(&records[part.number].name), 0);
+            report(
+                number,
+                finished_tensor::alias(&records[part.number].name),
+                0,
+            );
         }
     }
 }

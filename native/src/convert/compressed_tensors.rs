@@ -139,16 +139,16 @@ impl Files<'_> {
     }
 }
 
-/// The key for the settings of the writer.
+/// The key in `config.json` for the settings of the written weights.
 const OURS: &str = "quantization_config";
 
-/// The keys that releases of compressed-tensors have used. Their values state how the
-/// input was stored.
+/// The keys in `config.json` that releases of compressed-tensors have used for such
+/// settings. In the input's file, their values state how the input was stored.
 const THEIRS: [&str; 3] = [OURS, "compression_config", "sparsity_config"];
 
-/// Returns the entries of the input's `config.json`, if it is a folder with one.
-/// `settings` replace the entries that state how the input's weights were stored. All
-/// other entries keep their order and their text.
+/// Returns the text of the output's `config.json`: the entries of the input's file, if
+/// the input is a folder with one, where `settings` replace the entries that state how
+/// the input's weights were stored. All other entries keep their order and their text.
 fn config(input: &Input, settings: &str) -> Result<Vec<u8>> {
     let folder = match input.location() {
         Some(Location::Path(folder)) => Some(folder),

@@ -10,18 +10,18 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model;
 
 use super::{ConvertOptions, TargetKind};
-use crate::finished;
+use crate::finished_tensor;
 use crate::ordered::{Budget, in_order};
 use crate::output::{Mode, check_inputs};
 use crate::source::{Input, Local, Location, Source};
 use crate::{Error, Job, Output, Progress as _, Reader, Result, Tensor};
 
-/// The tensors that are converted at the same time may take one share of the allowed
-/// memory; the shares are for their stored bytes, for the converted tensors, and for
-/// buffers of the coding.
+/// The number of equal shares of the allowed memory: one each for the tensors that are
+/// converted at the same time, for their stored bytes, for the converted tensors, and
+/// for buffers of the encoder.
 const SHARES: u64 = 4;
 
-/// A running conversion.
+/// The input, the output and the options of a running conversion.
 #[derive(Clone)]
 pub struct Conversion<'a> {
     pub job: Job<'a>,
@@ -36,7 +36,7 @@ pub struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// Returns the same conversion as part of another job.
+    /// Returns the same conversion with another job.
     pub fn with_job<'b>(&self, job: Job<'b>) -> Conversion<'b>
     where
         'a: 'b,
@@ -47,7 +47,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Returns the same conversion without a progress.
+    /// Returns the same conversion without progress reports.
     pub fn quiet(&self) -> Self {
         self.with_job(self.job.quiet())
     }
@@ -93,7 +93,7 @@ impl<'a> Conversion<'a> {
             let result = convert(number, self.read(number)?);
             self.job.advance(tensors[number].len_bytes());
             if self.job.wants_tensors() {
-                let tensor = finished::read(self.reader, &tensors[number]);
+                let tensor = finished_tensor::read(self.reader, &tensors[number]);
                 self.job.tensor(&tensor);
             }
             result
@@ -181,7 +181,7 @@ pub fn dropped_keys(conversion: &Conversion, target: TargetKind) -> Result<BTree
 }
 
 /// Returns the keys of a zTensor file that safetensors metadata cannot store: the keys
-/// of single tensors, and those whose values are not texts.
+/// of individual tensors, and the keys of the file whose values are not strings.
 fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let refuse = Error::place(conversion.input);
     let source = conversion.input.open(&conversion.job.http)?;

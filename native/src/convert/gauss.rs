@@ -13,7 +13,8 @@ use crate::output::Staging;
 use crate::source::Source as _;
 use crate::{Error, Output, Progress as _, Result};
 
-/// The work of a conversion, as far as names, dtypes and shapes determine it.
+/// The amount of work of a conversion to Gauss, as far as the names, dtypes and shapes
+/// of the tensors determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GaussPlan {

@@ -105,7 +105,8 @@ pub struct ConvertReport {
     pub tensor_bytes: u64,
     /// The total length of all files that were written, in bytes.
     pub written_bytes: u64,
-    /// Paths of these files, or of the folder that contains them; empty for a writer.
+    /// Paths of the written files, or of the folder that contains them; empty if the
+    /// output is a writer.
     pub files: Vec<PathBuf>,
     /// Keys of metadata that the output cannot store.
     pub dropped: Vec<String>,
@@ -131,7 +132,7 @@ pub enum Detail {
     Sparse(usize),
 }
 
-/// The result of writing a target.
+/// The files that were written for a target.
 struct Written {
     files: Vec<PathBuf>,
     len_bytes: u64,

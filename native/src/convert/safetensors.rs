@@ -34,7 +34,7 @@ pub fn write(conversion: &Conversion) -> Result<Written> {
     Ok(Written::file(conversion, plan.len_bytes()))
 }
 
-/// The plan for a safetensors file whose header has already been made.
+/// A safetensors file to be written, whose header has already been made.
 pub struct Plan {
     pub tensors: Range<usize>,
     head: Vec<u8>,

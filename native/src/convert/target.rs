@@ -49,7 +49,7 @@ impl TargetKind {
         kinds.find(|kind| kind.format().is_some_and(|f| f.extension() == extension))
     }
 
-    /// Returns the kind of its files; `None` if the target is a folder.
+    /// Returns the format of the target's files; `None` if the target is a folder.
     fn format(self) -> Option<FileKind> {
         match self {
             Self::Safetensors => Some(FileKind::Safetensors),
@@ -60,14 +60,14 @@ impl TargetKind {
         }
     }
 
-    /// Returns its name on the command line and in JSON output.
+    /// Returns the name of the format, as used on the command line and in JSON output.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.format().unwrap_or(FileKind::CompressedTensors).name()
     }
 
-    /// Returns the extension of its files, without a dot. For a folder, this is the
-    /// extension of the files in it.
+    /// Returns the file extension of the format, without a dot. For a folder, this is
+    /// the extension of the files in it.
     #[must_use]
     pub fn extension(self) -> &'static str {
         self.format()

@@ -11,7 +11,7 @@ use super::Written;
 use super::conversion::Conversion;
 use crate::{Output, Progress as _, Result};
 
-/// The zstd level that the released writers use.
+/// The compression level of zstd that released zTensor writers use.
 const LEVEL: i32 = 3;
 
 pub fn write(

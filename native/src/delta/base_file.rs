@@ -1,4 +1,4 @@
-//! The base of a delta, which any type of file may restore.
+//! The base of a delta, restored from a plain file, a container or another delta.
 
 use std::fmt::Display;
 use std::ops::Deref;
@@ -121,7 +121,8 @@ fn kind(input: &Local) -> Result<FileKind> {
     recognise(&head, input.len_bytes()).map_err(Error::place(input.name()))
 }
 
-/// Refuses a file that is not a delta, although `base` was given as its base.
+/// Refuses a file that is not a delta and therefore takes no base. `base` is the base
+/// that the caller gave for it.
 fn check_takes_base(input: &Local, base: &impl Display) -> Result<()> {
     match kind(input)? {
         FileKind::Delta => Ok(()),

@@ -11,13 +11,13 @@ use zstn_core::container::model_delta::{
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 
 use crate::container::{MAX_CHECKED_BYTES, SHARES, decoded_in_order};
-use crate::finished::{self, Listed};
+use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
 mod base_file;
-mod large;
+mod large_tensor;
 mod records;
 
 pub use base_file::MAX_BASES;
@@ -115,7 +115,7 @@ impl<'a> Checked<'a> {
             let tensor = self.tensor(job, number, &payload)?;
             sink(record.span.clone(), &tensor)?;
             if let Some(listed) = &listed {
-                let storage = finished::record(record.kind, &payload);
+                let storage = finished_tensor::record(record.kind, &payload);
                 let len = record.len_bytes();
                 let tensor = listed.finished(&record.name, len, storage, payload.len() as u64);
                 job.tensor(&tensor);

@@ -11,7 +11,7 @@ use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::{base_header, data_digest, safetensors_head};
-use crate::finished::{self, FinishedTensor};
+use crate::finished_tensor::{self, FinishedTensor};
 use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
 use crate::pack::{Aliases, Data, Packed};
 use crate::report::Storage;
@@ -75,14 +75,14 @@ impl DeltaCoder<'_> {
     /// Reports a coded tensor to the progress.
     fn report(&self, tensor: &HeaderTensor, info: RecordInfo, payload: &[u8]) {
         if self.job.wants_tensors() {
-            let storage = finished::record(info.kind, payload);
+            let storage = finished_tensor::record(info.kind, payload);
             let tensor = FinishedTensor::new(tensor, storage, info.payload_len_bytes);
             self.job.tensor(&tensor);
         }
     }
 }
 
-/// The records of a delta so far.
+/// The records of a delta that have been written so far.
 struct DeltaRecords {
     infos: Vec<RecordInfo>,
     edition: Edition,
@@ -101,7 +101,8 @@ impl RecordList for DeltaRecords {
         version(self.edition)
     }
 
-    /// The trailer has another digest, which is computed at the end.
+    /// The trailer of a delta has a digest of another type, which is computed at the
+    /// end.
     fn take_hash(&mut self) -> Option<OriginalHash> {
         None
     }

@@ -8,8 +8,8 @@ use zstn_core::sketch::Sketch;
 use super::MIN_SAVING_PERCENT;
 use crate::Engine;
 
-/// The maximum number of bases that a checkpoint is compared with: those with the most
-/// deltas.
+/// The maximum number of bases that a checkpoint is compared with. These are the bases
+/// with the most deltas.
 const MAX_COMPARED: usize = 64;
 /// The maximum number of members of a cluster that are considered as its base, and the
 /// maximum number of members that each of them is compared with.
@@ -98,7 +98,9 @@ impl Work<'_> {
     /// Adds a checkpoint to the cluster with the best base, or starts a cluster with
     /// it.
     fn add(&self, clusters: &mut Vec<Cluster>, number: usize) {
-        // The sort is stable, so the first of several equally good bases is chosen.
+        // Only the bases with the most deltas are compared. Of equally good bases, the
+        // first in this order is chosen; the sort is stable, so the choice is
+        // deterministic.
         clusters.sort_by_key(|cluster| Reverse(cluster.members.len()));
         let bases: Vec<usize> = clusters.iter().map(|cluster| cluster.base).collect();
         let bases = &bases[..bases.len().min(MAX_COMPARED)];

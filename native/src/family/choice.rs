@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use zstn_core::catalog::FileKind;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
-use super::form::Form;
 use super::members::{self, Member};
+use super::same_checkpoint::Form;
 use super::sketching::{Digests, SketchOptions, sketch};
 use crate::delta::MAX_BASES;
 use crate::shards::{PLAIN, Shards};
@@ -44,9 +44,9 @@ impl FamilyOptions {
         self
     }
 
-    /// Excludes a checkpoint in all of its forms; the next call excludes another one.
-    /// Checkpoints that are packed together should exclude each other: two deltas that
-    /// need each other as bases could not be read.
+    /// Excludes a checkpoint, and all files that packing or unpacking made of it; the
+    /// next call excludes another one. Checkpoints that are packed together should
+    /// exclude each other: two deltas that need each other as bases could not be read.
     pub fn exclude(mut self, checkpoint: impl Into<Location>) -> Self {
         self.excluded.push(checkpoint.into());
         self
@@ -100,9 +100,9 @@ impl BaseChoice {
 /// Chooses the checkpoint in the folder `family` against which the delta of `input` is
 /// smallest, by comparing sketches (docs/families.md). Only samples are read of the
 /// input, and of local members without a sketch. A member that shares a file with the
-/// input, or has the same name apart from the endings that packing changes, is another
-/// form of the input and is left out. A plain member whose own delta is in the same
-/// folder is left out too, because that delta may need the input.
+/// input, or has the same name apart from the endings that packing changes, is the same
+/// checkpoint in another format and is left out. A plain member whose own delta is in
+/// the same folder is left out too, because that delta may need the input.
 ///
 /// The choice is deterministic for the same files. Among equally good bases, the first
 /// by name is chosen; a delta is chosen only if the result against the best full
@@ -336,7 +336,7 @@ impl Search<'_> {
     }
 }
 
-/// A member whose sketch has been compared.
+/// A member of the family and its sketch.
 struct Candidate {
     member: Member,
     sketch: Sketch,
@@ -379,7 +379,7 @@ fn chain<'a>(candidate: &'a Candidate, all: &'a [Candidate]) -> Result<Vec<&'a C
         })?;
         let is_base = |other: &&Candidate| other.sketch.identity() == Some(identity);
         let mut bases: Vec<&Candidate> = all.iter().filter(is_base).collect();
-        // Full checkpoints first.
+        // Full checkpoints come first.
         bases.sort_by_key(|base| base.member.is_delta());
         let Some(base) = bases.first() else {
             return Err(Error::Usage(format!(

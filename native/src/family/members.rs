@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zstn_core::catalog::{FileKind, IndexName};
 
-use super::form::{self, Form};
+use super::same_checkpoint::{self, Form};
 use crate::shards::{BASES, Shards};
 use crate::source::{HttpOptions, Location, store};
 use crate::{Error, Result};
@@ -23,24 +23,26 @@ pub(super) type LeftOut = Vec<(String, String)>;
 /// A checkpoint that may be a base.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
-    /// The name of its file, index or folder in the family.
+    /// The name of the checkpoint's file, index or folder in the family.
     pub(super) name: String,
     /// The location that is given as a base: a file, an index or a folder.
     pub(super) location: Location,
-    /// The kind of its files, according to their names.
+    /// The format of the checkpoint's files, according to their names.
     pub(super) kind: FileKind,
-    /// The identity that this checkpoint shares with its other forms.
+    /// The identity of the checkpoint.
     pub(super) form: Form,
-    /// Names of its files without their extensions, sorted; empty for a single file.
+    /// Names of the checkpoint's files without their extensions, sorted; empty for a
+    /// single file.
     pub(super) shards: Vec<String>,
-    /// The path or address of its sketch, which may not exist.
+    /// The path or address of the checkpoint's sketch, which may not exist.
     pub(super) sketch: Location,
     pub(super) has_sketch: bool,
     pub(super) is_local: bool,
 }
 
 impl Member {
-    /// Returns whether its files are deltas, which cannot be read without a base.
+    /// Returns whether the checkpoint consists of deltas, which cannot be read without
+    /// a base.
     pub(super) fn is_delta(&self) -> bool {
         self.kind == FileKind::Delta
     }
@@ -165,7 +167,7 @@ impl Listing<'_> {
             files,
             [&self.at(name), &location]
                 .into_iter()
-                .chain(form::index(shards)),
+                .chain(same_checkpoint::index(shards)),
         );
         let shards = shard_stems(shards);
         Some(self.member((name, stem), kind, location, form, shards))

@@ -28,8 +28,8 @@
 
 mod bases;
 mod choice;
-mod form;
 mod members;
+mod same_checkpoint;
 mod sketching;
 
 pub use bases::{Candidate, bases};

@@ -14,7 +14,7 @@ use zstn_core::sketch::{Sketch, SketchedTensor, runs};
 use crate::source::{FileSource, Input, Location, Source, read_parts};
 use crate::{Engine, Error, Job, Progress as _, Reader, Result, Sink, View};
 
-/// The number of bytes that are read at the same time.
+/// The maximum number of bytes in a batch of reads. A single tensor may exceed it.
 const BATCH_BYTES: u64 = 32 << 20;
 
 /// Selects the tensors that are read in full in order to digest them. Digests that are
@@ -199,7 +199,7 @@ fn read_batch(
     sketched.into_iter().collect()
 }
 
-/// Runs that are at most this far apart are read together.
+/// The maximum distance, in bytes, between sampled runs that are read together.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
 /// A tensor, with the byte ranges that are read to sketch it.

@@ -1,5 +1,5 @@
-//! Unfinished outputs: the ones of this process, which a program can remove before it
-//! stops, and the hidden files and folders that killed runs have left.
+//! Removes unfinished outputs: the outputs of this process before it stops, and the
+//! hidden files and folders that killed runs have left.
 //!
 //! Stopping and publishing exclude each other: an output either gets its final name
 //! before the clean-up begins, and is then complete, or it never gets that name.
@@ -42,8 +42,8 @@ struct Entry {
     shown: Shown,
     /// The thread that began the output.
     thread: ThreadId,
-    /// The process that began it. A child that was forked has a copy of the entry, but the
-    /// output is its parent's.
+    /// The process that began it. A child that was forked has a copy of the entry, but
+    /// the output belongs to its parent.
     process: u32,
 }
 
@@ -69,7 +69,8 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An entry in the registry, which lasts until the output is published or dropped.
+/// The registration of an unfinished output in `STATE`, which lasts until the output is
+/// published or dropped.
 #[derive(Debug)]
 pub(super) struct Unfinished(PathBuf);
 
@@ -190,8 +191,8 @@ fn remove(path: &Path) {
 #[cfg(unix)]
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often creating a hidden file is tried. An attempt fails if another process
-/// removes the file before it is locked.
+/// The maximum number of attempts to create a hidden file or folder. An attempt fails
+/// if another process removes the file before it is locked.
 const ATTEMPTS: usize = 10;
 
 /// The maximum number of folders that are remembered as swept.

@@ -87,8 +87,8 @@ pub(super) fn rename(file: NamedTempFile, target: &Path, _: bool) -> io::Result<
     file.persist(target).map(drop).map_err(|error| error.error)
 }
 
-/// Renames a complete file to `target`, or copies it if the file system cannot rename.
-/// `replace` states whether the copy may replace an existing file.
+/// Renames a complete file to `target`, or copies it if the file system does not
+/// support renaming. `replace` states whether the copy may replace an existing file.
 #[cfg(unix)]
 pub(super) fn rename(file: NamedTempFile, target: &Path, replace: bool) -> io::Result<()> {
     match fs::rename(file.path(), target) {

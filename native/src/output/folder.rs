@@ -223,7 +223,7 @@ pub(crate) struct StoredFolder {
     url: String,
     http: HttpOptions,
     claim: FolderClaim,
-    /// The objects that were begun.
+    /// The addresses of the objects that this process has begun to write.
     written: Mutex<Vec<Address>>,
 }
 

@@ -18,7 +18,7 @@ mod backing;
 mod cleanup;
 mod fallbacks;
 mod folder;
-mod mode;
+mod permissions;
 mod remote;
 pub(crate) mod sink;
 mod staging;
@@ -27,7 +27,7 @@ mod target;
 pub mod temporary;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
-pub(crate) use mode::Mode;
+pub(crate) use permissions::Mode;
 pub(crate) use remote::Publication;
 pub use sink::Sink;
 pub use staging::Staging;
@@ -175,8 +175,8 @@ impl<'a> Output<'a> {
     }
 
     /// Refuses to replace a file that one of `inputs` is read from. The output will
-    /// have the permissions of the first input, restricted to those that the others
-    /// allow too.
+    /// have the permissions of the first input, restricted to the permissions that all
+    /// other inputs allow.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -193,8 +193,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Announces the greatest length that the output can have, before anything is
-    /// written. Longer uploads are sent in longer parts.
+    /// Announces the greatest length that the output can have, before any of its bytes
+    /// are final. Longer uploads are sent in longer parts.
     #[doc(hidden)]
     pub fn expect(&mut self, len_bytes: u64) {
         if let Backing::Pending(pending) = &mut self.backing {
@@ -202,8 +202,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Appends bytes at the current position. A writer receives them when the output is
-    /// finished.
+    /// Appends bytes at the current position. A writer receives them once they are
+    /// final.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.backing
             .file()
@@ -212,7 +212,8 @@ impl<'a> Output<'a> {
     }
 
     /// Appends final bytes, and makes all bytes before them final. A writer receives
-    /// all of them at once; a web server receives them when the output is completed.
+    /// all of them immediately; a web server receives them when the output is
+    /// completed.
     pub(crate) fn write_final(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.backing {
             Backing::Pending(pending) => pending.write_final(bytes),
@@ -245,8 +246,8 @@ impl<'a> Output<'a> {
     }
 
     /// Keeps all bytes revisable, even those written as final, until [`Output::revise`]
-    /// or the end. If the output is a stream, the bytes wait in a temporary file. Must
-    /// be called before anything is written.
+    /// or the end. If the output is a stream, the bytes wait in a temporary file. This
+    /// method must be called before anything is written.
     pub(crate) fn hold(&mut self) {
         if let Backing::Pending(pending) = &mut self.backing {
             pending.hold();
@@ -255,7 +256,7 @@ impl<'a> Output<'a> {
 
     /// Overwrites the byte at `offset_bytes` of an output after [`Output::hold`], whose
     /// length so far is `len_bytes`, and makes all of these bytes final. A writer
-    /// receives them at once.
+    /// receives them immediately.
     pub(crate) fn revise(&mut self, byte: u8, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         self.write_at(&[byte], offset_bytes)?;
         // On some systems, writing at an offset moves the position.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cleanup::{HiddenFolder, Shown, Unfinished, create_folder};
 use super::fallbacks;
-use super::mode::{Mode, narrow};
+use super::permissions::{Mode, narrow};
 use super::target::Target;
 use super::temporary::{self, hidden_prefix, parent, without_path};
 use crate::{Error, Result};
@@ -161,7 +161,8 @@ pub fn check_file(path: &Path, replace: bool) -> Result<()> {
         target if target.existing().is_some() && !replace => Err(Error::exists(path)),
         Target::File(_) => Ok(()),
         Target::Stdout | Target::Stream(_) => Err(Error::Usage(format!(
-            "{} is a pipe or a device, and the result is several files; name a file to write",
+            "{} is a pipe or a device, which an output of several files never replaces; name \
+             a file to write",
             path.display()
         ))),
     }

@@ -11,7 +11,7 @@ use crate::report::Uploaded;
 use crate::source::{HttpOptions, put_watched};
 use crate::{Error, Progress, Result};
 
-/// The number of bytes that are read back at a time.
+/// The number of bytes that are read back from the temporary file at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A temporary file with the bytes that are not final yet. Earlier bytes have been
@@ -46,7 +46,8 @@ impl<'a> Pending<'a> {
         &self.file
     }
 
-    /// Returns the position in the file of an offset in the output.
+    /// Returns the position in the temporary file that corresponds to an offset in the
+    /// output.
     ///
     /// # Panics
     /// Panics if the offset is among the final bytes.
@@ -56,7 +57,7 @@ impl<'a> Pending<'a> {
     }
 
     /// Keeps all bytes in the file until [`Pending::release`], so that even final ones
-    /// can be revised. Must be called before anything is written.
+    /// can be revised. This method must be called before anything is written.
     pub(super) fn hold(&mut self) {
         self.is_held = true;
     }
@@ -73,8 +74,9 @@ impl<'a> Pending<'a> {
         self.takes_early && !self.is_held
     }
 
-    /// Passes all written bytes to the receiver, unless it takes them only when the
-    /// output is complete.
+    /// Passes all bytes in the file to the receiver and empties the file. Does nothing
+    /// while the bytes are held, or if the receiver takes bytes only when the output is
+    /// complete.
     pub(super) fn settle(&mut self) -> Result<()> {
         if !self.hands_over() {
             return Ok(());
@@ -166,7 +168,7 @@ pub(super) struct Put {
 }
 
 impl Receiver<'_> {
-    /// Returns whether it accepts bytes before the total length is known.
+    /// Returns whether the receiver accepts bytes before the total length is known.
     pub(super) fn takes_early(&self) -> bool {
         !matches!(self, Self::Server(_))
     }

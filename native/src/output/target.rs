@@ -9,7 +9,7 @@ use super::temporary::parent;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
 
-/// How many symbolic links are followed in a row, which is the limit of Linux.
+/// The maximum number of symbolic links that are followed in a row, as on Linux.
 const MAX_LINKS: usize = 40;
 
 /// The destination of an output's bytes when it is complete.

@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use super::fallbacks;
 use crate::{Error, Result};
 
-/// The environment variable that selects the folder.
+/// The environment variable that selects the folder for temporary files.
 const VARIABLE: &str = if cfg!(windows) { "TMP" } else { "TMPDIR" };
 
 /// Creates an empty file that the system removes once it is closed.
@@ -69,7 +69,8 @@ pub(super) fn without_path(error: io::Error) -> io::Error {
         Some(code) => io::Error::from_raw_os_error(code),
         None => match error.kind() {
             ErrorKind::Other => error,
-            // The system words these messages; the codes are those of POSIX.
+            // Given an error code of POSIX, the system supplies the text of the
+            // message.
             #[cfg(unix)]
             ErrorKind::NotFound => io::Error::from_raw_os_error(2),
             #[cfg(unix)]

@@ -7,11 +7,11 @@ use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::aliases;
 use zstn_core::digest::Digest;
 
-use super::data::Data;
+use super::tensor_data::Data;
 use crate::Result;
 
-/// For every tensor, the index of the first tensor with the same bytes, if that is an
-/// earlier one.
+/// For every tensor, the index of an earlier tensor with the same bytes, if there is
+/// one. If there are several, this is the first of them.
 pub(crate) struct Aliases {
     targets: Vec<Option<usize>>,
     search: Option<Search>,
@@ -51,7 +51,8 @@ impl Aliases {
         }
     }
 
-    /// Returns the earlier tensor that tensor `number` is stored as a reference to.
+    /// Returns the number of the earlier tensor to which tensor `number` refers, if it
+    /// is stored as an alias.
     pub(super) fn of_tensor(&self, number: usize) -> Option<usize> {
         self.targets[number]
     }

@@ -11,16 +11,17 @@ use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::{
     ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
 };
+use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
 use zstn_core::statistics::Statistics;
 
 use super::Packed;
 use super::aliases::Aliases;
-use super::data::Data;
-use super::large::{self, Written};
+use super::large_tensor::{self, Written};
 use super::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
-use crate::finished::{self, FinishedTensor};
+use super::tensor_data::Data;
+use crate::finished_tensor::{self, FinishedTensor};
 use crate::report::Storage;
 use crate::source::Source;
 use crate::{Error, Job, Output, Progress as _, Result};
@@ -42,7 +43,7 @@ impl RecordCoder for FrameCoder<'_> {
         let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
         let coded = self.options.code(&self.job.engine, tensor_ref);
         if self.job.wants_tensors() {
-            let storage = finished::frame(&coded.frame);
+            let storage = finished_tensor::frame(&coded.frame);
             self.report(tensor, storage, coded.frame.len() as u64);
         }
         Ok(Coded {
@@ -182,7 +183,7 @@ impl<'a> FrameCoder<'a> {
             Choice::Whole(frame) => frame,
             Choice::Planes(recipe, other) => {
                 let range = self.data.range(&tensor.span);
-                let written = large::write(self, range, &recipe, position, output)?;
+                let written = large_tensor::write(self, range, &recipe, position, output)?;
                 let is_less = |other: &Vec<u8>| (other.len() as u64) < written.len_bytes;
                 let Some(other) = other.filter(is_less) else {
                     return Ok(written);
@@ -197,7 +198,7 @@ impl<'a> FrameCoder<'a> {
             len_bytes: other.len() as u64,
             edition: Edition::of_frame(&other),
             table: FrameTable::of(&other),
-            storage: finished::frame(&other),
+            storage: finished_tensor::frame(&other),
         })
     }
 
@@ -237,11 +238,21 @@ impl<'a> FrameCoder<'a> {
         let frame = output.part(position..position + written.len_bytes)?;
         let frame = Data::new(self.job, &frame, 0);
         let table = written.table.as_ref().map(FrameTable::to_bytes);
+        let (stored, of_tensor) = self.job.engine.join(
+            || checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink)),
+            || {
+                Ok::<_, Error>((
+                    self.data.digest(&tensor.span)?,
+                    self.large_statistics(tensor)?,
+                ))
+            },
+        );
+        let (stored, (tensor, statistics)) = (stored?, of_tensor?);
         Ok(Some(FrameDigests {
-            stored: checksum_fed(|sink| frame.feed(&(0..written.len_bytes), sink))?,
-            tensor: self.data.digest(&tensor.span)?,
+            stored,
+            tensor,
             table: table.unwrap_or_default(),
-            statistics: self.large_statistics(tensor)?,
+            statistics,
         }))
     }
 

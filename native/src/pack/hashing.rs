@@ -10,10 +10,10 @@ use std::thread;
 
 use zstn_core::container::zstn::integrity::OriginalHash;
 
-use super::data::Data;
+use super::tensor_data::Data;
 use crate::{Error, Job, Result};
 
-/// The bytes of one tensor.
+/// The bytes of one tensor, which are hashed in the order of the tensors.
 pub(crate) enum Piece<'a> {
     /// Bytes in memory, which are shared with the thread that codes them.
     Bytes(Arc<Cow<'a, [u8]>>),
@@ -22,19 +22,21 @@ pub(crate) enum Piece<'a> {
     Span(Range<u64>),
 }
 
-/// Less data is hashed between other work: starting a thread takes longer.
+/// The minimum length of the data, in bytes, that are hashed on a thread of their own.
+/// Shorter data are hashed by the calling thread, because starting a thread takes
+/// longer.
 const MIN_BYTES: u64 = 4 << 20;
 
 /// The hash of a file, to which threads supply the pieces in any order.
 pub(crate) struct Hashing<'a> {
     sender: Sender<Option<(usize, Piece<'a>)>>,
-    /// Hashes the pieces; `None` while a thread of its own does that.
+    /// Hashes the pieces; `None` once the thread for hashing has taken it.
     chain: Mutex<Option<Chain<'a>>>,
     state: Mutex<ThreadState>,
     progressed: Condvar,
 }
 
-/// The state of the thread that hashes.
+/// The state of the thread that hashes the file.
 #[derive(Default)]
 struct ThreadState {
     is_running: bool,
@@ -84,7 +86,8 @@ pub(crate) fn hash_during<'a>(
             Some(Ok(hashed)) => hashed,
             Some(Err(payload)) => resume_unwind(payload),
         };
-        // If hashing failed, `work` only knows that it did.
+        // If hashing has failed, `work` may have ended with `Cancelled`; the error of
+        // hashing is then the reason.
         match (worked, hashed) {
             (Ok(()), hashed) => hashed,
             (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
@@ -95,7 +98,7 @@ pub(crate) fn hash_during<'a>(
 impl<'a> Hashing<'a> {
     /// Supplies piece `number`.
     pub(crate) fn supply(&self, number: usize, piece: Piece<'a>) {
-        // This fails if hashing has ended with an error.
+        // After an error, the receiver no longer exists.
         let _ = self.sender.send(Some((number, piece)));
     }
 
@@ -133,7 +136,7 @@ impl<'a> Hashing<'a> {
         Ok(chain.hash)
     }
 
-    /// Ends the pieces.
+    /// Signals that no more pieces will be supplied.
     fn end(&self) {
         let _ = self.sender.send(None);
     }
@@ -147,7 +150,8 @@ impl<'a> Hashing<'a> {
     }
 }
 
-/// Ends the thread that hashes if the work that supplies it unwinds.
+/// When it is dropped, ends the thread that hashes, even if the work that supplies the
+/// pieces unwinds.
 struct EndOnDrop<'h, 'a>(&'h Hashing<'a>);
 
 impl Drop for EndOnDrop<'_, '_> {
@@ -156,7 +160,7 @@ impl Drop for EndOnDrop<'_, '_> {
     }
 }
 
-/// Wakes those who wait for a thread that has ended.
+/// When the hashing ends, marks it as ended and wakes the threads that wait for it.
 struct StopOnDrop<'h, 'a>(&'h Hashing<'a>);
 
 impl Drop for StopOnDrop<'_, '_> {

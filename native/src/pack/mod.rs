@@ -21,18 +21,18 @@ use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
 mod aliases;
-mod data;
 mod frames;
 mod hashing;
-mod large;
+mod large_tensor;
 mod options;
 pub(crate) mod pipeline;
+mod tensor_data;
 
 pub(crate) use aliases::Aliases;
-pub(crate) use data::Data;
 pub(crate) use frames::FrameCoder;
 pub(crate) use options::LEAST_MEMORY_BYTES;
 pub use options::PackOptions;
+pub(crate) use tensor_data::Data;
 
 /// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,
 /// or with [`PackOptions::base`] into the delta from that base. A file that breaks the
@@ -144,7 +144,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The counts of a file that has been written.
+/// The length, the number of tensors and the storage of a file that has been packed.
 pub(crate) struct Packed {
     pub(crate) len_bytes: u64,
     pub(crate) tensors: usize,
@@ -204,8 +204,8 @@ fn data_start(input: &Local) -> Result<u64> {
     Ok(safetensors::PREFIX_BYTES + header_len)
 }
 
-/// Returns an upper bound for the length of the packed file: data that do not shrink
-/// grow by their heads and the index.
+/// Returns an upper bound for the length of the packed file: data that cannot be
+/// compressed grow by the heads of the frames and by the index.
 pub(crate) fn max_packed_bytes(input: &Local) -> u64 {
     let len_bytes = input.len_bytes();
     len_bytes.saturating_add(len_bytes / 8)

@@ -7,7 +7,7 @@ use crate::shards::Shards;
 use crate::source::Input;
 use crate::{Error, Job, Result};
 
-/// The smallest memory limit of the packer, in bytes: a few blocks per thread.
+/// The smallest memory limit that packing accepts, in bytes.
 pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Options for [`pack`](crate::pack()).

@@ -13,18 +13,18 @@ use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::aliases::Aliases;
-use super::data::Data;
 use super::hashing::{Hashing, Piece, hash_during};
+use super::tensor_data::Data;
 use crate::ordered::{Budget, in_order};
-use crate::{Job, Output, Progress as _, Result, finished};
+use crate::{Job, Output, Progress as _, Result, finished_tensor};
 
 /// Codes tensors as records of one format: as frames, or as deltas from a base.
 pub(crate) trait RecordCoder: Sync {
-    /// The entry for a record in the list of the packed file.
+    /// The description of a record in the list at the end of the packed file.
     type Entry: Send;
 
-    /// The tensors that are processed at the same time may take one share of the allowed
-    /// memory, in bytes of original data.
+    /// The number of equal shares of the allowed memory. The original bytes of the
+    /// tensors that are processed at the same time may take one of these shares.
     const MEMORY_SHARES: u64;
 
     /// Codes a tensor whose bytes are in memory.
@@ -220,9 +220,9 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
 
     fn report_alias(&self, tensor: &HeaderTensor, target: usize) {
         if self.job.wants_tensors() {
-            let storage = finished::alias(&self.tensors[target].name);
+            let storage = finished_tensor::alias(&self.tensors[target].name);
             self.job
-                .tensor(&finished::FinishedTensor::new(tensor, storage, 0));
+                .tensor(&finished_tensor::FinishedTensor::new(tensor, storage, 0));
         }
     }
 }

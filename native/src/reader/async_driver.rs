@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::oneshot;
 
-use super::work::{Need, Work};
+use super::state_machine::{Need, Work};
 use crate::source::parallel::READS_AT_ONCE;
 use crate::source::{AsyncSource, check_lens};
 use crate::{Engine, Error, Result};
@@ -46,7 +46,7 @@ where
     }
 }
 
-/// The index of a need, and its bytes.
+/// The index of a need, and the bytes that were read for it.
 type Part = (usize, Vec<u8>);
 
 /// Reads the ranges of `needs`. Each source is called once for all ranges that are
@@ -86,8 +86,8 @@ async fn fetch(needs: &[Need], source: Find<'_>) -> Result<Vec<Cow<'static, [u8]
     Ok(parts)
 }
 
-/// Runs `work` on a thread of the engine. It is left out if the future is dropped before
-/// it begins.
+/// Runs `work` on a thread of the engine. The work is skipped if the future is dropped
+/// before it begins.
 async fn on_engine<T: Send + 'static>(
     engine: &Engine,
     work: impl FnOnce(&Engine) -> Result<T> + Send + 'static,

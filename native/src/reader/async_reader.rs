@@ -16,7 +16,7 @@ use super::decode::ReadTensor;
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
-use super::work::{Need, Opened, Work};
+use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, View, check_takes_base, tensor};
 use crate::catalog::{self, OpenFile};
 use crate::delta::check_chain;
@@ -30,8 +30,8 @@ use crate::{Engine, Error, Result, Tensor};
 /// The number of tensors that [`AsyncReader::stream`] reads at the same time.
 const STREAMED_AT_ONCE: usize = 4;
 
-/// An opened model that is read without blocking a thread. It reads what
-/// [`Reader`](crate::Reader) does, from the same addresses or from an [`AsyncSource`].
+/// An opened model that is read without blocking a thread. It supports the same files
+/// and addresses as [`Reader`](crate::Reader), and any [`AsyncSource`].
 ///
 /// The futures may be polled by any executor. Requests are sent by two threads that the
 /// whole process shares; tensors are decoded by the threads of the [`Engine`]. Dropping a
@@ -223,8 +223,8 @@ impl AsyncReader {
         Ok(tensor(self.find(plan.name())?, plan.shape(), bytes))
     }
 
-    /// Reads tensors in the order of `names`. Up to four are read and decoded ahead of
-    /// the one that is returned.
+    /// Reads tensors in the order of `names`. Up to four tensors are read and decoded
+    /// at the same time.
     pub fn stream<N: Into<String>, I: IntoIterator<Item = N>>(
         &self,
         names: I,
@@ -278,8 +278,8 @@ impl Opened for AsyncReader {
 }
 
 impl ReaderOptions {
-    /// Opens a model for reading without blocking a thread. Its `config.json` is looked
-    /// for in the folder of a path or an address.
+    /// Opens a model for reading without blocking a thread. The model's `config.json`
+    /// is read from the folder of the path or address, if it exists there.
     ///
     /// # Errors
     /// An input that is refused or cannot be read; a base that does not match.

@@ -12,7 +12,7 @@ use zstn_core::model::StoredPart;
 
 use super::Reader;
 use super::decode::decode_parts;
-use super::work::Opened as _;
+use super::state_machine::Opened as _;
 use crate::progress::Progress;
 use crate::source::{Source, Wanted, read_wanted};
 use crate::{Error, Result};
@@ -21,7 +21,8 @@ use crate::{Error, Result};
 /// windows are in memory at once: one is decoded while the next one is fetched.
 const REMOTE_WINDOW_BYTES: u64 = 32 << 20;
 
-/// All threads read a local file together, each in pieces of this length.
+/// The length of the pieces into which a stored part in a local file is divided, so
+/// that all threads can read it together.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A tensor to read, with its output buffer.

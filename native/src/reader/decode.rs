@@ -7,12 +7,12 @@ use std::slice;
 use zstn_core::model::{self, StoredPart};
 
 use super::Reader;
-use super::work::{self, Need, Opened, Work};
+use super::state_machine::{self, Need, Opened, Work};
 use crate::source::{Source, Wanted};
 use crate::{Engine, Error, Result};
 
-/// Reads the stored parts of a tensor, and of the tensors of bases that it requires. All
-/// of them are read at the same time.
+/// The work of reading the stored parts of a tensor, and of the tensors of bases that
+/// it requires. All of these parts are read at the same time.
 pub(super) struct ReadTensor<'a, R> {
     /// The tensor, then the tensor of the base that it requires, and so on.
     chain: Vec<Stored<'a, R>>,
@@ -180,7 +180,7 @@ impl Reader {
             self.decode_into(engine, number, &mut bytes)?;
             return Ok(bytes);
         }
-        work::run(ReadTensor::new(self, number)?, engine, |need| {
+        state_machine::run(ReadTensor::new(self, number)?, engine, |need| {
             self.needed(need)
         })
     }
@@ -193,7 +193,7 @@ impl Reader {
             return self.check_parts(slice::from_ref(part));
         }
         let mut work = ReadTensor::new(self, number)?;
-        work::fetch(&mut work, |need| self.needed(need))?;
+        state_machine::fetch(&mut work, |need| self.needed(need))?;
         work.finish_into(engine, out)
     }
 

@@ -19,10 +19,10 @@ mod decode;
 mod opening;
 mod options;
 mod rows;
+pub(crate) mod state_machine;
 mod statistics;
-pub(crate) mod work;
 
-use work::{Need, Opened};
+use state_machine::{Need, Opened};
 
 #[cfg(feature = "async")]
 pub use async_reader::AsyncReader;
@@ -123,9 +123,9 @@ impl Reader {
         Ok(self)
     }
 
-    /// Returns a handle to the same open files that decodes with `engine`. A process
-    /// needs this if it was forked from the one that opened the files, because the
-    /// threads of the other engine do not exist in it.
+    /// Returns a handle to the same open files that decodes with `engine`. A forked
+    /// child process needs this, because the threads of its parent's engine do not
+    /// exist in the child.
     #[must_use]
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         self.engine = engine.clone();
@@ -168,8 +168,8 @@ impl Reader {
         self.model.tensors().iter().map(|t| t.name.as_str())
     }
 
-    /// Returns the sources of this model, then those of its base and of each further
-    /// base.
+    /// Returns the sources of this model, then the sources of its base and of each
+    /// further base.
     pub fn all_sources(&self) -> impl Iterator<Item = &dyn Source> {
         let readers = iter::successors(Some(self), |reader| reader.base());
         let sources = readers.flat_map(|reader| reader.sources());
@@ -194,7 +194,7 @@ impl Reader {
         Ok(&self.model.tensors()[self.number(name)?])
     }
 
-    /// Returns the source of a file that work needs.
+    /// Returns the source of the file that `need` refers to.
     fn needed(&self, need: &Need) -> &dyn Source {
         let reader = self.at_level(need.level).unwrap_or(self);
         &*reader.sources()[need.file]

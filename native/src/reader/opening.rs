@@ -6,11 +6,11 @@ use zstn_core::catalog::FileCatalog;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, Verify};
 
-use super::work::{Need, Work};
+use super::state_machine::{Need, Work};
 use crate::{Engine, Error, Result};
 
-/// Builds a model from the catalogs of its files, and reads the small tensors that state
-/// the shapes of weights in several parts.
+/// The work of building a model from the catalogs of its files. It also reads the small
+/// tensors that state the shapes of weights that are stored in several parts.
 pub(super) struct OpenModel {
     name: String,
     builder: ModelBuilder,

@@ -10,7 +10,7 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
 use super::opening::{OpenModel, of_one_version};
-use super::work;
+use super::state_machine;
 use super::{Files, Reader, View, check_takes_base};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
@@ -134,9 +134,9 @@ impl ReaderOptions {
             .map_err(Error::Core)
     }
 
-    /// Opens a model. Its `config.json` is looked for in the folder of a path or an
-    /// address; the tensors of a [`Source`](crate::source::Source) are read as they are
-    /// stored.
+    /// Opens a model. The model's `config.json` is read from the folder of the path or
+    /// address, if it exists there; the tensors of a [`Source`](crate::source::Source)
+    /// are read as they are stored.
     ///
     /// # Errors
     /// An input that is refused or cannot be read; a base that does not match.
@@ -219,7 +219,7 @@ impl ReaderOptions {
             _ => None,
         };
         let work = OpenModel::new(&name, catalogs, index, config.as_deref(), self.verify)?;
-        let opened = work::run(work, engine, |need| &*sources[need.file])?;
+        let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
         Ok(Reader {

@@ -7,7 +7,7 @@ use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::decode::ReadTensor;
-use super::work::{self, Need, Opened, Work};
+use super::state_machine::{self, Need, Opened, Work};
 use super::{Reader, tensor};
 use crate::source::{Source, parallel};
 use crate::{Engine, Error, Result, Tensor};
@@ -19,8 +19,8 @@ pub struct RowsPlan {
     rows: Rows,
     /// The plan for the bytes of the base's tensor that the rows are decoded with.
     base: Option<Box<Self>>,
-    /// The number of stored bytes of the whole tensor, including those in the bases
-    /// that it requires.
+    /// The number of stored bytes of the whole tensor, including the stored bytes in
+    /// the bases that it requires.
     stored_len_bytes: u64,
 }
 
@@ -79,8 +79,9 @@ enum Wish {
     Bytes(Range<u64>),
 }
 
-/// Plans the reads for rows of a tensor, and for the bytes of bases that they are
-/// decoded with. Reads the block tables that were not loaded together with the index.
+/// The work of planning the reads for rows of a tensor, and for the bytes of bases that
+/// the rows are decoded with. It reads the block tables that were not loaded together
+/// with the index.
 pub(super) struct PlanRows<'a, R> {
     model: R,
     level: usize,
@@ -88,7 +89,8 @@ pub(super) struct PlanRows<'a, R> {
     wish: Wish,
     /// The bytes of the block table that have been read.
     table: Option<Cow<'a, [u8]>>,
-    /// The finished plans of the levels before, with the number of stored bytes of each.
+    /// The finished plans of the previous levels, each with the number of stored bytes
+    /// of the whole tensor.
     done: Vec<(Rows, u64)>,
     is_complete: bool,
 }
@@ -184,8 +186,9 @@ fn stored_with_bases(model: &impl Opened, number: usize) -> u64 {
     tensor.stored_len_bytes() + of_base
 }
 
-/// Reads the rows of a plan. All ranges, including those in bases, are read at the same
-/// time. If a base's tensor cannot be read in part, it is read as a whole.
+/// The work of reading the rows of a plan. All ranges, including the ranges in bases,
+/// are read at the same time. If a base's tensor cannot be read in part, it is read as
+/// a whole.
 pub(super) struct ReadRows<'a, R, P> {
     plan: P,
     /// The models of the plan and of the plans of its bases, up to the first one that is
@@ -217,7 +220,7 @@ impl<R: Opened, P: Borrow<RowsPlan>> ReadRows<'_, R, P> {
         })
     }
 
-    /// Returns the plan of every level, the one of `whole` included.
+    /// Returns the plans of all levels, including the level of `whole`.
     fn plans(&self) -> impl Iterator<Item = &RowsPlan> {
         let first: &RowsPlan = self.plan.borrow();
         std::iter::successors(Some(first), |plan| plan.base.as_deref())
@@ -294,8 +297,9 @@ impl<'a, R: Opened, P: Borrow<RowsPlan>> Work<'a> for ReadRows<'a, R, P> {
 impl Reader {
     /// Reads the `rows` of the tensor called `name`, a range of its outermost
     /// dimension. If the tensor is stored in blocks, only the blocks that contain the
-    /// rows are fetched. For a tensor that is stored as a delta, those blocks of the
-    /// delta and of the base are fetched if the base was packed with digests.
+    /// rows are fetched. For a tensor that is stored as a delta, the corresponding
+    /// blocks of the delta and of the base are fetched, provided that the base was
+    /// packed with digests.
     pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
         self.read_planned(&self.plan_rows(name, rows)?)
     }
@@ -374,14 +378,14 @@ impl Reader {
     /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let work = PlanRows::new(self, name, rows)?;
-        work::run(work, &self.engine, |need| self.needed(need))
+        state_machine::run(work, &self.engine, |need| self.needed(need))
     }
 
     /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges are read at
     /// the same time, including those in the base.
     pub fn read_planned(&self, plan: &RowsPlan) -> Result<Tensor> {
         let work = ReadRows::new(self, plan)?;
-        let bytes = work::run(work, &self.engine, |need| self.needed(need))?;
+        let bytes = state_machine::run(work, &self.engine, |need| self.needed(need))?;
         Ok(tensor(self.find(plan.name())?, plan.shape(), bytes))
     }
 }

@@ -6,7 +6,7 @@ use zstn_core::model;
 use zstn_core::statistics::{Figures, Statistics};
 
 use super::Reader;
-use super::work::Opened as _;
+use super::state_machine::Opened as _;
 use crate::{Error, Result};
 
 impl Reader {

@@ -34,8 +34,8 @@ struct Kept {
     last_use: u64,
 }
 
-/// The bytes of a tensor, once one of its readers has decoded it. Other readers wait
-/// for that one.
+/// The bytes of a tensor, once a thread has decoded it. Other threads that need the
+/// same tensor wait for that thread.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 impl DecodedTensors {
@@ -81,8 +81,9 @@ impl DecodedTensors {
             Some(slot) => slot,
             None if range == (0..len_bytes) => return reader.read_into(&tensor.name, out),
             None if read_plain(reader, number, &range, out)? => return Ok(()),
-            // The last range of a tensor is not worth decoding more than its rows. The
-            // rows of a delta take several reads each, so its tensor is cached instead.
+            // If this is the last range of the tensor, it is not worth decoding more
+            // than the rows that contain it. The rows of a delta take several reads
+            // each, so its tensor is decoded as a whole and cached instead.
             None if tensor.base.is_none()
                 && (!goes_on || is_last)
                 && read_rows(reader, tensor, &range, out)? =>

@@ -94,8 +94,8 @@ impl SafetensorsView {
     }
 }
 
-/// The ranges of the file, for callers that own the reader themselves and pass it to
-/// each call, so that they can close it.
+/// Reads byte ranges of the safetensors file, for callers that own the reader
+/// themselves and pass it to each call, so that they can close it.
 #[doc(hidden)]
 pub struct UnpackedRanges {
     layout: Unpacked,

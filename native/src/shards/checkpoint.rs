@@ -18,7 +18,8 @@ use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Location, store};
 use crate::{Error, Result};
 
-/// The files of a checkpoint: those that an index names, or the only model in a folder.
+/// The files of a checkpoint: all files that an index names, or the only model in a
+/// folder.
 #[derive(Debug, Clone)]
 pub struct Shards {
     location: Location,
@@ -143,8 +144,8 @@ impl Shards {
     }
 
     /// Returns the checkpoint at the top of a folder, if exactly one can be packed
-    /// there: the one of the only packable index, else `model.safetensors`, else the
-    /// only packable file.
+    /// there: the checkpoint of the only packable index, else `model.safetensors`, else
+    /// the only packable file.
     fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
         let mut tops = Vec::new();
         for (name, index) in choice::indices(names, FileKind::Safetensors) {
@@ -246,7 +247,8 @@ impl Shards {
     }
 
     /// Returns the checkpoint of the index called `name` at `location`, whose text is
-    /// `text`. Its files are the siblings of `version`.
+    /// `text`. The shards are siblings of `version`, the location of this version of
+    /// the index.
     pub(crate) fn parse(
         location: &Location,
         name: String,
@@ -310,7 +312,7 @@ impl Shards {
 
     /// Returns whether the files are packed as containers or deltas, according to their
     /// names. For a folder that only has checkpoints in subfolders, returns whether one
-    /// of those is packed.
+    /// of these checkpoints is packed.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         match &self.location {

@@ -15,7 +15,7 @@ use crate::{Error, Job, Output, Progress as _, Result};
 /// Packs every shard of `input` into a container in the new folder `target`; with a
 /// base, into the delta from the base's shard of the same name. The index is written to
 /// the same folder (docs/formats/sharded.md 3). If the input is a folder, its other
-/// files are copied; if it is an index, `config.json` is.
+/// files are copied; if it is an index, the `config.json` in its folder is copied.
 ///
 /// A file in the folder that cannot be packed, such as an index that could not be
 /// restored, is copied like the other files.
@@ -60,8 +60,8 @@ pub(crate) fn pack_shards(
 
 /// Restores the files that `input` was packed from into the new folder `target`, byte
 /// for byte. Deltas are restored with the first of the `bases`, against which they were
-/// packed. If the input is a folder, its other files are copied; if it is an index,
-/// `config.json` is.
+/// packed. If the input is a folder, its other files are copied; if it is an index, the
+/// `config.json` in its folder is copied.
 ///
 /// # Errors
 /// An index that names a missing file; a base that is missing, not needed or has other
@@ -88,8 +88,9 @@ pub(crate) fn unpack_shards(
     })
 }
 
-/// Writes the result of `plan` into the new folder `target`. `write` writes the result of
-/// one shard. Returns its results and the report about the other files.
+/// Writes the result of `plan` into the new folder `target`. `write` writes the result
+/// of one shard. Returns the results of all calls of `write`, and the report about the
+/// other files.
 fn write_folder<T: Send>(
     job: &Job,
     input: &Shards,

@@ -15,10 +15,11 @@ use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location, regular};
 use crate::{Error, Result};
 
-/// The maximum length of a `config.json`; real ones have a few kilobytes.
+/// The maximum length of a `config.json` in bytes; real files have a few kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
 
-/// The files of a result. All paths are relative to its folder.
+/// The files of the result of packing or unpacking. All paths are relative to the
+/// result folder.
 pub(super) struct Plan<'a> {
     /// The checkpoints of the result. The first one is the checkpoint of the input
     /// itself, unless the input is a folder that only has checkpoints in subfolders.

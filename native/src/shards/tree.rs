@@ -111,8 +111,8 @@ impl Tree {
         Ok(files)
     }
 
-    /// Records why indices at the top, other than the one of the folder's own
-    /// checkpoint, are copied.
+    /// Records why the indices at the top, except the index of the folder's own
+    /// checkpoint, are copied instead of packed.
     fn explain_indices(
         &mut self,
         root: &Path,
@@ -239,7 +239,8 @@ fn refuse_special(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns whether an error concerns the contents of a file rather than reading it.
+/// Returns whether an error is caused by the contents of a file rather than by reading
+/// it.
 pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(
         error,

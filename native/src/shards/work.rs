@@ -26,7 +26,7 @@ pub(super) struct Work<'a> {
 /// The shard that is being processed.
 pub(super) struct CurrentShard<'a> {
     pub(super) unit: &'a Unit<'a>,
-    /// Number of its checkpoint in the plan.
+    /// The number of the shard's checkpoint in the plan.
     pub(super) unit_number: usize,
     /// Number of the shard in its checkpoint.
     pub(super) number: usize,
@@ -38,19 +38,19 @@ pub(super) struct CurrentShard<'a> {
 }
 
 impl CurrentShard<'_> {
-    /// Returns the path of its result, relative to the result folder.
+    /// Returns the path of the shard's result, relative to the result folder.
     pub(super) fn output(&self) -> PathBuf {
         self.unit.output(self.number)
     }
 
-    /// Returns the path of its input file, relative to the input folder.
+    /// Returns the path of the shard's input file, relative to the input folder.
     pub(super) fn input(&self) -> String {
         let file = &self.unit.shards.files()[self.number];
         self.unit.folder.join(&file.name).display().to_string()
     }
 
-    /// Returns its base, fetched and restored, if it has one. A shard that was packed
-    /// as a container, because no delta could be made of it, has none.
+    /// Returns the shard's base, fetched and restored, if it has one. A shard that was
+    /// packed as a container, because no delta could be made of it, has no base.
     pub(super) fn base(&self) -> Result<Option<BaseFile>> {
         if self.local.head(4)?.starts_with(&zstn::MAGIC) {
             return Ok(None);
@@ -173,9 +173,10 @@ impl Bases {
     }
 }
 
-/// All shards are inspected before the work begins, remote ones only if their server
-/// supports ranges. Each shard is opened or fetched again when the work reaches it, so
-/// only files that are being processed need a descriptor or disk space.
+/// The files of a checkpoint. All of them are inspected before the work begins, but a
+/// remote file only if its server supports ranges. Each file is opened or fetched again
+/// when the work reaches it, so only files that are being processed need a descriptor
+/// or disk space.
 struct Files<'a> {
     job: &'a Job<'a>,
     shards: &'a Shards,

@@ -92,7 +92,7 @@ pub trait AsyncSource: Send + Sync {
 pub struct BlockingSource(Arc<dyn Source>);
 
 impl BlockingSource {
-    /// Uses `source`.
+    /// Returns a source whose bytes are read from `source`.
     pub fn new(source: impl Source + 'static) -> Self {
         Self(Arc::new(source))
     }

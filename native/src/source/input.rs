@@ -92,7 +92,8 @@ impl Input {
         Local::of_bytes(name.into(), bytes.into()).into()
     }
 
-    /// Returns its location, unless the input is a source, a reader or bytes in memory.
+    /// Returns the location of the input; `None` for a source, a reader or bytes in
+    /// memory.
     #[doc(hidden)]
     pub fn location(&self) -> Option<&Location> {
         match &self.0 {
@@ -113,7 +114,7 @@ impl Input {
         }
     }
 
-    /// Returns whether its bytes come from a server or another remote source.
+    /// Returns whether the bytes come from a server or another remote source.
     pub(crate) fn is_remote(&self) -> bool {
         match &self.0 {
             Kind::Location(location) => location.is_remote(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
-use super::access::Access;
+use super::open_location::Access;
 use super::scheme::{self, Scheme};
 #[cfg(feature = "store")]
 use super::store;
@@ -128,8 +128,8 @@ impl Location {
 
     /// Returns the origin to which the first requests are sent, which consists of
     /// scheme, host and port: `https://example.org:443`. For a file in a hub this is
-    /// the origin of `$HF_ENDPOINT`, or of <https://huggingface.co>. `None` if it is
-    /// not read over HTTP.
+    /// the origin of `$HF_ENDPOINT`, or of <https://huggingface.co>. `None` for a
+    /// location that is not read over HTTP.
     ///
     /// ```
     /// let model = zstn::Location::url("https://Example.org/model.zstn");
@@ -143,7 +143,7 @@ impl Location {
         }
     }
 
-    /// Returns whether its bytes come from another machine.
+    /// Returns whether the bytes come from another machine.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Self::Url(url) if Scheme::find(url) != Some(Scheme::File))
     }
@@ -159,7 +159,7 @@ impl Location {
         }
     }
 
-    /// Returns the address if it is the address of a folder in an object store.
+    /// Returns the address, if this is the address of a folder in an object store.
     pub(crate) fn stored_folder(&self) -> Option<&str> {
         match self {
             Self::Url(url) if Scheme::find(url) == Some(Scheme::Store) => {
@@ -180,7 +180,7 @@ impl Location {
         })
     }
 
-    /// Returns whether its bytes can be read only once.
+    /// Returns whether the bytes can be read only once.
     pub(crate) fn is_read_once(&self) -> bool {
         match self {
             Self::Path(_) | Self::Url(_) => false,

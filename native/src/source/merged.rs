@@ -49,7 +49,7 @@ pub(super) fn in_order<'a>(count: usize, read: Vec<Vec<Part<'a>>>) -> Vec<Cow<'a
     parts
 }
 
-/// The index of a requested range, and its bytes.
+/// The index of a requested range, and the bytes of that range.
 pub(super) type Part<'a> = (usize, Cow<'a, [u8]>);
 
 /// A range to read, with the requested ranges inside it.
@@ -66,8 +66,8 @@ impl MergedRange {
         merge(ranges, MAX_GAP_BYTES, MAX_MERGED_BYTES)
     }
 
-    /// Returns the bytes of the requested ranges inside of this one, whose bytes are
-    /// `bytes`.
+    /// Divides `bytes`, the bytes of this range, into the bytes of the requested ranges
+    /// inside it.
     pub(super) fn split<'a>(&self, ranges: &[Range<u64>], bytes: Cow<'a, [u8]>) -> Vec<Part<'a>> {
         if let [read] = self.reads[..] {
             return vec![(read, bytes)];

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
-mod access;
 mod address;
-mod arriving;
+mod arriving_safetensors;
 #[cfg(feature = "async")]
 mod async_source;
+mod blocking_http;
+mod byte_stream;
 mod closed_file;
-mod feed;
 mod file;
 mod http;
 mod hub;
@@ -20,11 +20,11 @@ mod local;
 mod location;
 #[cfg(feature = "http")]
 mod merged;
+mod open_location;
 pub(crate) mod parallel;
-mod parts;
+mod range_reads;
 pub mod regular;
 mod scheme;
-mod server;
 pub mod store;
 mod version;
 
@@ -35,14 +35,16 @@ pub use self::http::{Attempts, Failure, wait};
 pub use self::http::{HttpObserver, HttpRequest, Remote, put, trust_certificates};
 pub use address::PLAIN;
 pub(crate) use address::is_same;
-pub(crate) use arriving::{Arriving, Begun};
+pub(crate) use arriving_safetensors::{Arriving, Begun};
 #[cfg(feature = "async")]
 pub use async_source::on_thread;
 #[cfg(feature = "async")]
 pub use async_source::{AsyncSource, BlockingSource, Reading};
-pub(crate) use closed_file::ClosedFile;
+pub(crate) use blocking_http::check_absent;
+pub use blocking_http::put_watched;
 #[doc(hidden)]
-pub use feed::Feed;
+pub use byte_stream::Feed;
+pub(crate) use closed_file::ClosedFile;
 pub use file::FileSource;
 pub use hub::offline;
 #[cfg(feature = "http")]
@@ -54,12 +56,10 @@ pub use location::Location;
 #[cfg(feature = "async")]
 pub(crate) use location::if_any;
 #[cfg(feature = "async")]
-pub(crate) use parts::check_lens;
-pub(crate) use parts::{Wanted, read_parts, read_wanted};
+pub(crate) use range_reads::check_lens;
+pub(crate) use range_reads::{Wanted, read_parts, read_wanted};
 pub use scheme::is_server;
 pub use scheme::is_store;
-pub(crate) use server::check_absent;
-pub use server::put_watched;
 #[cfg(feature = "store")]
 pub use store::ObjectStoreSource;
 pub use version::FileId;
@@ -109,8 +109,8 @@ pub trait Source: Send + Sync {
     /// Reads `ranges` like [`Source::read_ranges`], for a caller that compares all of
     /// these bytes with checksums before it uses them. Several servers behind one
     /// address may give one file different validators (`ETag`, `Last-Modified`). Here,
-    /// validators that differ from those of the first response are not an error;
-    /// [`Source::other_version`] reports them. The default implementation calls
+    /// validators that differ from the validators of the first response are not an
+    /// error; [`Source::other_version`] reports them. The default implementation calls
     /// [`Source::read_ranges`].
     #[doc(hidden)]
     fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {

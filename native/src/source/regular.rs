@@ -62,7 +62,7 @@ pub(super) fn name(kind: FileType) -> Option<&'static str> {
     Some("device")
 }
 
-/// The flag with which opening a pipe does not wait for the other end.
+/// Returns the flag that lets opening a pipe succeed without waiting for its other end.
 #[cfg(unix)]
 pub(super) fn nonblocking() -> i32 {
     rustix::fs::OFlags::NONBLOCK.bits().cast_signed()

@@ -80,7 +80,8 @@ mod linked {
             })
         }
 
-        /// Reads a range, or returns it from the first bytes, which opening has read.
+        /// Reads a range. The first bytes of the object, which were read when it was
+        /// opened, need no request.
         async fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>> {
             check_inside(self, &range)?;
             let head = self.object.head();

@@ -144,7 +144,7 @@ impl FileVersion {
     /// I/O errors; [`Error::Changed`] if the file was truncated.
     pub(super) fn read_into(&self, name: &str, start: u64, out: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, name, 0, start, out).or_else(|error| {
-            // The most frequent reason for an early end is a truncated file.
+            // A file that ends early has most probably been truncated.
             self.check_unchanged(name)?;
             Err(error)
         })

@@ -3,7 +3,7 @@
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
 
-use crate::finished;
+use crate::finished_tensor;
 use crate::report::VerifiedFile;
 use crate::{Error, Job, Progress as _, Reader, Result, Tensor};
 
@@ -50,7 +50,7 @@ pub(super) fn verify_tensors(
         }
         job.advance(tensor.len_bytes());
         if job.wants_tensors() {
-            job.tensor(&finished::read(input, tensor));
+            job.tensor(&finished_tensor::read(input, tensor));
         }
     }
     Ok(VerifiedFile {
@@ -67,7 +67,8 @@ pub(super) fn verify_tensors(
     })
 }
 
-/// Returns the largest error, if the tensor is stored lossily.
+/// Compares a tensor with the original, and returns the largest error if the tensor is
+/// stored lossily.
 fn compare(
     input: &Reader,
     read: &Tensor,

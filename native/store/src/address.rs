@@ -104,7 +104,8 @@ impl Address {
         .with_key(key)
     }
 
-    /// Returns the name for messages of an object in any store.
+    /// Returns an address for messages about an object in any store of the `object_store`
+    /// crate.
     pub(crate) fn in_store(store: &dyn ObjectStore, path: &Path) -> Self {
         Self {
             service: Service::Memory,

@@ -12,8 +12,8 @@ use object_store::multipart::MultipartStore;
 use object_store::{ClientOptions, HeaderMap, HeaderValue, ObjectStore};
 
 use crate::address::Service;
-use crate::client::{Connector, Purpose, retries};
-use crate::failure::Failure;
+use crate::http_client::{Connector, Purpose, retries};
+use crate::object_store_error::Failure;
 use crate::{Address, Environment, Error, Observer, Result, credentials};
 
 /// The number of connections that are cached. A program uses few buckets; beyond this
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
 }
 
 struct Kept {
-    /// A child that was forked must not use the connections of its parent.
+    /// The process ID: a forked child must not use the connections of its parent.
     process: u32,
     root: String,
     options: StoreOptions,

@@ -10,9 +10,10 @@ use std::time::Duration;
 use crate::address::Service;
 use crate::{Address, Error, Result};
 
-/// The metadata services of all three clouds have this address.
+/// The address of the metadata service in all three clouds.
 const METADATA: &str = "169.254.169.254:80";
-/// The metadata service runs on the same host or near it, so it answers at once.
+/// Time limit for connecting to the metadata service, which runs on the same host or near
+/// it.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
 const S3: &str = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
@@ -160,7 +161,7 @@ const PREFIXES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 const NAMES: [&str; 3] = ["SERVICE_ACCOUNT", "IDENTITY_ENDPOINT", "HOME"];
 
 impl Environment {
-    /// Returns the variables of this process. Those that are not Unicode are ignored.
+    /// Returns the variables of this process. Variables that are not Unicode are ignored.
     #[must_use]
     pub fn of_process() -> Self {
         // `vars()` would panic on a value that is not Unicode.

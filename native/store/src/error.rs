@@ -40,7 +40,7 @@ pub enum Error {
     NoCredentials {
         /// The address.
         url: String,
-        /// The variables that would help.
+        /// The environment variables to set.
         variables: &'static str,
     },
     /// The object does not exist.
@@ -64,7 +64,7 @@ pub enum Error {
     Denied {
         /// The address.
         url: String,
-        /// The code of the store in parentheses, or nothing.
+        /// The store's error code in parentheses, or an empty string.
         detail: String,
     },
     /// The bucket is in another region.
@@ -80,7 +80,7 @@ pub enum Error {
     Changed {
         /// The address.
         url: String,
-        /// The evidence, beginning with a comma, or nothing.
+        /// The observed difference, beginning with a comma, or an empty string.
         detail: String,
     },
     /// The object exists and may not be replaced.
@@ -126,7 +126,7 @@ pub enum Error {
         start: u64,
         /// The byte after the last byte of the range.
         end: u64,
-        /// Length of the object.
+        /// Length of the object in bytes.
         len_bytes: u64,
     },
     /// The store cannot be reached or does not answer, even after retries.

@@ -29,21 +29,22 @@
 //!
 //! Credentials, regions and endpoints are taken from environment variables
 //! ([`Environment`]). All calls block, except [`Object::fetch`] and [`Object::open_in`];
-//! a few threads, shared by the process, wait for the network. Google Cloud Storage has not been tested against the real service.
+//! a few threads, shared by the process, wait for the network. Google Cloud Storage has
+//! not been tested against the real service.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod address;
 mod claim;
-mod client;
 mod connection;
 mod credentials;
 mod error;
-mod failure;
+mod http_client;
 mod listing;
 mod object;
+mod object_store_error;
 mod observer;
-mod state;
+mod state_files;
 mod upload;
 
 pub use address::{Address, is_store};

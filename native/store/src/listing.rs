@@ -6,10 +6,10 @@ use futures_util::TryStreamExt;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use crate::client::Purpose;
 use crate::connection::connect;
-use crate::failure::Failure;
-use crate::{Address, Result, StoreOptions, client};
+use crate::http_client::Purpose;
+use crate::object_store_error::Failure;
+use crate::{Address, Result, StoreOptions, http_client};
 
 /// An object in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,8 @@ pub struct ListedObject {
     pub path: String,
     /// Length in bytes.
     pub len_bytes: u64,
-    /// Entity tag of the listed version, if the store lists it. Versions differ in it.
+    /// Entity tag of the listed version, if the store lists tags. Different versions have
+    /// different tags.
     pub tag: Option<String>,
 }
 
@@ -31,7 +32,7 @@ pub fn list(address: &Address, options: &StoreOptions) -> Result<Vec<ListedObjec
     let connection = connect(address, options, Purpose::Read)?;
     let folder = address.path()?;
     let store = Arc::clone(&connection.objects);
-    let found = client::wait(async move {
+    let found = http_client::wait(async move {
         let mut objects = store.list(prefix(&folder));
         let mut found = Vec::new();
         while let Some(object) = objects.try_next().await? {
@@ -52,7 +53,7 @@ pub fn list_top(address: &Address, options: &StoreOptions) -> Result<Vec<ListedO
     let connection = connect(address, options, Purpose::Read)?;
     let folder = address.path()?;
     let store = Arc::clone(&connection.objects);
-    let found = client::wait(async move {
+    let found = http_client::wait(async move {
         let result = store.list_with_delimiter(prefix(&folder)).await?;
         let objects = result.objects.iter();
         let mut found: Vec<_> = objects
@@ -74,7 +75,7 @@ pub(crate) fn find_other(
     let connection = connect(address, options, Purpose::Read)?;
     let folder = address.path()?;
     let store = Arc::clone(&connection.objects);
-    let found = client::wait(async move {
+    let found = http_client::wait(async move {
         let mut objects = store.list(prefix(&folder));
         while let Some(object) = objects.try_next().await? {
             let found = listed(&folder, &object).map(|object| object.path);

@@ -9,9 +9,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use crate::client::{self, Fault, Purpose};
 use crate::connection::{Connection, connect};
-use crate::failure::{Failure, FailureKind};
+use crate::http_client::{self, Fault, Purpose};
+use crate::object_store_error::{Failure, FailureKind};
 use crate::{Address, Error, RequestLimits, Result, StoreOptions};
 
 /// Maximum number of requests that one call has in flight.
@@ -59,7 +59,7 @@ impl Object {
     ) -> Result<Self> {
         let address = Address::in_store(&*store, &path);
         let get = GetOptions::new().with_head(true);
-        let opened = client::within(store.get_opts(&path, get)).await?;
+        let opened = http_client::within(store.get_opts(&path, get)).await?;
         let opened = opened.map_err(|error| Failure::new(&error).into_error(&address))?;
         Ok(Self::new(store, &address, path, opened.meta, options))
     }
@@ -75,7 +75,7 @@ impl Object {
         head_len_bytes: u64,
         options: &StoreOptions,
     ) -> Result<Self> {
-        client::wait(Self::begin(address, head_len_bytes, options))?
+        http_client::wait(Self::begin(address, head_len_bytes, options))?
     }
 
     /// Opens the object like [`Object::open_with_head`] without blocking a thread, on any
@@ -88,7 +88,7 @@ impl Object {
         head_len_bytes: u64,
         options: &StoreOptions,
     ) -> Result<Self> {
-        client::within(Self::begin(address, head_len_bytes, options)).await?
+        http_client::within(Self::begin(address, head_len_bytes, options)).await?
     }
 
     async fn begin(address: &Address, head_len_bytes: u64, options: &StoreOptions) -> Result<Self> {
@@ -180,7 +180,7 @@ impl Object {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
         let inner = Arc::clone(&self.inner);
-        client::wait(async move { inner.fill(None, range).await })?
+        http_client::wait(async move { inner.fill(None, range).await })?
     }
 
     /// Reads the bytes of `range` without blocking a thread, on any executor.
@@ -189,7 +189,7 @@ impl Object {
     /// The same as [`Object::read`].
     pub async fn fetch(&self, range: Range<u64>) -> Result<Vec<u8>> {
         self.check(&range)?;
-        client::within(self.inner.fill(None, range)).await?
+        http_client::within(self.inner.fill(None, range)).await?
     }
 
     /// Reads several ranges with up to 8 concurrent requests, one for each range that
@@ -201,7 +201,7 @@ impl Object {
         ranges.iter().try_for_each(|range| self.check(range))?;
         let inner = Arc::clone(&self.inner);
         let ranges = ranges.to_vec();
-        client::wait(async move {
+        http_client::wait(async move {
             let reads = ranges.into_iter().map(|range| {
                 let inner = Arc::clone(&inner);
                 async move { inner.fill(None, range).await }
@@ -258,7 +258,8 @@ impl Inner {
                 return Err(self.other_range(&rest, sent));
             }
             let len_bytes = rest.end - rest.start;
-            let received = client::receive(result, len_bytes, self.limits.idle_timeout, &mut bytes);
+            let received =
+                http_client::receive(result, len_bytes, self.limits.idle_timeout, &mut bytes);
             match received.await {
                 Ok(()) => return Ok(bytes),
                 Err(Fault::Store(error)) => return Err(self.failed(&error)),
@@ -354,7 +355,7 @@ pub(crate) fn head(
     address: &Address,
     path: &Path,
 ) -> Result<ObjectMeta> {
-    client::wait(head_of(connection, path))?
+    http_client::wait(head_of(connection, path))?
         .map_err(|error| Failure::new(&error).into_error(address))
 }
 
@@ -424,7 +425,7 @@ pub fn delete(address: &Address, options: &StoreOptions) -> Result<()> {
     let connection = connect(address, options, Purpose::Read)?;
     let path = address.object_path()?;
     let store = Arc::clone(&connection.objects);
-    match client::wait(async move { store.delete(&path).await })? {
+    match http_client::wait(async move { store.delete(&path).await })? {
         Ok(()) => Ok(()),
         Err(error) => {
             let failure = Failure::new(&error);

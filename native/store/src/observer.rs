@@ -1,4 +1,5 @@
-//! Observation of requests.
+//! Reports every finished request to a store, retries included, to a function of the
+//! caller.
 
 use std::fmt;
 use std::pin::Pin;

@@ -13,11 +13,11 @@ use zstn_core::transform::FloatFormat;
 use zstn_core::transform::bitfield::{BFLOAT16, FLOAT16, FLOAT32};
 use zstn_tests::rng::Rng;
 
-mod extensions;
+mod extension_frames;
 mod files;
 mod planes;
 
-pub use extensions::extensions;
+pub use extension_frames::extensions;
 pub use files::{files, frames, statistics};
 pub use planes::{coders, peers, planes, structured};
 

@@ -4,7 +4,7 @@
 mod compressed_tensors;
 mod delta;
 mod delta_tensors;
-mod extensions;
+mod extension_frames;
 mod gauss;
 mod incremental;
 mod integrity;

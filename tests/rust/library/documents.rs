@@ -52,6 +52,17 @@ fn anchors(document: &Path) -> Vec<String> {
 }
 
 #[test]
+fn no_document_has_marks_of_a_merge_conflict() {
+    let marks = ["<<<<<<< ", ">>>>>>> ", "=======\n"];
+    for document in documents(&repository()) {
+        let text = fs::read_to_string(&document).expect("a document");
+        let mut lines = text.split_inclusive('\n');
+        let marked = lines.find(|line| marks.iter().any(|mark| line.starts_with(mark)));
+        assert_eq!(marked, None, "{}", document.display());
+    }
+}
+
+#[test]
 fn links_lead_to_files_and_headings() {
     let documents = documents(&repository());
     assert!(documents.len() > 15, "{documents:?}");

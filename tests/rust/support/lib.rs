@@ -9,6 +9,7 @@ pub mod fault_server;
 pub mod faults;
 pub mod foreign;
 pub mod frames;
+pub mod http_request;
 pub mod rng;
 pub mod round_server;
 pub mod schema;
@@ -18,7 +19,6 @@ pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;
 pub mod upload_server;
-pub mod web;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

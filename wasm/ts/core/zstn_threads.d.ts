@@ -1,4 +1,4 @@
-/** The glue code of the module with threads. Not every machine can build it. */
+/** The glue code of the module with threads, which the Rust build generates with a nightly toolchain. */
 
 import type { CoreDecode } from "../core.js";
 import type { CoreInput, WasmModule } from "../wasm-input.js";

@@ -2,7 +2,7 @@
 
 import type { CoreInstance, CoreModel } from "../core.js";
 import type { Source } from "../source/source.js";
-import { toTransferable } from "../source/ownership.js";
+import { toTransferable } from "../source/transferable.js";
 import type { TensorInfo } from "../tensor.js";
 
 /** A tensor that can be decoded. */

@@ -14,7 +14,7 @@ export interface WorkerRequest {
   reference: Uint8Array | undefined;
 }
 
-/** A message from a worker: that it has started, or the response to the request that it is working on. */
+/** A message from a worker: the report that it has started, or the response to its current request. */
 export type WorkerResponse =
   | { ready: true }
   | { bytes: Uint8Array<ArrayBuffer> }

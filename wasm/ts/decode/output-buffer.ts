@@ -1,4 +1,4 @@
-/** Checks of the caller's buffers that tensors are decoded into. */
+/** Checks the caller's buffers that tensors are decoded into. */
 
 import { bytesPerElement } from "../dtype.js";
 import { InvalidInputError } from "../errors.js";

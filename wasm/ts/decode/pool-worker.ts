@@ -1,8 +1,8 @@
-/** The life of one worker in a pool, from its start to its end. */
+/** Manages one worker of a pool, from its start to its end. */
 
 import { WorkerError } from "../errors.js";
 import { toZstnError } from "../core-errors.js";
-import { toTransferable } from "../source/ownership.js";
+import { toTransferable } from "../source/transferable.js";
 import type { WorkerRequest, WorkerResponse } from "./message.js";
 import type { Task } from "./task.js";
 import type { StartWorker, WorkerHandle } from "./worker-handle.js";

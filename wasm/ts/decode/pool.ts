@@ -12,8 +12,8 @@ import type { StartWorker } from "./worker-handle.js";
 /** Options of `workerPool`. */
 export interface WorkerPoolOptions {
   /**
-   * The maximum number of workers. By default the number of cores, but at most 4. With 0, all tensors are decoded on
-   * the calling thread.
+   * The maximum number of workers. By default the number of processor cores, but at most 4. With 0, all tensors are
+   * decoded on the calling thread.
    */
   size?: number;
   /**
@@ -42,12 +42,12 @@ const DEFAULT_MAX_WORKERS = 4;
  */
 const IDLE_MS = 10_000;
 
-/** The same for workers that keep the process alive (Deno), in milliseconds. */
+/** The idle time after which workers that keep the process alive (Deno) are stopped, in milliseconds. */
 const HOLDING_IDLE_MS = 500;
 
 /**
- * Returns the maximum number of workers or threads in a pool: a small multiple of the cores, since each takes memory of
- * its own.
+ * Returns the maximum number of workers or threads in a pool: a small multiple of the number of processor cores, since
+ * each worker takes memory of its own.
  */
 export const mostWorkers = (cores: number): number => Math.max(16, 8 * cores);
 

@@ -1,7 +1,7 @@
 /** Starts workers in browsers and in Deno. */
 
 import { settings } from "../configure.js";
-import { isDeno } from "../deno.js";
+import { isDeno } from "../is-deno.js";
 import { startFromBlob } from "./cross-origin-worker.js";
 import { notLoaded, scriptAddress } from "./script-address.js";
 import type { StartWorker } from "./worker-handle.js";
@@ -9,7 +9,7 @@ import type { StartWorker } from "./worker-handle.js";
 /** Bundlers recognise exactly this expression and include the script. */
 const createFromScript = (): Worker => new Worker(new URL("./web-worker.js", import.meta.url), { type: "module", name: "zstn" });
 
-/** Returns the number of cores that the browser reports; 1 if it reports none. */
+/** Returns the number of processor cores that the browser reports; 1 if it reports none. */
 export const coreCount = (): number => globalThis.navigator?.hardwareConcurrency || 1;
 
 /**
@@ -51,7 +51,7 @@ function createWorker(): Worker {
   return /^https?:$/.test(protocol) && origin !== location.origin ? startFromBlob(href) : createFromScript();
 }
 
-/** Starts a decoding worker. */
+/** Starts a decoding worker, with the `createWorker` of `configure` if it is set. */
 export const startWebWorker: StartWorker = (listener) => {
   const create = settings.createWorker as (() => Worker) | undefined;
   const start = create ? webWorkerStarter(create) : webWorkerStarter(createWorker, createFromScript);

@@ -2,7 +2,7 @@
 
 import type { WorkerResponse } from "./message.js";
 
-/** A running worker. */
+/** A worker that has been started. It may still be loading its script. */
 export interface WorkerHandle {
   /** True if the worker loads its own module, so that the pool need not send one. */
   readonly hasModule?: boolean;

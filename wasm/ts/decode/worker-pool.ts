@@ -4,7 +4,7 @@ import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
 import { UnsupportedError } from "../errors.js";
 import { platform } from "../platform.js";
-import { undecodable } from "../compared-source.js";
+import { undecodable } from "../mixed-versions.js";
 import { inline } from "./decoder.js";
 import type { Decoder } from "./decoder.js";
 import { WorkerPool } from "./pool.js";

@@ -8,8 +8,8 @@ import { checkBase } from "./check-base.js";
 import { PlainModel } from "../safetensors/plain-model.js";
 
 /**
- * Throws an `InvalidInputError` if the opened model is not a delta, a `ModelClosedError` if its `base` is closed, and a
- * `WrongBaseError` if it was made against another base.
+ * Throws an `InvalidInputError` if the opened model is not a delta, a `ModelClosedError` if `base` is closed, and a
+ * `WrongBaseError` if the delta was made against another base.
  */
 export function checkAttached({ model, instance }: OpenedModel, needsBase: boolean, base: OpenedModel, kind: ModelKind, closed: AbortSignal): void {
   if (!needsBase || model instanceof PlainModel) {

@@ -1,7 +1,7 @@
-/** Opens the base that a file is packed against: the safetensors file that it is or restores. */
+/** Opens the base that a file is packed against as a safetensors file: the base itself, or the file that it restores. */
 
 import { FormatError, InvalidInputError } from "../errors.js";
-import { located, withHub } from "../locate.js";
+import { located, withHub } from "../resolve-hub-input.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
 import { isRemote, sourceOf } from "../model-source.js";
@@ -12,7 +12,7 @@ import { Traffic } from "../source/traffic.js";
 import { withReadAhead } from "../source/with-read-ahead.js";
 import { withStats } from "../source/with-stats.js";
 
-/** An open base. */
+/** An open base: the source of its safetensors file. `close` frees the model that was opened to restore it. */
 export interface Base {
   /** The safetensors file, plain or restored on the fly. */
   source: Source;
@@ -79,7 +79,7 @@ function notABase(what: string): InvalidInputError {
   return new InvalidInputError(`A base is a safetensors file, or a .zstn or .z4dm file that restores one, and not ${what}.`);
 }
 
-/** Returns `source` with its head in memory, which packing reads first. */
+/** Returns `source` with reads of its first bytes answered from `head`, because packing reads them again. */
 function withHead(source: Source, sizeBytes: number, head: Uint8Array): Source {
   return {
     size: () => sizeBytes,

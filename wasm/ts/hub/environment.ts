@@ -17,7 +17,7 @@ export const pageEnvironment: HubEnvironment = { endpoint: () => undefined, toke
 
 let current: HubEnvironment & HttpFunctions;
 
-/** Sets the environment. An entry calls it when it is loaded. */
+/** Sets the user's settings and the request functions. Each entry of `zstn/hub` calls this when it is loaded. */
 export function setEnvironment(environment: HubEnvironment, httpFunctions: HttpFunctions): void {
   current = { ...environment, ...httpFunctions };
 }

@@ -6,7 +6,7 @@ import type { HubAddress } from "./address.js";
 /** The reason that a hub refused a request. */
 export type HubRefusal = "gated" | "credentials" | "disabled" | "forbidden" | "repository" | "revision" | "file";
 
-/** The hub refused a request; `reason` is the reason. Its `code` is `"http"`, as for every `HttpError`. */
+/** The hub refused a request. The `code` of this error is `"http"`, as for every `HttpError`. */
 export class HubError extends HttpError {
   override name = "HubError";
   /**
@@ -45,7 +45,7 @@ export class HubFileError extends ZstnError {
   }
 }
 
-/** The facts about the client that an error message needs. */
+/** The properties of the client that determine the advice in an error message. */
 export interface Asker {
   hasToken: boolean;
   /** Advice on how to log in, as the end of a sentence. */

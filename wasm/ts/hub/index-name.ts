@@ -17,7 +17,7 @@ export interface IndexName {
   readonly stem: string;
   /** The extension of the shards. */
   readonly extension: string;
-  /** The position of a variant: before or after the word `index`. */
+  /** True if the name has a variant, such as `fp16`, before or after the word `index`. */
   readonly hasVariant: boolean;
 }
 

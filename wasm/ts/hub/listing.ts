@@ -27,7 +27,7 @@ export interface ModelFile {
   readonly revision: string;
   /** The URL of this version of the file. Reading it needs the same token as the repository. */
   readonly url: URL;
-  /** True if `hub()` opens this file if none is named. */
+  /** True if `hub()` opens this file when no file is named. */
   readonly isDefault: boolean;
 }
 

@@ -59,8 +59,8 @@ function ownEndpoint(): string {
 }
 
 /**
- * Returns the hub of the environment if the page is below it. The hub's URL may have a path, which cannot be derived
- * from a page URL.
+ * Returns the hub of the environment if `text` is a URL below it. The URL of a hub may have a path, which cannot be
+ * derived from the URL of a page.
  */
 function knownAbove(text: string): string | undefined {
   const own = ownEndpoint();

@@ -4,7 +4,7 @@ import type { Stats } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { ReadError, SourceChangedError, ZstnError } from "../errors.js";
-import { markTransferable } from "../source/ownership.js";
+import { markTransferable } from "../source/transferable.js";
 import type { Source } from "../source/source.js";
 
 /** The time without a read after which the file is closed, in milliseconds. */

@@ -29,5 +29,5 @@ export function nodeWorkerStarter(create: () => Worker): StartWorker {
   };
 }
 
-/** Starts a decoding worker. */
+/** Starts a decoding worker, with the `createWorker` of `configure` if it is set. */
 export const startNodeWorker: StartWorker = (listener) => nodeWorkerStarter((settings.createWorker as (() => Worker) | undefined) ?? createWorker)(listener);

@@ -7,7 +7,7 @@ import type { RangeRequest } from "./response.js";
 import type { SafetensorsBlob } from "./blob.js";
 import type { SafetensorsBlobOptions } from "./model-file.js";
 
-/** The statuses of the packed file's server that are passed on to the client. */
+/** The HTTP statuses that are passed on to the client if the server of the packed file responds with them. */
 const FORWARDED_STATUSES: readonly number[] = [401, 403, 404, 410, 429, 503];
 
 interface Opened {

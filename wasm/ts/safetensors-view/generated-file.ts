@@ -6,7 +6,7 @@ import type { Readable } from "./model-file.js";
 import { TensorCache } from "./tensor-cache.js";
 import { VirtualFile } from "./virtual-file.js";
 
-/** Returns the file. It caches up to `cacheBytes` of decoded tensors. */
+/** Returns the source of the generated file, which caches up to `cacheBytes` bytes of decoded tensors. */
 export function generatedFile({ kind, tensors, files, instance, unpacked, decode }: Readable, cacheBytes: number): Source {
   const infos = [...tensors.values()];
   if (kind === "safetensors") return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));

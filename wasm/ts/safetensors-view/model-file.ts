@@ -32,7 +32,7 @@ export interface Readable {
   decode: (info: TensorInfo, signal: AbortSignal) => Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** Returns the file as a Blob, whose reads abort with `signal`. */
+/** Returns the model as a safetensors file that is read like a `Blob`. All its reads abort with `signal`. */
 export function modelBlob(model: Readable, options: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
   checkOptions("asSafetensorsBlob()", options, { cacheBytes: 1 } satisfies OptionNames<SafetensorsBlobOptions>);
   const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
@@ -42,7 +42,7 @@ export function modelBlob(model: Readable, options: SafetensorsBlobOptions, sign
   return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", isOriginal);
 }
 
-/** Returns the file. A single plain safetensors file is read directly. */
+/** Returns the source of the model's safetensors file. A single plain file is read directly. */
 function modelFile(model: Readable, cacheBytes: number): Source {
   const { kind, files, instance, unpacked } = model;
   const sizeBytes = instance.call(() => unpacked.sizeBytes());

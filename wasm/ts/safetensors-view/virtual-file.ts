@@ -10,7 +10,7 @@ import type { ReadOptions, Source } from "../source/source.js";
 /** Reads bytes `begin` to `end` (exclusive) of the tensor with the given index. */
 export type ReadTensorPart = (index: number, begin: number, end: number, signal: AbortSignal | undefined) => Promise<Uint8Array>;
 
-/** A file whose layout the core has computed. */
+/** A file with the given layout. A callback reads its tensors. */
 export class VirtualFile implements Source {
   readonly #instance: ModelInstance;
   readonly #layout: CoreUnpacked;

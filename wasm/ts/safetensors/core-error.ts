@@ -8,7 +8,7 @@ export function malformed(rule: string, detail: string, location: Omit<ErrorLoca
   return refusal("malformed", detail, { rule, ...location });
 }
 
-/** Returns the error with the code `kind`: `detail` is the problem, and the location follows. */
+/** Returns the error with the code `kind`. Its message is `detail` together with the location. */
 export function refusal(kind: string, detail: string, { rule, offset, tensor }: ErrorLocation = {}): ZstnError {
   const message = `${tensor === undefined ? "" : `tensor \`${tensor}\`: `}${detail}${offset === undefined ? "" : ` (at byte ${offset})`}`;
   return fromRejection({ kind, rule, offset, tensor, message });

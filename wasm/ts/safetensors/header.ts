@@ -5,7 +5,7 @@
 
 import type { Dtype } from "../dtype.js";
 import { JsonError, JsonScanner, ARRAY, MAX_U64, OBJECT } from "./json-scanner.js";
-import { compareText } from "./order.js";
+import { compareText } from "./utf8-order.js";
 import { malformed, refusal, tooLarge } from "./core-error.js";
 
 /** The length of the prefix, which contains the length of the header, in bytes. */
@@ -97,11 +97,11 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
 }
 
-/** The entry of a tensor, as the header contains it. */
+/** The entry of a tensor in the header, before the values are checked. */
 interface Entry {
   /** The name of the dtype, which may be an unknown one. */
   dtype: string;
-  /** The leading dimensions, at most one more than the maximum: a header can contain 45 million. */
+  /** The leading dimensions, at most one more than the maximum, because a header can list 45 million dimensions. */
   shape: bigint[];
   /** The product of all dimensions, from left to right; `undefined` if a partial product exceeds 64 bits. */
   elements: bigint | undefined;

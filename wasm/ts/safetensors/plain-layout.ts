@@ -10,7 +10,7 @@ export class PlainLayout implements CoreUnpacked {
   readonly #isOriginal: boolean;
   /** The indices of the tensors that are not empty, in order. */
   readonly #order: number[] = [];
-  /** The file position of the start of each of them, and of the end of the last one. */
+  /** The file position at which each tensor of `#order` begins, and the end of the last tensor, in bytes. */
   readonly #begins: number[];
 
   /** Creates the layout of a file whose tensors follow the `head` in order, without gaps. */

@@ -3,10 +3,10 @@
 import type { ModelLayout } from "../core.js";
 import type { Description } from "../description.js";
 import type { PlainFile } from "../opened-file.js";
-import { toTransferable } from "../source/ownership.js";
+import { toTransferable } from "../source/transferable.js";
 import type { ReadOptions } from "../source/source.js";
 import type { TensorInfo } from "../tensor.js";
-import { compareText } from "./order.js";
+import { compareText } from "./utf8-order.js";
 import { PlainLayout, writeHead } from "./plain-layout.js";
 import { refusal } from "./core-error.js";
 import type { ShardIndex } from "./shard-index.js";

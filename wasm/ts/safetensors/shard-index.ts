@@ -4,7 +4,7 @@
  */
 
 import { JsonError, JsonScanner } from "./json-scanner.js";
-import { compareText } from "./order.js";
+import { compareText } from "./utf8-order.js";
 import { malformed } from "./core-error.js";
 
 /** The parsed index of a model in several files. */
@@ -15,7 +15,7 @@ export interface ShardIndex {
   fileOf: Map<string, number>;
 }
 
-/** Returns whether a file with these first bytes is JSON text. An index is, and a model file is not. */
+/** Returns whether a file with these first bytes is JSON text, which distinguishes an index from a model file. */
 export function isShardIndex(head: Uint8Array): boolean {
   // The header length at the start of a safetensors file may contain a byte that looks like a brace, but its upper
   // bytes are zero.

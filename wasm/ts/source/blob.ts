@@ -5,7 +5,7 @@
 
 import { ReadError } from "../errors.js";
 import { httpFunctions } from "./http/http-functions.js";
-import { markTransferable } from "./ownership.js";
+import { markTransferable } from "./transferable.js";
 import type { ReadOptions, Source } from "./source.js";
 
 export class BlobSource implements Source {

@@ -1,4 +1,4 @@
-/** Macrotasks, on every platform. */
+/** Queues macrotasks on every platform. */
 
 /**
  * Runs `work` after the current task and its microtasks. Unlike a timer, it is not throttled in background tabs of

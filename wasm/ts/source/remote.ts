@@ -18,7 +18,7 @@ import { HttpClient } from "./http/client.js";
  */
 let opened = 0;
 
-/** Returns the source. Every request is counted in `traffic`. */
+/** Returns the source for the file at `address`. Every request is counted in `traffic`. */
 export function remoteSource(address: URL, options: HttpOptions, coalesce: CoalesceOptions | false | undefined, traffic: Traffic): Source {
   const { headers, fetch, retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, cache } = resolveHttpOptions(options);
   const url = new URL(address);

@@ -87,7 +87,7 @@ export function mayPass(error: unknown, hasAnswered: boolean): boolean {
   return status === 408 || status === 429 || (status >= 500 && status !== 501 && status !== 505);
 }
 
-/** Adds the wait that the server requests, and the number of attempts, to the message of the last error. */
+/** Returns the last error, with the wait that the server requests and the number of attempts added to its message. */
 function spent(error: unknown, attempts: number): unknown {
   if (!(error instanceof Error)) return error;
   if (hasCode<HttpError>(error, "http") && error.retryAfterMs) error.message += ` The server requests a wait of ${Math.ceil(error.retryAfterMs / 1000)} s.`;

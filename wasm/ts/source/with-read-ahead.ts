@@ -91,8 +91,8 @@ class ReadAhead implements AheadSource {
   }
 
   /**
-   * Reads a long range. Without chunks, it is one request; after chunks, the rest is read in several requests, whose
-   * bytes are copied one by one.
+   * Reads a long range: in one request if none of it was read ahead. Otherwise the rest is read in several sequential
+   * requests, and the bytes of each response are copied into the result.
    */
   async #readLong(chunks: Chunk[], offset: number, length: number, options: ReadOptions): Promise<Uint8Array> {
     if (chunks.length === 0) return this.#source.read(offset, length, options);

@@ -3,7 +3,7 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { WorkerPool } from "../decode/pool.js";
-import { isDeno } from "../deno.js";
+import { isDeno } from "../is-deno.js";
 import { nodeWorkerStarter, workerOf } from "../node/worker-handle.js";
 import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";

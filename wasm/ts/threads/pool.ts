@@ -10,7 +10,7 @@ import type { InitMessage } from "./message.js";
 
 /** Options of `threadPool`. */
 export interface ThreadPoolOptions {
-  /** The number of threads that decode a tensor together. By default the number of cores. */
+  /** The number of threads that decode a tensor together. By default the number of processor cores. */
   threads?: number;
   /** Tensors shorter than this, in bytes, are decoded on the calling thread. 256 KiB by default. */
   minBytes?: number;

@@ -5,7 +5,7 @@ import type { ChangesRequest, ChangesResult, ChangeSums, TensorChange } from "./
 import type { Context } from "./context.js";
 import { isPacked, toBits, toNumbers, wordsPerValue } from "./to-numbers.js";
 
-/** The maximum number of places in a tensor that a sample takes rows from. */
+/** The maximum number of strips, which are ranges of rows, in a sample of a tensor. */
 const MAX_STRIPS = 8;
 /** The minimum number of row groups for the margin of an estimate, if the tensor has enough rows. */
 const MIN_GROUPS = 8;
@@ -15,7 +15,7 @@ const MAX_UNPACKED_BYTES = 64 << 20;
 const STEP_ELEMENTS = 2 << 20;
 /** The minimum gap between strips, in bytes. The package would fetch shorter gaps to save a request. */
 const MIN_GAP_BYTES = 96 << 10;
-/** The share of additional bytes that a strip may fetch to include more rows. */
+/** The additional bytes that a strip may fetch to include more rows, as a fraction of its bytes. */
 const WIDENING_SHARE = 0.15;
 
 interface Side {
@@ -150,8 +150,8 @@ class ComparedTensor {
   }
 
   /**
-   * Returns evenly spread strips, each of the rows that are fetched together with one row, which fetches about
-   * `rowCost` bytes.
+   * Returns evenly spread strips. Each strip consists of the rows that are fetched together with one row, at a cost of
+   * about `rowCost` bytes.
    */
   async #blocks(rowCost: number, maxBytes: number, signal: AbortSignal): Promise<RowRange[]> {
     const count = Math.min(MAX_STRIPS, Math.floor(maxBytes / (rowCost * (1 + WIDENING_SHARE)) + 1e-6));

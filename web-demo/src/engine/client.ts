@@ -2,7 +2,7 @@
 
 import type { CallName, Calls, SerializedError, FromWorker, Step, ToWorker, NetworkStats } from "./protocol.js";
 
-/** An error that occurred in the worker. */
+/** An error that occurred in the worker, with the fields of the original error that the page uses. */
 export class EngineError extends Error {
   readonly code: string | undefined;
   readonly status: number | undefined;

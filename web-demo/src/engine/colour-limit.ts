@@ -1,4 +1,4 @@
-/** Finds the level at the end of a colour scale. */
+/** Finds the end of a colour scale: the level (mean or RMS of the cells of a pixel) that gets the last colour. */
 
 /** The fraction of pixels that may exceed the colour scale. */
 const BEYOND_SHARE = 0.01;

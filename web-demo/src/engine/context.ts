@@ -1,4 +1,4 @@
-/** The context of a call to the worker. */
+/** The signal and the progress callback of a call to the worker. */
 
 import type { Step } from "./protocol.js";
 

@@ -1,7 +1,7 @@
 /** Describes a tensor: statistics of all its rows, or of a sample. */
 
 import { ValueStats } from "./value-stats.js";
-import { marginOf } from "./margin.js";
+import { marginOf } from "./jackknife.js";
 import type { Compared, MatrixReader, RowBlock } from "./matrix-reader.js";
 import type { Description, FigureMargins } from "./protocol.js";
 import type { Context } from "./context.js";

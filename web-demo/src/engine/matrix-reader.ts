@@ -44,8 +44,8 @@ export interface FloatBits {
 export interface Compared {
   readonly changed: number;
   /**
-   * The sum of the squares of the values of the right side, which are subtracted. `skipped` is the number of pairs that
-   * it leaves out because one value, or the difference, is not finite.
+   * The sum of the squares of the right side's values, which are the ones that are subtracted. `skipped` is the number
+   * of pairs that the sum leaves out because one value, or the difference, is not finite.
    */
   readonly squares: number;
   readonly skipped: number;

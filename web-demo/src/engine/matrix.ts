@@ -11,15 +11,15 @@ import type { Context } from "./context.js";
 /** The longest tensor that is read as a whole, in bytes. */
 const SMALL_BYTES = 16 << 20;
 /**
- * The longest tensor that is read as a whole if it cannot be read in parts and its stored bytes are as short as those
- * of a small tensor, in bytes.
+ * The longest decoded tensor that is read as a whole because it cannot be read in parts, in bytes. Its stored bytes
+ * must not exceed the limit for a small tensor.
  */
 const UNPACKED_BYTES = 128 << 20;
 /** The approximate size of a chunk of rows, in elements. */
 const CHUNK_ELEMENTS = 1 << 19;
 /** The maximum number of chunks that are read at once. */
 const RUN_CHUNKS = 8;
-/** The same for a packed tensor. It is higher because neighbouring runs fetch the block at their common boundary twice. */
+/** The maximum for packed tensors, which is higher because neighbouring runs both fetch the block at their boundary. */
 const PACKED_RUN_CHUNKS = 32;
 /** The maximum number of elements in the cache. */
 const HELD_ELEMENTS = 48 << 20;
@@ -32,7 +32,7 @@ const SAMPLE_BYTES = 6 << 20;
  */
 const STRIP_BYTES = 96 << 10;
 
-/** The share of additional bytes that a strip may fetch to include more rows. */
+/** The additional bytes that a strip may fetch to include more rows, as a fraction of its bytes. */
 const WIDENING_SHARE = 0.15;
 
 /** The limits on the bytes of a tensor that are read without a request of the user. */

@@ -103,7 +103,7 @@ export class NetworkLog {
     this.#secondRecorder = recorder;
   }
 
-  /** Publishes the counters, throttled. */
+  /** Publishes the counters soon, at most once in `MIN_INTERVAL_MS`. */
   publish(): void {
     if (this.#timer !== undefined) return;
     const wait = Math.max(0, this.#publishedMs + MIN_INTERVAL_MS - performance.now());

@@ -61,5 +61,5 @@ function ramp(stops: readonly Colour[]): Uint32Array {
   });
 }
 
-/** Returns the pixel of a colour, with red first in memory. */
+/** Returns the pixel of an opaque colour. On little-endian machines, its bytes are in the order of canvas images (RGBA). */
 const packed = ([red, green, blue]: Colour): number => ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;

@@ -136,7 +136,7 @@ export interface VectorSeries {
 export interface Thumbnail {
   readonly width: number;
   readonly height: number;
-  /** The levels of the rows that were read, concatenated. */
+  /** The mean or RMS of the cells of each pixel, row by row. The picture leaves out the rows that were not read. */
   readonly levels: Float64Array<ArrayBuffer>;
   readonly rowsRead: number;
   readonly rows: number;

@@ -17,8 +17,8 @@ export async function save(model: Model, name: string, format: SaveFormat, { sig
 }
 
 /**
- * Returns the parts of a file in the .npy format, version 1.0: a magic number, the length of a Python literal, that
- * literal padded to a multiple of 64, and the data.
+ * Returns the parts of a file in the .npy format, version 1.0: a magic number, the length of a Python literal, the
+ * literal with padding, so that the data begin at a multiple of 64 bytes, and the data.
  */
 function npy(tensor: Tensor): BlobPart[] {
   const type = NUMPY[tensor.dtype];

@@ -36,7 +36,7 @@ export async function thumbnail(matrix: Matrix, width: number, height: number, c
 
 type Cached = RowsInMemory & { readonly rows: number };
 
-/** Returns the rows of the blocks as one matrix. */
+/** Returns the rows of the blocks as one matrix, without the gaps between the blocks. */
 function stacked(blocks: readonly RowBlock[], rows: number, columns: number): Cached {
   let row = 0;
   const moved = blocks.map(({ rowBegin, rowEnd, numbers }) => {

@@ -53,7 +53,7 @@ function unpacked(dtype: string, bytes: Uint8Array): Uint8Array {
   return codes;
 }
 
-/** Returns the values of such elements (OCP microscaling formats, 5.3). None is infinite or NaN. */
+/** Returns the values of elements shorter than a byte (OCP microscaling formats, 5.3). None is infinite or NaN. */
 function valuesOfCodes(dtype: string, codes: Uint8Array): Float32Array {
   const { exponentBits, bias, allBits } = FLOATS[dtype]!;
   const mantissaBits = allBits - 1 - exponentBits;

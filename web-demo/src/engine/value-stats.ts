@@ -233,7 +233,7 @@ const keyBits = new Uint32Array(2);
 const narrow = new Float32Array(keyBits.buffer, 4, 1);
 const wide = new Float64Array(keyBits.buffer);
 
-/** Returns the least (0) or the greatest (1) value with these upper bits, by magnitude. */
+/** Returns the value of the smallest (`end` 0) or the largest magnitude (`end` 1) among the values with this key. */
 type ValueOf = (key: number, end: 0 | 1) => number;
 
 const narrowValue: ValueOf = (key, end) => {
@@ -254,7 +254,7 @@ function rangeOf(value: ValueOf, key: number, negative: number): [number, number
   return key < negative ? [from, to] : [to, from];
 }
 
-/** Distributes `count` evenly over the bins from `begin` to `end`. Returns the part that falls outside. */
+/** Distributes `count` evenly over the bins from `begin` to `end`. Returns the part of `count` outside all bins. */
 function spread(counts: Float64Array, begin: number, end: number, count: number): number {
   const bins = counts.length;
   const length = end - begin;

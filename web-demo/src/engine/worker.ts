@@ -9,7 +9,7 @@ import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js"
 import { probe, raster } from "./raster.js";
 import { save } from "./save.js";
 import { thumbnail } from "./thumbnail.js";
-import { statedChanges } from "./stated-changes.js";
+import { statedChanges } from "./recorded-changes.js";
 import { vectorSeries } from "./vector.js";
 import { byteBreakdown } from "./byte-breakdown.js";
 import { valuesOf } from "./values.js";

@@ -89,7 +89,7 @@ export class Opener {
     this.#tokenMenu.open = false;
   }
 
-  /** Shows the token fields for the servers in the address fields, and for `asking`. */
+  /** Shows the token fields for the servers in the address fields, and for the server with the origin `asking`. */
   #showTokens(asking?: string): void {
     const [first, second] = [this.#address, this.#second].map(({ value }) => (value.trim() === "" ? undefined : originOf(value)));
     const all = new Set([first ?? HUGGING_FACE, second, asking]);

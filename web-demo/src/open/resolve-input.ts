@@ -52,7 +52,7 @@ async function ofRepository(address: HubAddress, tokens: Tokens, signal: AbortSi
   }
 }
 
-/** Returns a refusal in the words of this page if a token may help; `undefined` otherwise. */
+/** Returns the error that this page shows if the hub refused access and a token may help; `undefined` otherwise. */
 function accessErrorOf({ reason, status }: HubError, { repository }: HubAddress, origin: string): AccessError | undefined {
   const host = hostOf(origin);
   switch (reason) {

@@ -49,7 +49,7 @@ function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
   return `${formatCount(tied)} tied`;
 }
 
-/** Returns the sizes by dtype, original and stored. */
+/** Returns a table of the original and the stored size of the tensors of each dtype. */
 export function byDtype({ tensors }: ModelSummary): HTMLElement {
   interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
   const sums = new Map<string, Sum>();

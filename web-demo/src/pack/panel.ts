@@ -104,7 +104,7 @@ export class PackPanel {
   }
 }
 
-/** Returns the table of ratios by tensor. */
+/** Returns a table with the original length, the packed length and the ratio of each tensor. */
 function ratios(tensors: readonly PackedTensor[]): HTMLElement {
   const body = element("tbody", {}, ...tensors.slice(0, FIRST_ROWS).map(ratioRow));
   const head = element("tr", {}, ...["Tensor", "Original", "Packed", "Ratio"].map((label) => element("th", { scope: "col" }, label)));

@@ -1,10 +1,10 @@
-/** Errors of servers that need a token, or another token. */
+/** Errors of servers that refuse access without a token, or with the token that was sent. */
 
 import { EngineError } from "../engine/client.js";
 import { element } from "./element.js";
 import { hostOf } from "./origin.js";
 
-/** A response with status 401 or 403. */
+/** The error for a refused request that another access token may allow. */
 export class AccessError extends Error {
   readonly origin: string;
   readonly status: number;
@@ -17,7 +17,7 @@ export class AccessError extends Error {
   }
 }
 
-/** Returns `error` as a refusal; `undefined` for other errors. */
+/** Returns the `AccessError` for a response with status 401 or 403; `undefined` for other errors. */
 export function accessErrorOf(error: unknown): AccessError | undefined {
   if (error instanceof AccessError) return error;
   if (!(error instanceof EngineError) || error.url === undefined || (error.status !== 401 && error.status !== 403)) return undefined;

@@ -26,7 +26,7 @@ export function button(label: string, onclick: (event: MouseEvent) => void, prop
   return element("button", { type: "button", class: "button", onclick, ...properties }, label);
 }
 
-/** Creates a labelled select. */
+/** Creates a drop-down list with a label. `onChange` is called with the value that the user chooses. */
 export function select(label: string, options: readonly (readonly [value: string, text: string])[], chosen: string, onChange: (value: string) => void): HTMLLabelElement {
   const list = element("select", { "aria-label": label }, ...options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
   list.addEventListener("change", () => onChange(list.value));

@@ -29,7 +29,7 @@ export function errorDetails(error: unknown): string | undefined {
   return isCoded(error) && !accessErrorOf(error) && ownText(error) !== undefined ? error.message : undefined;
 }
 
-/** Returns advice; `undefined` if the sentence itself contains it. */
+/** Returns advice for the user after an error; `undefined` if the text of the error already contains it. */
 export function suggestedAction(error: unknown): string | undefined {
   if (!isCoded(error)) return undefined;
   if (accessErrorOf(error)) return "If it is private or gated, add an access token and open it again.";

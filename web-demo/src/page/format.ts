@@ -30,7 +30,7 @@ export function formatRatio(ratio: number): string {
   return `${ratio.toFixed(ratio < 10 ? 2 : ratio < 100 ? 1 : 0)}×`;
 }
 
-/** Formats a fraction: 0.00123 → "0.12 %"; 12.3 → "12×". Only exactly 1 becomes "100 %". */
+/** Formats a fraction: 0.00123 → "0.12 %"; 12.3 → "12×". A fraction below 1 never becomes "100 %". */
 export function formatShare(share: number): string {
   const percent = share * 100;
   if (percent > 0 && percent < 0.01) return "< 0.01 %";

@@ -17,7 +17,7 @@ export function clearNotice(): void {
   getById("notice").replaceChildren();
 }
 
-/** Shows an error with actions. A cancelled action shows nothing. `help` replaces the usual advice. */
+/** Shows an error with actions; if the user cancelled, only clears the notice. `help` replaces the usual advice. */
 export function showError(error: unknown, actions: readonly Action[] = [], help?: readonly Node[]): void {
   if (isAbort(error)) return clearNotice();
   getById("notice").replaceChildren(errorBox(error, actions, clearNotice, help));

@@ -6,13 +6,13 @@ export type Picture = "changes" | "treemap" | "layers";
 export interface Route {
   /** The first model: a URL, or a repository name. */
   readonly src?: string | undefined;
-  /** The second model. */
+  /** The second model, in the same notation as `src`. */
   readonly with?: string | undefined;
   readonly tensor?: string | undefined;
   /** The hub, if it is not Hugging Face. */
   readonly hub?: string | undefined;
   readonly view?: "pack" | undefined;
-  /** How two tensors are compared. */
+  /** The comparison mode of the tensor view (`Mode` of `tensor/view.ts`). */
   readonly mode?: string | undefined;
   /** The tensor of the second model, if it has another name. */
   readonly against?: string | undefined;

@@ -13,7 +13,7 @@ export interface ChartData {
 export interface ChartOptions {
   /** The label for assistive technology. */
   readonly label: string;
-  /** Destroys the chart when it aborts. */
+  /** The signal that destroys the chart when it aborts. */
   readonly signal: AbortSignal;
   readonly bars?: boolean;
   /** True if the y axis is logarithmic. */

@@ -7,7 +7,7 @@ import { formatCount, formatShare, formatValue } from "../page/format.js";
 import { Chart } from "./chart.js";
 import { bitsLine, isComplete } from "./figures.js";
 
-/** From this fraction on, zeros are left out: their bar would compress all others. */
+/** If more than this fraction of the values is zero, the histogram omits zeros at first: their bar would dwarf the others. */
 const MANY_ZEROS = 0.2;
 
 /** Returns the cards of all charts, without the histogram of the values if `isOverlaid` is set. */

@@ -6,8 +6,8 @@ import { button, select, element } from "../page/element.js";
 import { announce, showError } from "../page/notice.js";
 import { downloadBlob } from "../page/download.js";
 import type { Activities } from "../network/activity.js";
-import { LANGUAGES, codeFor } from "./code.js";
-import type { Language } from "./code.js";
+import { LANGUAGES, codeFor } from "./code-snippet.js";
+import type { Language } from "./code-snippet.js";
 
 const FORMATS: readonly SaveFormat[] = ["npy", "bin", "safetensors"];
 

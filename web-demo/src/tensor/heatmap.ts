@@ -24,7 +24,7 @@ import type { Viewport } from "./viewport.js";
 const MARGIN = 0.25;
 /** The time that the view must be still before rows are fetched, in milliseconds. */
 const STILL_MS = 140;
-/** From this number of cells per pixel on, magnitudes show more than means, which are then all near zero. */
+/** Above this number of cells per pixel, `auto` shows magnitudes, because means are then all near zero. */
 const CROWDED = 1.5;
 const HINT_MS = 1800;
 

@@ -10,8 +10,8 @@ export interface LayerFamily {
 }
 
 /**
- * Returns the families of a tensor: one for each number in its name that varies among other tensors, so layers come
- * first, then experts.
+ * Returns the families of a tensor: one for each number in its name that varies among other tensors. They are in the
+ * order of these numbers, so that layers come before experts.
  */
 export function layerFamilies(info: TensorInfo, tensors: readonly TensorInfo[]): LayerFamily[] {
   const parts = info.name.split(".");

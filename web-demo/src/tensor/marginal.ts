@@ -8,7 +8,7 @@ export interface MarginalData {
    * values cover.
    */
   readonly values: Float32Array;
-  /** 1 for values with a cell that is not finite. They have a mark at the edge. */
+  /** For each value, 1 if one of its cells is not finite. Such a value has a mark at the edge. */
   readonly marks: Uint8Array;
   readonly begin: number;
   readonly end: number;

@@ -14,7 +14,7 @@ import { layerFamilies } from "./layer-family.js";
 import type { LayerFamily } from "./layer-family.js";
 import { legend } from "./legend.js";
 
-/** The number of bytes to fetch for all pictures, and the limits on the share of each picture. */
+/** The number of bytes that are divided among all pictures. `PICTURE_BYTES` limits the bytes of each picture. */
 const TOTAL_BYTES = 32 << 20;
 const PICTURE_BYTES = { least: 400 << 10, most: 1 << 20 };
 /** The number of tensors that are read concurrently. */
@@ -34,7 +34,7 @@ export interface MultiplesOptions {
   readonly onPick: (info: TensorInfo) => void;
 }
 
-/** Returns the card; `undefined` if no other layer has a tensor of this name. */
+/** Returns the card of small multiples; `undefined` if no other layer has a tensor of this name. */
 export function multiples(options: MultiplesOptions): HTMLElement | undefined {
   const families = layerFamilies(options.info, options.tensors);
   return families.length === 0 ? undefined : new Multiples(options, families).node;

@@ -34,7 +34,7 @@ export class Pin {
     this.#lens = new Lens(() => this.set(undefined));
   }
 
-  /** The elements over the heatmap. */
+  /** The elements of the lens, which are placed over the heatmap. */
   get nodes(): readonly HTMLElement[] {
     return this.#lens.nodes;
   }

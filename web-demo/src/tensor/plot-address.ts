@@ -5,7 +5,7 @@ import type { Route } from "../page/route.js";
 
 /**
  * Returns the address of a route, without parts that may be secret: user names, passwords and queries of the addresses
- * in it. Empty for local files, which have no address.
+ * in it. Returns an empty text for local files, which have no address.
  */
 export function plotAddress(route: Route): string {
   if (route.src === undefined) return "";

@@ -17,7 +17,7 @@ export interface ExpressionResult {
   /** The tensors whose names match; empty while the worker runs. */
   readonly found: ReadonlySet<TensorInfo>;
   readonly isRunning?: boolean;
-  /** The reason for a missing result. */
+  /** A sentence for the user that explains why there is no result. */
   readonly problem?: string;
 }
 

@@ -11,7 +11,7 @@ export function dtypeChip(dtype: string): HTMLElement {
   return element("span", { class: `chip ${dtypeFamily(dtype)}` }, dtype);
 }
 
-/** Returns the contents of a row. */
+/** Returns the elements in the row of a module or a tensor: its name, a description, its size and its ratio. */
 export function rowContent({ node }: Row): HTMLElement[] {
   if (node.kind === "module") {
     const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
@@ -46,7 +46,7 @@ function shortened(label: string): (string | HTMLElement)[] {
   return head === "" ? [label] : [element("span", { class: "head" }, head), element("span", { class: "tail" }, tail)];
 }
 
-/** Returns the stored size and the ratio to the original. */
+/** Returns a bar for the stored fraction of the original length, with a text: by default the ratio. */
 function bar(share: number, text = share > 0 ? formatRatio(1 / share) : "–"): HTMLElement {
   const fill = element("i");
   fill.style.width = `${Math.min(100, share * 100)}%`;

@@ -59,8 +59,8 @@ pub(super) struct FormatContents {
     /// The record of each tensor. Files without a trailer have no
     /// [`RecordInfo`].
     records: Vec<(DeltaRecord, Option<RecordInfo>)>,
-    /// For each record, the digest that the base's file stores for its tensor,
-    /// if any. Empty until a base is attached.
+    /// For each record, the digest that the base's file stores for the base's
+    /// tensor of the same name, if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
 }
 

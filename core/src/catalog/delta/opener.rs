@@ -190,8 +190,8 @@ fn trailer_fields(fetched: &FetchedRanges, prefix_len: u64) -> Result<TrailerFie
     }))
 }
 
-/// Computes the records from their lengths in the trailer: they lie in data
-/// order and without gaps.
+/// Computes the location of every record from the lengths in the trailer. The
+/// records are stored in data order and without gaps.
 fn records(
     prefix: &DeltaPrefix,
     header: &Header,
@@ -240,7 +240,8 @@ fn records(
 /// contains the records of several small tensors.
 const WINDOW_BYTES: u64 = 4096;
 
-/// A walk in progress. Every record consumes one of the header's tensors, which
+/// A walk in progress over the records of a delta without a trailer. Every
+/// record must name a tensor of the header that no earlier record names, which
 /// bounds the number of steps.
 #[derive(Debug, Clone)]
 struct Walk {
@@ -258,7 +259,8 @@ struct Walk {
 
 impl Walk {
     /// Starts a walk through the records after `prefix`. With `wants_rest`, the
-    /// rest of the file is fetched at once; otherwise, window by window.
+    /// rest of the file is fetched at once; otherwise it is fetched window by
+    /// window.
     fn new(prefix: &DeltaPrefix, header: Header, wants_rest: bool) -> Result<Self> {
         let count = header.tensors.len();
         if u64::from(prefix.record_count) != count as u64 {

@@ -2,10 +2,10 @@
 //! tensors (docs/formats/zxd1.md 11).
 //!
 //! Whether the base is the right one cannot be checked on a part of a tensor,
-//! because the digests cover whole tensors. A part is therefore read by itself
-//! only if the base's file stores a digest of its tensor and the delta names
-//! the same digest. Otherwise the whole tensor is read, and decoding it reports
-//! what is wrong.
+//! because the digests cover whole tensors. A part is therefore read without
+//! the rest of the tensor only if the base's file stores a digest of its tensor
+//! and the delta states the same digest. Otherwise the whole tensor is read,
+//! and decoding it reports what is wrong.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,9 +23,10 @@ use crate::frame::difference::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// The number of bytes fetched first of a record's head, whose length is
-/// unknown, in addition to one byte per group and the entries of the blocks.
-/// The contexts and tables take fewer.
+/// The number of bytes fetched first for those sections of a frame's head whose
+/// length is not known in advance, the contexts and tables; they usually take
+/// fewer. One byte per group and the entries of the blocks are fetched in
+/// addition.
 const HEAD_GUESS_BYTES: u64 = 4 << 10;
 
 /// How to decode a part of a tensor that depends on the base's tensor.
@@ -62,8 +63,9 @@ impl DeltaPart {
 }
 
 impl FormatContents {
-    /// Returns the digest that the base's file stores for its tensor, unless
-    /// the tensor is too short or too long for reading parts of it.
+    /// Returns the digest that the base's file stores for its tensor of the
+    /// same name, unless the tensor is too short or too long for reading parts
+    /// of it.
     fn digest_of_base(&self, tensor: &FileTensor, number: usize) -> Option<ShortDigest> {
         let digest = self.base_digests.get(number).copied().flatten()?;
         // Low-rank products are indexed with `usize`.

@@ -1,10 +1,10 @@
 //! Packs a safetensors file against a base tensor by tensor, for callers that
 //! do their own reads and writes, such as a web page, a stream or a server.
 //!
-//! The result is identical to that of [`super::pack`]. It begins with a digest
-//! of all data of the base. If the tensors come in the order of the base's
-//! tensors, computing the digest needs no further reads, but it is only known
-//! at the end: see [`DeltaOptions::prefix_last`].
+//! The result is identical to that of [`super::pack`]. The prefix of a delta
+//! contains a digest of all data of the base. If the tensors come in the order
+//! of the base's tensors, computing the digest needs no further reads, but it
+//! is only known at the end: see [`DeltaOptions::prefix_last`].
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

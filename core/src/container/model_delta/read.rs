@@ -153,7 +153,7 @@ impl DeltaTable {
     /// given the digest of the base's data ([`DataDigest`](super::DataDigest)).
     ///
     /// # Errors
-    /// [`Rule::DeltaReference`] if it is another one.
+    /// [`Rule::DeltaReference`] if `base` is another checkpoint.
     pub fn check_base(&self, base: &BaseHeader, data_digest: [u8; 8]) -> Result<()> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if data_digest != self.prefix.base_digest {
@@ -237,8 +237,8 @@ impl DeltaTable {
         let mut order = sort::by_key(starts);
         order.retain(|&number| !self.records[number].span.is_empty());
         let mut shared = Vec::new();
-        // The record with the largest end so far, and whether it is in the
-        // list.
+        // The number of the record with the largest end so far, and whether
+        // `shared` contains it.
         let mut furthest: Option<(usize, bool)> = None;
         for number in order {
             let Range { start, end } = self.records[number].span;
@@ -297,7 +297,7 @@ impl RestoredCheck {
         self
     }
 
-    /// Compares the digest.
+    /// Compares the digest of the added bytes with the one in the trailer.
     ///
     /// # Errors
     /// [`Rule::DeltaRestored`] if the digests differ.

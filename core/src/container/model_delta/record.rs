@@ -167,8 +167,8 @@ impl DeltaRecord {
     }
 }
 
-/// The number of bytes of a record that are fetched first. Names are seldom
-/// longer.
+/// The number of bytes of a record that are fetched first. They contain the
+/// whole head unless the name is unusually long.
 const USUAL_HEAD_BYTES: u64 = 512;
 
 /// Reads the records after `prefix` in a file of `file_len_bytes`. `fetch`

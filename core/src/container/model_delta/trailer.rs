@@ -1,9 +1,9 @@
 //! The trailer, which adds digests and an index to z4ai's format
 //! (docs/formats/zstn-delta.md). z4ai ignores bytes after the last record.
 //!
-//! A bit in the flags byte that most payloads have announces the trailer (5);
-//! z4ai and older readers ignore it. A delta that has lost its whole trailer is
-//! then not mistaken for one that never had a trailer.
+//! A bit in the flags byte that most payloads have announces the trailer
+//! (section 5); z4ai and older readers ignore it. A delta that has lost its
+//! whole trailer is then not mistaken for one that never had a trailer.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -27,9 +27,9 @@ const TAG_TARGET: Tag = *b"TRGT";
 const TAG_HEADER: Tag = *b"HEAD";
 const TAG_RECORDS: Tag = *b"RECS";
 
-/// The first 16 bytes of a BLAKE3 digest. They are enough to resist the search
-/// for another input with the same digest, and nothing else is required of
-/// them.
+/// The first 16 bytes of a BLAKE3 digest. This length makes it infeasible to
+/// find another input with a given digest, which is the only property required
+/// here.
 pub type ShortDigest = [u8; 16];
 
 /// Returns the short digest of the concatenated `pieces`.
@@ -57,7 +57,7 @@ pub struct RecordInfo {
     pub digest: ShortDigest,
 }
 
-/// The section of the trailer that makes single tensors readable.
+/// The optional fields of the trailer, which make single tensors readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrailerContents {
     /// The digest of the target's header.
@@ -223,12 +223,12 @@ fn write_records(records: &[RecordInfo]) -> Vec<u8> {
     out
 }
 
-/// The bit of the announcement. Bit 0 of a frame's flags marks the NumPy fields
-/// as valid.
+/// The bit of the flags byte that announces a trailer. z4ai ignores it; bit 0,
+/// the only one that z4ai uses, marks the NumPy fields of a frame as valid.
 const TRAILER_FOLLOWS: u8 = 0x80;
 
-/// Returns the offset of the flags byte that z4ai ignores, or `None` for a
-/// payload without one.
+/// Returns the offset of the flags byte in a payload, or `None` if the payload
+/// has none.
 fn flags_offset(kind: RecordKind, payload: &[u8]) -> Option<usize> {
     match (kind, payload.get(..4)?) {
         (RecordKind::Delta, b"Z4DL") | (RecordKind::Full, b"Z4AI") => Some(5),
@@ -237,8 +237,8 @@ fn flags_offset(kind: RecordKind, payload: &[u8]) -> Option<usize> {
     }
 }
 
-/// Sets the announcement of the trailer in the payload of a record, or in the
-/// first bytes of it.
+/// Sets the bit that announces the trailer. `payload` contains at least the
+/// first bytes of a record's payload.
 pub fn announce(kind: RecordKind, payload: &mut [u8]) {
     let offset = flags_offset(kind, payload);
     if let Some(flags) = offset.and_then(|offset| payload.get_mut(offset)) {

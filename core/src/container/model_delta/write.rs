@@ -367,8 +367,8 @@ impl Records {
     }
 
     /// Takes the bytes of the ranges that [`Records::wanted`] has returned;
-    /// `range` is the one of the base. Returns the next record, or no bytes
-    /// while the base is only digested.
+    /// `range` is the requested range of the base. Returns the next record, or
+    /// no bytes while the base is only digested.
     pub fn next<E: PackEngine>(
         &mut self,
         engine: &E,

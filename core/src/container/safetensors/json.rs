@@ -1,6 +1,6 @@
 //! The JSON of headers (docs/formats/z4ai-containers.md 1): parsing in the
-//! dialect of the official reader (1.3), and writing in the spelling of the
-//! official writer.
+//! dialect of the official reader (section 1.3), and writing in the spelling of
+//! the official writer.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -116,8 +116,8 @@ impl<'de> Deserialize<'de> for Shape {
 #[derive(Debug)]
 pub struct Document {
     pub metadata: BTreeMap<String, String>,
-    /// The entries in the order in which their names first appear. A repeated
-    /// name has its last entry.
+    /// The entries in the order in which their names first appear. For a
+    /// repeated name, this is its last entry.
     pub entries: Vec<(String, Entry)>,
     /// One of the names that have several entries, if there are any.
     pub repeated: Option<String>,
@@ -259,9 +259,10 @@ impl<'de> Visitor<'de> for Any {
 /// be in data order, without gaps between their spans. The `metadata` come
 /// first, unless they are empty.
 ///
-/// # Errors Tensors that the format cannot store, because their elements do not
-/// fill whole bytes or because they are called `__metadata__`, and a header
-/// over the cap.
+/// # Errors
+/// Tensors that the format cannot store, because their elements do not fill
+/// whole bytes or because they are called `__metadata__`, and a header over the
+/// cap.
 pub fn head(metadata: &BTreeMap<String, String>, tensors: &[HeaderTensor]) -> Result<Vec<u8>> {
     head_of((!metadata.is_empty()).then_some(metadata), tensors)
 }

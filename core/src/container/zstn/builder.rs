@@ -78,7 +78,7 @@ pub struct ContainerEnd {
 #[derive(Debug)]
 pub struct ContainerBuilder {
     original_len_bytes: u64,
-    /// The checksums of the prefix, as it is for each edition.
+    /// The checksum of the prefix with the version number of each edition.
     prefix_checksums: [u64; 2],
     edition: Edition,
     header_copy: Option<Vec<u8>>,
@@ -158,9 +158,10 @@ impl ContainerBuilder {
         &self.records
     }
 
-    /// Takes the hash of the original file, if the builder computes its SHA-256. The
-    /// caller adds the original's data in order, including the bytes of aliases, and
-    /// returns it with [`ContainerBuilder::set_original_hash`].
+    /// Takes the hash of the original file out of the builder, if its SHA-256
+    /// is to be computed. The caller adds the original's data in order,
+    /// including the bytes of aliases, and passes the hash back to
+    /// [`ContainerBuilder::set_original_hash`].
     pub fn take_original_hash(&mut self) -> Option<OriginalHash> {
         self.sums.as_mut().and_then(ChecksumBuilder::take_hash)
     }

@@ -73,8 +73,8 @@ pub fn pack_into<E: PackEngine>(
         .filter(|&i| aliases[i].is_none())
         .collect();
 
-    // The digest of the file is one sequential chain, so it is started first,
-    // and other threads encode meanwhile.
+    // The file can only be hashed sequentially, so that is started first, and
+    // other threads encode meanwhile.
     let ((), frames) = engine.join(
         || builder.original(data),
         || {
@@ -82,7 +82,7 @@ pub fn pack_into<E: PackEngine>(
                 let bytes = tensor(i);
                 let tensor = TensorRef::new(bytes, tensors[i].dtype, &tensors[i].shape);
                 let frame = EncodedTensor::new(engine, tensor, options.encode);
-                // The tensor is still in the cache.
+                // The tensor is still in the processor's cache.
                 let digest = options.has_integrity.then(|| digest::of(engine, bytes));
                 let statistics = options.has_integrity && options.has_statistics;
                 let statistics = statistics.then(|| EncodedStatistics::of(engine, tensor));

@@ -62,10 +62,12 @@ struct Tensors {
     data_start: u64,
     left: alloc::vec::IntoIter<HeaderTensor>,
     builder: ContainerBuilder,
-    /// The prefix, if it waits for its version to be known.
+    /// The prefix, if it is retained until its version number is known;
+    /// otherwise empty.
     prefix: Vec<u8>,
     options: ContainerOptions,
-    /// The lengths that several tensors have, which may therefore be equal.
+    /// The lengths in bytes that occur more than once. Only tensors of these
+    /// lengths can be aliases.
     repeated: BTreeSet<u64>,
     seen: BTreeMap<(u64, [u8; 32]), usize>,
 }
@@ -148,8 +150,8 @@ impl IncrementalPacker {
     }
 
     /// Returns whether single tensors can be read from the container, that is,
-    /// whether the file follows the safetensors rules. Valid once the container
-    /// is complete.
+    /// whether the file follows the safetensors rules. The result is valid once
+    /// the container is complete.
     #[must_use]
     pub fn is_indexed(&self) -> bool {
         matches!(self.stage, Stage::Done { indexed: true, .. })

@@ -213,7 +213,7 @@ pub fn prefix_bytes(
 /// A checked index and, if the file has one, its integrity section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerTail {
-    /// The index.
+    /// The index: for each tensor its frame, or the tensor with equal bytes.
     pub index: ContainerIndex,
     /// The integrity section. Files written by z4ai have none.
     pub integrity: Option<Integrity>,

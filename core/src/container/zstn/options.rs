@@ -140,22 +140,22 @@ pub struct CodedTensor {
 /// The source of the SHA-256 of the original file, which the integrity section
 /// stores.
 ///
-/// Computing a SHA-256 is one sequential chain over all bytes. A caller that
+/// A SHA-256 can only be computed sequentially over all bytes. A caller that
 /// knows it, for example because Git LFS names the file by it, can save the
 /// packer that work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OriginalSha256 {
-    /// The packer computes it.
+    /// The packer computes the SHA-256.
     #[default]
     Computed,
-    /// The caller claims it and has not compared it with the file. The
+    /// The caller states the SHA-256 and has not compared it with the file. The
     /// container states that, and the claim is checked whenever the whole file
     /// is restored. A container with a single frame cannot store a claim, so
     /// the packer checks it at once.
     Claimed([u8; 32]),
-    /// The caller promises to compare it with the restored file before anyone
-    /// reads the container. The container is then the same as with
-    /// [`OriginalSha256::Computed`].
+    /// The caller states the SHA-256 and promises to compare it with the
+    /// restored file before the container is used. The container is then the
+    /// same as with [`OriginalSha256::Computed`].
     Checked([u8; 32]),
 }
 

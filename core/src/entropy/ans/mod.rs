@@ -40,7 +40,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Returns an empty coder.
+    /// Returns an encoder without symbols.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,7 +81,8 @@ impl Encoder {
 /// floats several times faster than 64-bit integers.
 #[inline]
 fn divide(state: u64, len: u64) -> (u64, u64) {
-    // The quotient is wrong by at most one, which the remainder reveals.
+    // The quotient of floats may be off by one, in which case the remainder is
+    // out of range.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -149,7 +150,8 @@ impl<'a> Decoder<'a> {
         Some(u32::from_le_bytes(*word).into())
     }
 
-    /// Returns the quantile, which lies in the interval of the next symbol.
+    /// Returns the low 24 bits of the state. The next symbol is the one whose
+    /// interval contains this number.
     #[must_use]
     #[inline]
     pub fn quantile(&self) -> u32 {

@@ -1,6 +1,6 @@
-//! The models of the two streams (docs/formats/gauss.md 8.1 and 8.2): the
-//! component that a value belongs to, and the distance of the value from the
-//! component's mean, in quantisation steps.
+//! The models of the two streams (docs/formats/gauss.md 8.1 and 8.2).
+//! [`Categorical`] models the component that a value belongs to, [`Gaussian`]
+//! the distance of the value from the component's mean, in quantisation steps.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -93,12 +93,12 @@ impl Categorical {
 /// The largest residual; the smallest is its negative.
 pub(crate) const MAX_RESIDUAL: i32 = 32767;
 
-/// The least deviation. With a smaller one, the neighbours of 0 would get
-/// hardly any probability.
+/// The least standard deviation, in steps. With a smaller one, the neighbours
+/// of 0 would get hardly any probability.
 const MIN_DEVIATION: f64 = 0.5;
 
-/// The total that the Gaussian distributes, after every symbol has received a
-/// length of one.
+/// The part of 2^24 that is distributed according to the Gaussian. The rest
+/// gives every symbol a length of one.
 const FREE: f64 = 16_711_681.0;
 
 /// Residuals beyond this many deviations are too rare to be in the table.

@@ -13,14 +13,14 @@ use core::arch::x86_64::{
 
 use super::{DecodeTables, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, StreamPart};
 
-/// Number of vectors that are processed together. A single one would leave the
-/// processor waiting.
+/// Maximum number of vectors that are processed together. With a single one,
+/// the processor would wait for each result.
 const MAX_VECTORS: usize = MAX_STATES / MIN_STATES;
 
-/// Decodes symbols of several streams like [`Decoder::decode`], until the words
-/// of one are nearly used up. Returns the number of symbols decoded from each
-/// stream, and the number of streams processed, which is at least one if there
-/// are any.
+/// Decodes symbols of several streams like [`Decoder::decode`], until one of
+/// the streams has few words or choices left. Returns the number of symbols
+/// decoded from each stream, and the number of streams processed, which is at
+/// least one if there are any.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usize, usize) {
     let vectors = streams

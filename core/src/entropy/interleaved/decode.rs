@@ -12,7 +12,7 @@ use crate::{Error, Result, Rule};
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     pub(super) states: [u32; MAX_STATES],
-    /// Number of states.
+    /// Number of states in use, which are the first ones of `states`.
     pub(super) count: usize,
     pub(super) words: &'a [[u8; 2]],
     pub(super) position: usize,
@@ -92,8 +92,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the symbols of eight states. The stream has symbols for only the
-    /// first `live` of them.
+    /// Decodes a symbol with each of eight states, starting with state `lanes`.
+    /// Only the first `live` of these states have a symbol left.
     #[inline(always)]
     fn step(
         &mut self,
@@ -209,7 +209,7 @@ impl DecodeTables {
     }
 }
 
-/// The symbols of a stream that are to be decoded.
+/// A range of a stream's symbols that is to be decoded.
 #[derive(Debug)]
 pub struct StreamPart<'a, 'b> {
     /// The decoder of the stream, positioned before the first of these symbols.
@@ -300,8 +300,9 @@ mod tests {
         is_end.then_some(symbols)
     }
 
-    /// Returns symbols with their tables: few or many distinct ones, even or
-    /// skewed.
+    /// Generates symbols, each with its choice of a table, and the binary
+    /// logarithm of the number of states. Some tables have many symbols, others
+    /// a single one.
     fn content() -> impl Strategy<Value = (Vec<(u8, u16)>, usize)> {
         let symbol = prop_oneof![
             8 => Just(0u8),

@@ -12,7 +12,7 @@ use super::{SLOT_BITS, SLOTS};
 use crate::entropy::bits::{BitReader, BitWriter};
 use crate::{Error, Result, Rule};
 
-/// Number of bits of the field that gives the length of a frequency.
+/// Number of bits of the field that gives the length of a frequency in bits.
 const LENGTH_BITS: u32 = 4;
 
 /// The frequencies of a contiguous range of symbols.
@@ -177,8 +177,8 @@ fn log(frequency: u32) -> u64 {
     log2(frequency.into())
 }
 
-/// Returns the index of the largest or smallest value among the `allowed` ones;
-/// the first one if values are equal.
+/// Returns the index of the largest or smallest value among the `allowed` ones.
+/// If several are equal, it is the first one.
 fn best(
     counts: &[u32],
     frequencies: &[u32],
@@ -204,7 +204,7 @@ fn best(
     best.map_or(0, |(i, _)| i)
 }
 
-/// Costs are in units of `2^-FRACTION_BITS` bits.
+/// Number of fractional bits of costs, whose unit is `2^-FRACTION_BITS` bits.
 pub(crate) const FRACTION_BITS: u32 = 16;
 
 /// Binary logarithm of the number of steps per octave in the table of

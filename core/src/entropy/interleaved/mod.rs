@@ -48,7 +48,9 @@ const LOWER: u32 = 1 << 16;
 const STORED: u8 = 0;
 const CODED: u8 = 1;
 
-/// A parsed side stream whose fields are consistent.
+/// A parsed side stream (docs/formats/zxd1.md 9) whose fields are consistent.
+/// It holds bytes that are either stored unchanged or coded with a table of
+/// their own.
 #[derive(Debug, Clone)]
 pub struct SideStream<'a> {
     len_bytes: u64,
@@ -132,7 +134,7 @@ fn check_capacity(symbols: u64, stream: &[u8], most: u32) -> Result<()> {
     Err(Error::malformed(Rule::InterleavedSide, detail))
 }
 
-/// Encodes `content`, choosing the shorter of the two kinds.
+/// Encodes `content` as a side stream, stored or coded, whichever is shorter.
 #[must_use]
 pub fn encode_side_stream(content: &[u8]) -> Vec<u8> {
     let mut out = vec![STORED];

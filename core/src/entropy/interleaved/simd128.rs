@@ -14,14 +14,14 @@ use super::{DecodeTables, LOWER, MAX_STATES, MIN_STATES, SLOT_BITS, SLOTS, Strea
 /// Eight states, symbols or words of 32 bits each.
 type Eight = [v128; 2];
 
-/// Number of vector pairs that are processed together. A single one would leave
-/// the processor waiting.
+/// Maximum number of vector pairs that are processed together. With a single
+/// one, the processor would wait for each result.
 const MAX_VECTORS: usize = MAX_STATES / MIN_STATES;
 
-/// Decodes symbols of several streams like [`Decoder::decode`], until the words
-/// of one are nearly used up. Returns the number of symbols decoded from each
-/// stream, and the number of streams processed, which is at least one if there
-/// are any.
+/// Decodes symbols of several streams like [`Decoder::decode`], until one of
+/// the streams has few words or choices left. Returns the number of symbols
+/// decoded from each stream, and the number of streams processed, which is at
+/// least one if there are any.
 ///
 /// [`Decoder::decode`]: super::Decoder::decode
 pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usize, usize) {
@@ -39,9 +39,9 @@ pub(super) fn decode(tables: &DecodeTables, streams: &mut [StreamPart]) -> (usiz
     }
 }
 
-/// For each set of states that take a word, the byte indices of the word for
-/// each state: the number of earlier words equals the number of earlier states
-/// that take one. States that take no word have indices that select 0.
+/// For each set of states that take a word, the byte indices of each state's
+/// word. Words are assigned to these states in order. States that take no word
+/// have indices that select 0.
 const PLACES: [[u64; 2]; 256] = {
     let mut places = [[0; 2]; 256];
     let mut set = 0;

@@ -140,9 +140,9 @@ const TABLE_SYMBOL_BYTES: f64 = 1.5;
 /// Size of the head and the table of a plane with a single table, in bytes.
 const SHARED_HEAD_BYTES: f64 = 540.0;
 
-/// Returns the size in bytes of chunks with these counts, as part of a plane
-/// `scale` times as long. It is the smaller of the sizes with a table per chunk
-/// and with a single table for the plane.
+/// Estimates the size in bytes of chunks with these counts, which are a sample
+/// of a plane `scale` times as long. It is the smaller of the sizes with a
+/// table per chunk and with a single table for the plane.
 pub(crate) fn rans_bytes(chunks: &[[u64; 256]], scale: f64) -> f64 {
     adaptive_bytes(chunks, scale).min(shared_bytes(&histogram::sum(chunks), scale))
 }
@@ -164,9 +164,9 @@ fn shared_bytes(counts: &[u64; 256], scale: f64) -> f64 {
     (entropy_bits(counts) + chance) / 8.0 + SHARED_HEAD_BYTES / scale
 }
 
-/// Returns the size in bytes of `bytes` at their entropy given the preceding
-/// byte, including the table of all pairs that occur, which is written once for
-/// the whole plane.
+/// Estimates the size in bytes of `bytes` if each byte is coded at its entropy
+/// given the preceding byte. The estimate includes a share of the table of all
+/// pairs that occur, which is written once for a plane `scale` times as long.
 pub(crate) fn order1_bytes(bytes: &[u8], counts: &[u64; 256], scale: f64) -> f64 {
     // Assigns consecutive indices to the values that occur, for rows and
     // columns. The context of the first byte is zero.

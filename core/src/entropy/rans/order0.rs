@@ -20,7 +20,8 @@ const CHUNKED: u64 = 1 << 63;
 /// The minimum length of a chunk, if the encoder makes [`FEWEST_CHUNKS`] or
 /// more. Each chunk costs 20 bytes, less than a thousandth of its length.
 const SHORT_CHUNK_SYMBOLS: usize = 1 << 17;
-/// Decoding fewer streams side by side is not faster than decoding one.
+/// The smallest number of chunks above one. Decoding fewer streams side by side is not
+/// faster than decoding one.
 const FEWEST_CHUNKS: usize = 4;
 /// The minimum length of a chunk, if the encoder makes more than
 /// [`GROUP_STREAMS`], which are decoded on several threads.
@@ -111,9 +112,9 @@ pub(crate) fn shared_len_bytes(counts: &[u64; 256]) -> usize {
     8 + TABLE_BYTES + stream::expected_len_bytes(counts)
 }
 
-/// Returns the number of chunks of a plane of `len_bytes` bytes: 1, an even
-/// number up to [`GROUP_STREAMS`], or a multiple of it, so that chunks can be
-/// decoded side by side.
+/// Returns the number of chunks of a plane of `len_bytes` bytes: 1, an even number up to
+/// [`GROUP_STREAMS`], or a multiple of [`GROUP_STREAMS`], so that chunks can be decoded
+/// side by side.
 fn chunk_count(len_bytes: usize) -> usize {
     let short = (len_bytes / SHORT_CHUNK_SYMBOLS).min(GROUP_STREAMS);
     if short < FEWEST_CHUNKS {

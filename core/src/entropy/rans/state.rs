@@ -87,7 +87,7 @@ fn end(detail: &'static str) -> Error {
     Error::malformed(Rule::RansEnd, detail)
 }
 
-/// Up to eight bytes of input in a register, with the next one on top.
+/// Up to eight bytes of input in a register, with the next byte in the top bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     word: u64,
@@ -161,7 +161,7 @@ impl PackedCode {
     /// Mask of the start and of the number of other slots, which have 14 bits
     /// each.
     pub(crate) const FIELD_MASK: i32 = 0x3FFF;
-    /// Positions of the other fields in the upper half.
+    /// Bit positions of the other fields in the upper half.
     pub(crate) const OTHERS_SHIFT: i32 = 14;
     pub(crate) const SHIFT_SHIFT: i32 = 28;
     /// The minimum shift. The field holds the excess over it, which is at most 14.
@@ -264,7 +264,6 @@ pub(super) struct Allowance {
 pub(super) struct Supply {
     /// Number of bytes after the states.
     pub bytes: u64,
-    /// Number of states.
     pub states: u32,
 }
 

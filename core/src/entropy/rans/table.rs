@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
 
-/// Length of a serialised table in methods 3 and 4.
+/// Length in bytes of a serialised table in methods 3 and 4.
 pub(super) const TABLE_BYTES: usize = 512;
 
 /// A frequency for every byte value.

@@ -13,10 +13,10 @@ use crate::avx2::call;
 /// Number of symbols that are coded at once, in groups of eight that fill seven
 /// bytes.
 pub(super) const SYMBOLS: usize = 32;
-/// Length of their codes in bytes.
+/// Length in bytes of the codes of [`SYMBOLS`] symbols.
 pub(super) const CODED_BYTES: usize = 28;
-/// Number of bytes that are read or written for them. The last ones are not
-/// used.
+/// Number of bytes that are read or written for [`SYMBOLS`] symbols. Those after the
+/// first [`CODED_BYTES`] are not used.
 pub(super) const WINDOW_BYTES: usize = 30;
 
 /// Packs symbols below 128 into seven bits each, starting with the last symbol,

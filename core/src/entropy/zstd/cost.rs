@@ -9,8 +9,8 @@ use crate::entropy::histogram::{self, entropy_bits, huffman_bits};
 /// Average length of the headers of a block in bytes, without the description of
 /// its code.
 const BLOCK_HEADS_BYTES: usize = 30;
-/// Number of values whose code lengths together take one byte of that
-/// description.
+/// Number of values whose code lengths take one byte together in the description of a
+/// code.
 const VALUES_PER_BYTE: usize = 2;
 /// Length in bytes of a block that repeats a single byte, including its entry in
 /// a block table.
@@ -24,7 +24,7 @@ pub(crate) const RAW_HEADS_BYTES: usize = 10;
 /// code.
 pub(crate) fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
     match histogram::values(counts) {
-        // A run takes one byte and its count.
+        // A block of one repeated byte takes so few bytes that they are neglected.
         1 => 0,
         values => {
             let payload = bytes::index(huffman_bits(counts) / 8);

@@ -103,11 +103,10 @@ fn read_header(cursor: &mut Cursor) -> Result<FrameHeader> {
 struct ZstdBlock<'a> {
     /// True if this is the last block of the frame.
     pub is_last: bool,
-    /// The content of the block.
     pub content: BlockContent<'a>,
 }
 
-/// The content of a block.
+/// The content of a block, by its type (RFC 8878, 3.1.1.2.2).
 #[derive(Debug, Clone, Copy)]
 enum BlockContent<'a> {
     /// Uncompressed bytes.

@@ -1,10 +1,10 @@
-//! Contexts (docs/formats/zxd1.md 6) classify elements by the change to expect
-//! before it is decoded. The exponent of the prediction and the code of the
+//! Contexts (docs/formats/zxd1.md 6) classify elements by the size of the change that is
+//! expected before they are decoded. The exponent of the prediction and the code of the
 //! group determine the expected change in units of the element's last place.
 
 use alloc::boxed::Box;
 
-use super::element::{Float, Word as _};
+use super::float_format::{Float, Word as _};
 
 /// The number of contexts.
 pub(super) const CONTEXTS: usize = 161;
@@ -44,7 +44,7 @@ pub(super) struct ContextMap {
     scaled: Box<[u16; ENTRIES]>,
     unchanged: u16,
     by_mantissa: [u16; 64],
-    /// The numbers for groups with even and with odd codes, indexed by exponent.
+    /// The tables for groups with even and with odd codes.
     #[cfg(any(
         target_arch = "x86_64",
         all(target_arch = "wasm32", target_feature = "simd128")
@@ -77,8 +77,7 @@ pub(super) struct ExponentTable {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 impl ExponentTable {
-    /// Arrays that are needed for the at most 49 exponents with different
-    /// contexts.
+    /// Number of arrays that hold the at most 49 exponents with different contexts.
     pub const PARTS: usize = 4;
 
     /// Creates the table for even (0) or odd (1) offsets between exponent and
@@ -188,7 +187,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::frame::difference::element::{Bf16, F16, F32};
+    use crate::frame::difference::float_format::{Bf16, F16, F32};
 
     fn context<F: Float>(code: u8, word: u32) -> u16 {
         let map = ContextMap::new(|context| u16::try_from(context).unwrap());

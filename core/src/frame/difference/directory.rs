@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::block::{self, Joins, StoredBlock, byte_range};
 use super::context::ContextMap;
-use super::element::for_float;
+use super::float_format::for_float;
 use super::head::{Block, DifferenceHead, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};
@@ -35,7 +35,8 @@ pub struct Directory {
     codes: Vec<u8>,
     pub(super) means: Option<Means>,
     low_rank: Option<LowRank>,
-    /// The table of each context, and its shift in the low bits.
+    /// Maps the context of an element to its choice: the index of the table in the top
+    /// four bits, the shift in the low bits.
     pub(super) choices: ContextMap,
     pub(super) tables: DecodeTables,
     pub(super) joins: Joins,
@@ -48,7 +49,7 @@ pub struct Directory {
 /// to decode it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DifferencePlan {
-    /// Range of the tensor in bytes.
+    /// The range of the tensor to decode, in bytes.
     span: Range<u64>,
     blocks: Range<usize>,
     stored: Range<u64>,
@@ -263,8 +264,8 @@ impl Directory {
         for_float!(self.element, F => block::decode::<F>(self, blocks))
     }
 
-    /// Returns the groups of the `len` elements from `first` on: the code of each,
-    /// and its range relative to `first`.
+    /// Returns the groups of the `len` elements that start with element `first`: the code
+    /// of each group, and its range relative to `first`.
     pub(super) fn groups(
         &self,
         first: u64,

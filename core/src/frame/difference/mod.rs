@@ -15,8 +15,8 @@ use crate::{Error, Result, Rule};
 mod block;
 mod context;
 mod directory;
-mod element;
 mod encode;
+mod float_format;
 mod head;
 pub mod low_rank;
 mod token;
@@ -83,16 +83,16 @@ impl<'a> Difference<'a> {
     /// Restores the tensor from the base that the frame was made against.
     ///
     /// # Errors
-    /// The frame is damaged, or `reference` is not that base, which its length
-    /// and digest show.
+    /// The frame is damaged, or `reference` has another length or digest than the base
+    /// that the frame was made against.
     pub fn decode<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         self.decode_from(engine, reference, None)
     }
 
-    /// Decodes like [`Difference::decode`]. If `digest` is given, it is taken as
-    /// the digest of the base, which is then not computed. In that case, the
-    /// caller must compare the result with the digest of the tensor, which shows
-    /// whether the base was right.
+    /// Decodes like [`Difference::decode`]. If `digest` is given, it is used as the
+    /// digest of the base, which is then not computed. In that case, the caller must
+    /// compare the digest of the result with the expected one, which shows whether the
+    /// base was right.
     pub(crate) fn decode_from<E: Engine>(
         &self,
         engine: &E,

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::block::SHIFT_MASK;
 use crate::bytes::index;
-use crate::frame::difference::element::Word;
+use crate::frame::difference::float_format::Word;
 use crate::{Error, Result, Rule};
 
 /// Values below this are their own symbols.
@@ -72,7 +72,9 @@ impl<'a> RawBits<'a> {
         }
     }
 
-    /// Combines symbols with their raw bits into values.
+    /// Combines `symbols` with their raw bits into `values`. The low bits of
+    /// each entry of `choices` are the shift; `joins` holds the value without
+    /// raw bits for each symbol and shift.
     #[inline(always)]
     pub fn read<W: Word>(
         &mut self,
@@ -187,11 +189,12 @@ fn with_zeros(left: &[u8]) -> [u8; WINDOW_BYTES] {
     padded
 }
 
-/// The bits that are set only in symbols with raw bits.
+/// A mask for the symbols of a batch. Only symbols with raw bits have any of
+/// these bits set.
 #[allow(clippy::cast_possible_truncation)] // 32
 const LARGE_SYMBOLS: u64 = u64::from_le_bytes([!(DIRECT as u8 - 1); 8]);
 
-/// The values of symbols, without raw bits, for each shift.
+/// The lookup table for combining symbols with raw bits.
 #[derive(Debug, Clone)]
 pub struct Joins {
     /// An entry for each shift and symbol. Its low 32 bits are the value

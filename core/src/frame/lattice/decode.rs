@@ -151,7 +151,7 @@ impl Exceptions {
     }
 }
 
-/// Elements that one job computes.
+/// Number of elements that one job computes.
 const PIECE_ELEMENTS: usize = 1 << 17;
 
 impl Groups {
@@ -284,7 +284,8 @@ impl Groups {
         let mut row = first / columns as u64;
         let mut column = index(first % columns as u64);
         while !out.is_empty() {
-            // The index fits in memory because a scale of each group does.
+            // The index of a group fits a `usize`, because each group has a
+            // scale in memory.
             let band = index(row / u64::from(group_rows) * across);
             let count = out.len().min(columns - column);
             let (row_symbols, other_symbols) = symbols.split_at(count);

@@ -202,7 +202,8 @@ impl GroupLayout {
         )
     }
 
-    /// Returns the number of elements of group `number`.
+    /// Returns the number of elements of group `number`, which is smaller at the
+    /// lower and right edges of the matrix if the groups do not divide it.
     #[must_use]
     pub(crate) fn group_elements(&self, number: u64) -> u64 {
         let (rows, columns) = self.group(number);

@@ -21,29 +21,29 @@ const SHORT_CODE_SHARE: f64 = 0.3;
 /// related ones.
 const ORDER1_MAX_VALUES: usize = 64;
 
-/// How many times as often as by chance a byte must equal its predecessor for
-/// [`Effort::Balanced`] to estimate rANS of order 1 on a plane with long codes
-/// that does not hold mantissas.
+/// [`Effort::Balanced`] estimates rANS of order 1 on a plane with long codes that does
+/// not hold mantissas only if bytes equal their predecessors more than this many times as
+/// often as by chance.
 const NEIGHBOUR_RATIO: f64 = 1.5;
 
-/// The gain over the other codecs that rANS of order 1 must have if codes are
-/// long.
+/// The gain that rANS of order 1 must have over the best other codec if codes are long,
+/// as a fraction of that codec's size.
 const ORDER1_MIN_GAIN: f64 = 0.03;
 
-/// [`Effort::Max`] tries a search if pieces of this many bytes together have less
-/// than this fraction of the sample's entropy. Even in random data, such short
-/// pieces have only 0.97 of it.
+/// [`Effort::Max`] tries a search if pieces of this many bytes have a total entropy below
+/// [`UNEVEN_SHARE`] of the sample's. In random data, the pieces still have 0.97 of it,
+/// because they are short.
 const EVEN_PIECE_BYTES: usize = 1 << 10;
 const UNEVEN_SHARE: f64 = 0.93;
 
 /// The number of pieces of a sample on which a search is tried.
 const PIECES: usize = 4;
 
-/// A search is measured on a full sample if its size is below this fraction of the
-/// Huffman size.
-const SEARCH_NEAR: f64 = 0.995;
-/// With short codes, rANS is measured on a full sample if its size is below this
+/// The estimate is repeated on a full sample if the size after a search is below this
 /// fraction of the Huffman size.
+const SEARCH_NEAR: f64 = 0.995;
+/// If codes are short, the estimate is repeated on a full sample if the size with rANS is
+/// below this fraction of the Huffman size.
 const RANS_NEAR: f64 = 0.97;
 
 /// Sizes of a sample, in bytes, before and after coding.
@@ -120,8 +120,8 @@ impl PlaneEstimate {
         }
     }
 
-    /// Returns whether Huffman codes are clearly the right codec: a search does not
-    /// gain, and rANS does not compete.
+    /// Returns whether Huffman codes are clearly the right codec: a search gains nothing,
+    /// and rANS gains too little.
     pub fn is_plain(&self, effort: Effort) -> bool {
         let is_long = effort == Effort::Fast || self.huffman >= self.len * SHORT_CODE_SHARE;
         let rans = self.rans.min(self.order1);
@@ -184,7 +184,8 @@ fn pieces(plane: &[u8], piece_bytes: usize) -> Vec<u8> {
     parts.concat()
 }
 
-/// Returns the size after a search on some pieces divided by their Huffman size.
+/// Encodes some pieces of a sample with a search, and returns their size divided by their
+/// Huffman size.
 fn search_share<E: PackEngine>(engine: &E, sample: &[u8], spec: SampleSpec) -> f64 {
     let pieces = pieces(sample, spec.piece_bytes);
     trial_share(engine, &pieces, spec.effort.trial_level())

@@ -2,13 +2,16 @@
 //! the codecs to try on each plane.
 //!
 //! The choice is deterministic: the same tensor and options give the same frame,
-//! regardless of the engine's thread count and the available memory. No decoder
-//! depends on this module.
+//! regardless of the engine's thread count and the available memory. No decoder depends
+//! on this module.
+//!
+//! In this module, a *search* is zstd coding with matches, in contrast to Huffman coding
+//! alone. *Codes* are Huffman codes; they are short if a plane takes few bits per byte.
 //!
 //! The thresholds in these files are set by hand. `cargo xtask sizes` shows their
 //! combined effect on variants of all-MiniLM-L6-v2 (`docs/benchmarks.md`, "Packed
 //! sizes"), and `tests/rust/codecs/encoder_choice.rs` bounds the loss from quick samples.
-//! Only the block sizes in `frame/z4ai/codec.rs` have been measured one by one.
+//! Only the block sizes in `frame/z4ai/recipe.rs` have been measured one by one.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -152,7 +155,7 @@ impl EncodeOptions {
         }
     }
 
-    /// Allows other frame families.
+    /// Sets the frame families that readers of the result support.
     #[must_use]
     pub fn families(mut self, families: Families) -> Self {
         self.families = families;
@@ -239,7 +242,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Chooses for a tensor that is in memory.
+    /// Chooses how to encode a tensor that is in memory.
     #[must_use]
     pub fn new<E: PackEngine>(
         engine: &E,

@@ -32,7 +32,7 @@ const RANS_MAX_BITS: f64 = 2.0;
 /// of the plane.
 const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
 /// rANS is skipped if its estimate is more than this factor times the best other
-/// one.
+/// estimate.
 const PRUNE_RANS: f64 = 1.1;
 /// The longest plane, in bytes, that may use rANS even if codes are long. Such a
 /// plane decodes faster than a request for it is answered; larger planes should
@@ -46,8 +46,8 @@ const RANS_MIN_GAIN_DIVISOR: usize = 252;
 const RANS_MIN_TENSOR_GAIN_DIVISOR: f64 = 450.0;
 /// The gain that rANS must have on a plane with short codes, as 1/n of the plane.
 const SHORT_CODE_MIN_GAIN_DIVISOR: usize = 1000;
-/// The longest plane, in bytes, that is kept in memory together with its coded
-/// form, for [`Effort::Balanced`] and for [`Effort::Max`].
+/// The longest plane, in bytes, that is buffered together with its coded bytes,
+/// for [`Effort::Balanced`] and for [`Effort::Max`].
 const BALANCED_WHOLE_PLANE_BYTES: usize = 1 << 25;
 const MAX_WHOLE_PLANE_BYTES: usize = 1 << 28;
 

@@ -225,10 +225,9 @@ fn rank<E: PackEngine>(
     }
 }
 
-/// Returns whether, in a tensor with repeated words, a search in whole elements
-/// may find more than one in their planes. The criterion is that byte codes do
-/// not become much longer if they ignore the position of a byte within its
-/// element.
+/// Returns whether, in a tensor with repeated words, a search in whole elements may find
+/// more than a search in their planes. The criterion is that byte codes do not become
+/// much longer if they ignore the position of a byte within its element.
 fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     let Some(width) = element_bytes(dtype).map(usize::from) else {
         return false;
@@ -244,8 +243,8 @@ fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
     whole as f64 <= planes as f64 * MAX_WHOLE_RATIO
 }
 
-/// Returns the transforms that may be worth trying. Of equal sizes, the earlier
-/// one is preferred.
+/// Returns the transforms that may be worth trying. If two are expected to give the same
+/// size, the earlier one is preferred.
 pub(super) fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
     let Some(width) = element_bytes(dtype) else {
         return vec![Transform::Opaque];

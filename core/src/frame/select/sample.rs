@@ -68,7 +68,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Returns the bytes of these ranges.
+    /// Returns the bytes of each of `ranges`.
     fn at(&self, ranges: Vec<Range<usize>>) -> Vec<&'a [u8]> {
         let at = |range: Range<usize>| match *self {
             Self::Whole(tensor) => &tensor[range],
@@ -127,8 +127,8 @@ fn piece_ranges(len_bytes: usize) -> Vec<Range<usize>> {
     spread(len_bytes, PIECES, PIECE_BYTES)
 }
 
-/// Returns `count` evenly spaced ranges of `each_bytes` bytes, or a single range
-/// of everything if they would not be shorter together.
+/// Returns `count` evenly spaced ranges of `each_bytes` bytes, or a single range of all
+/// bytes if the ranges together would not be shorter.
 fn spread(len_bytes: usize, count: usize, each_bytes: usize) -> Vec<Range<usize>> {
     if len_bytes <= count * each_bytes {
         return core::iter::once(0..len_bytes).collect();

@@ -1,4 +1,4 @@
-//! Chooses for tensors that are too small for a sample. All their bytes are
+//! Chooses the encoding of tensors that are too small to be sampled. All their bytes are
 //! counted, which takes a tenth of the time of trying every codec.
 
 use alloc::vec::Vec;

@@ -19,10 +19,11 @@ use crate::frame::{Family, lattice, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
-/// The largest tensor, in bytes, that gets these frames. None of them is written
-/// block by block, so a packer has to keep one in memory regardless of its limit,
-/// and a reader of a sparse or palette frame has to decode all of it for one row.
-/// The matrices of models with about 8 billion parameters are smaller.
+/// The largest tensor, in bytes, that gets a frame of this module other than a lattice
+/// frame. None of these frames is written block by block, so a packer has to keep one in
+/// memory regardless of its limit, and a reader of a sparse or palette frame has to
+/// decode all of it for one row. The matrices of models with about 8 billion parameters
+/// are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
 /// The largest tensor, in bytes, that gets a lattice frame. Lattice frames save
@@ -32,12 +33,12 @@ const MAX_TENSOR_BYTES: usize = 128 << 20;
 /// the copy that verifies the frame.
 const MAX_LATTICE_BYTES: usize = 512 << 20;
 
-/// A sparse frame is tried from this percentage of zero elements. Its bitmap costs
-/// one bit per element.
+/// A sparse frame is tried if at least this percentage of the elements is zero. Its
+/// bitmap costs one bit per element.
 const MIN_ZEROS_PERCENT: usize = 3;
 
-/// Every coding of a sparse frame is tried from this percentage of zero elements.
-/// Little is left to encode, and rows of zeros, as in deltas of fine-tunes, make
+/// Every coding of a sparse frame is tried if at least this percentage of the elements is
+/// zero. Little is left to encode, and rows of zeros, as in deltas of fine-tunes, make
 /// samples unreliable.
 const MOSTLY_ZERO_PERCENT: usize = 75;
 
@@ -49,10 +50,10 @@ const MAX_VALUES: u32 = 256;
 /// of the planes or of another finished frame.
 const PRUNE_STRUCTURED: f64 = 1.1;
 
-/// Returns the smallest of these frames for `tensor`.
+/// Returns the smallest frame for `tensor` that this module makes.
 ///
-/// Returns `None` if the tensor is too large for all of them, if none of them can
-/// represent it, or if none is expected to come close to the size of its planes.
+/// Returns `None` if the tensor is too large for all of these frames, if none of them can
+/// represent it, or if none is expected to come close to the size of the tensor's planes.
 pub fn smallest<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
@@ -78,7 +79,7 @@ pub fn smallest<E: PackEngine>(
     frames.min_by_key(Vec::len)
 }
 
-/// Returns the length in bytes of the longest tensor that gets any of these frames.
+/// Returns the length in bytes of the longest tensor that gets any frame of this module.
 pub(super) fn max_bytes(options: EncodeOptions) -> usize {
     match options.families.contains(Family::Lattice) {
         true => MAX_LATTICE_BYTES,

@@ -176,7 +176,7 @@ enum Fill<'a> {
     Extract(&'a PlaneCoder<'a>, usize),
 }
 
-/// Bytes of a stored plane that one job extracts from the tensor.
+/// Number of bytes of a stored plane that one job extracts from the tensor.
 const RAW_PIECE_BYTES: usize = 1 << 20;
 
 /// Encodes all planes. Blocks are coded in the order of their source elements,

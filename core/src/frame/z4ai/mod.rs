@@ -14,14 +14,14 @@ use crate::frame::plane::{Pieces, Plane};
 use crate::transform::FloatFormat;
 use crate::{Error, Result, Rule};
 
-mod codec;
 mod encode;
 mod plane_coder;
+mod recipe;
 mod transform;
 
-pub use codec::{BlockCodecs, Codec, PlaneRecipe, Recipe};
 pub use encode::{EncodedPlanes, encode, head};
 pub use plane_coder::{PlaneCoder, PlaneShape};
+pub use recipe::{BlockCodecs, Codec, PlaneRecipe, Recipe};
 pub use transform::{PlaneLayout, Transform};
 
 pub(super) const MAGIC: &[u8] = b"Z4AI";

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::codec::{BlockCodecs, Codec};
+use super::recipe::{BlockCodecs, Codec};
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::entropy::histogram::sum;
@@ -55,7 +55,7 @@ impl PlaneShape {
         self.elements_len
     }
 
-    /// Returns the length of the plane before coding.
+    /// Returns the length of the uncoded plane in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.len
@@ -133,7 +133,8 @@ impl PlaneShape {
     /// If the range spans two parts or exceeds the plane, or if `source` has the
     /// wrong length.
     pub fn extract_from(&self, source: &[u8], start: usize, out: &mut [u8]) {
-        // `source` alone is a tensor whose parts are as long as `out`.
+        // `source` is split as if it were a whole tensor, whose planes have parts as long
+        // as `out`.
         let part = start / self.part_bytes().max(1);
         self.transform
             .split(source, self.plane, part * out.len(), out);

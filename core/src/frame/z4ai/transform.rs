@@ -255,9 +255,9 @@ impl PlaneLayout {
         elements.div_ceil(self.elements_per_byte as u64)
     }
 
-    /// Returns the range of the plane's bytes that holds `range` in part
-    /// `part`, for a buffer of `n` elements. Bytes shared with neighbouring
-    /// elements are included.
+    /// Returns the range of the plane's bytes that holds the elements `range`
+    /// in part `part`, for a buffer of `n` elements. Bytes shared with
+    /// neighbouring elements are included.
     #[must_use]
     pub fn range(self, part: usize, range: &Range<u64>, n: u64) -> Range<u64> {
         let part_start = part as u64 * self.part_len_bytes(n);

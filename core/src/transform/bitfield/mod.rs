@@ -77,8 +77,8 @@ impl FloatFormat {
         }
     }
 
-    /// Returns the fields of the elements in whole planes, given as signs,
-    /// exponents and mantissas.
+    /// Returns the fields of all elements, given the three whole planes of
+    /// signs, exponents and mantissas.
     ///
     /// # Panics
     /// If the mantissa plane is too short for the number of exponents.
@@ -189,7 +189,7 @@ fn over(bytes: &[u8], bits: u32) -> bool {
 
 /// Number of elements that share a byte of signs.
 const GROUP: usize = 8;
-/// Number of elements of a tile.
+/// Number of elements that are joined at once.
 const TILE: usize = 8 * GROUP;
 
 /// Joins elements of two bytes with mantissas of one byte: bfloat16.

@@ -1,7 +1,8 @@
 //! Finds the most likely component of every value (docs/formats/gauss.md 7).
 //!
-//! The line is divided into short cells. In most of them, one component is the
-//! most likely one for every value, so assigning a value is a table lookup.
+//! The real numbers are divided into short intervals, the cells. In most of
+//! them, one component is the most likely one for every value, so assigning a
+//! value is a table lookup.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -97,8 +98,8 @@ impl Scorer {
     }
 }
 
-/// Number of cells in the part of the line where nearly all values are. There
-/// is one more unbounded cell on either side.
+/// Number of cells in the interval that contains nearly all values. There is
+/// one more unbounded cell on either side.
 const CELLS: usize = 1 << 13;
 
 /// Number of consecutive cells that share a list of candidate components.
@@ -111,7 +112,7 @@ const REACH_DEVIATIONS: f64 = 6.0;
 /// errors far below it.
 const SLACK: f64 = 1e-6;
 
-/// Marks a cell that several components may win.
+/// Marks a cell in which the most likely component depends on the value.
 pub(crate) const CONTENDED: u16 = 1 << 8;
 
 /// The positions of the cells.
@@ -145,8 +146,9 @@ impl Cells {
         cell
     }
 
-    /// Returns bounds for the values in `count` bounded cells, starting with
-    /// cell `first`, which counts from 0 for the first bounded one.
+    /// Returns the lower and the upper bound of the values in `count`
+    /// consecutive bounded cells. The first of them has the index `first` among
+    /// the bounded cells.
     fn ends(&self, first: usize, count: usize) -> (f64, f64) {
         #[allow(clippy::cast_precision_loss)] // small
         let (from, to) = (first as f64 - SLACK, (first + count) as f64 + SLACK);
@@ -154,7 +156,7 @@ impl Cells {
     }
 }
 
-/// The component that wins in each cell.
+/// The most likely component of each cell, which is called its winner.
 #[derive(Debug, Clone)]
 pub struct Winners {
     all: Vec<(u8, Scorer)>,

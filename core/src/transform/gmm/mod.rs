@@ -124,9 +124,9 @@ pub(crate) fn fit_sample(values: Vec<f64>, components: u8, max_iterations: u32) 
     rounds(mixture, &cells, count, max_iterations, round)
 }
 
-/// Assigns and updates until few values change component. `round` assigns the
-/// values, sums the members of each component, and returns the number of values
-/// that changed component.
+/// Alternates between assigning values and updating the mixture until few
+/// values change component. `round` assigns the values, sums the members of
+/// each component, and returns the number of values that changed component.
 fn rounds(
     mut mixture: Mixture,
     cells: &Cells,
@@ -152,7 +152,7 @@ fn rounds(
     }
 }
 
-/// Sums over the values of a component, in their order.
+/// The sums over the values of one component, added in the order of the values.
 #[derive(Debug, Clone, Copy, Default)]
 struct Members {
     count: u64,
@@ -320,7 +320,7 @@ impl Grouped {
     }
 }
 
-/// Length of the longest range that is not split into halves.
+/// Maximum number of values that are summed without dividing them into halves.
 const STRETCH: usize = 128;
 
 /// Returns the mean and the population deviation, computed in two passes.

@@ -96,7 +96,7 @@ impl GaussOptions {
     }
 }
 
-/// Prints a line for every finished tensor.
+/// An observer that prints a line for every finished tensor.
 pub struct Lines {
     threads: usize,
     silent: bool,

@@ -11,7 +11,7 @@ use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
 use super::arguments::{self, Destination, Memory, Overwrite, Report, Stored, Threads};
-use super::bases::Bases;
+use super::base_options::Bases;
 use super::network::{FullDownload, Network};
 use super::progress::Direction;
 use super::{pack, print, progress, say, size};

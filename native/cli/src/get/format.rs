@@ -10,7 +10,7 @@ use zstn_core::dtype::Dtype;
 
 use super::super::elements;
 
-/// A file format.
+/// A file format that `zstn get` can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The bytes without a header.
@@ -20,7 +20,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format for the extension of `path`.
+    /// Returns the format for the extension of `path`. Without an extension, it is raw
+    /// bytes.
     pub fn of(path: &Path) -> Result<Self> {
         let Some(extension) = path.extension() else {
             return Ok(Self::Raw);

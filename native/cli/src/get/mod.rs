@@ -55,7 +55,7 @@ pub struct Options {
     network: Network,
 }
 
-/// Where the bytes are written.
+/// The destination of the bytes of a tensor.
 enum Target<'a> {
     Nowhere,
     Stdout,
@@ -240,7 +240,7 @@ fn fetched_len_bytes(plan: &RowsPlan) -> u64 {
     plan.fetched_len_bytes().unwrap_or(plan.stored_len_bytes())
 }
 
-/// Returns the description as JSON.
+/// Returns the description of a tensor as JSON.
 fn json(
     options: &Options,
     reader: &Reader,
@@ -266,7 +266,7 @@ fn json(
     }))
 }
 
-/// Prints the description.
+/// Prints the description of a tensor.
 fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&RowsPlan>) -> Result<()> {
     let mut facts = vec![
         ("name", tensor.name.clone()),

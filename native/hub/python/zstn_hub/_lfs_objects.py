@@ -56,7 +56,8 @@ class ObjectFolder:
         return self.path(prefix, oid).is_file()
 
     def add_stored(self, prefix: str, oid: str, stream: IO[bytes]) -> None:
-        """Adds an object in the form that the agent sends: packed or original."""
+        """Adds an object in the form that the git-lfs agent of zstn sends: packed or
+        original."""
         target = self.path(prefix, oid)
         with _unfinished(target) as path:
             with path.open("wb") as file:

@@ -12,7 +12,7 @@ send and receive the originals::
         factory: zstn_hub.giftless:original
         options: {path: /srv/lfs}
 
-Written for Giftless 0.6.2.
+This module is written for Giftless 0.6.2.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ __all__ = ["original", "packed"]
 
 _NAME = "zstn"
 _BINARY = "application/octet-stream"
-#: Longer than any list of objects that git-lfs sends, with 100 objects at a time.
+#: Maximum length of a list of objects that is read. git-lfs sends shorter lists, with
+#: 100 objects each.
 _MAX_BATCH_BYTES = 4 << 20
-#: An upload address is issued before the agent packs the object, which takes a while.
+#: Default lifetime of transfer addresses. An upload address is issued before the agent
+#: packs the object, which takes a while.
 _LIFETIME_SECONDS = 3600
 T = TypeVar("T")
 

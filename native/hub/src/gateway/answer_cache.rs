@@ -14,14 +14,14 @@ use zstn::Result;
 /// Maximum number of cached answers. The oldest is dropped when there are more.
 const MAX_KEPT: usize = 1 << 16;
 
-/// A digest of a client's permissions and its question. Only the digest is stored, so
-/// the memory for an answer does not depend on the question, and the permissions are
-/// not retained.
+/// A digest of a client's permissions and of its question to the upstream, such as
+/// whether a file exists. Only the digest is stored, so the memory for an answer does not
+/// depend on the question, and the permissions are not retained.
 pub(super) type Key = [u8; 32];
 
-/// Answers by question. Every answer is trusted for the same time, and only for the
-/// permissions with which it was obtained. Concurrent requests with the same question
-/// share one answer.
+/// A cache of the upstream's answers. Every answer is trusted for the same time, and only
+/// for the permissions with which it was obtained. Concurrent requests with the same
+/// question share one answer.
 pub(super) struct AnswerCache<V> {
     trust: Duration,
     state: Mutex<State<V>>,
@@ -126,8 +126,8 @@ impl CacheKeys {
 /// The files that exist for each client, as the upstream has reported them.
 pub(super) struct EntryCache {
     keys: Arc<CacheKeys>,
-    /// `None` if the file does not exist. The text of the upstream's refusal is not
-    /// cached.
+    /// Maps each key to the file's entry, or to `None` if the file does not exist. The
+    /// text of the upstream's refusal is not cached.
     answers: AnswerCache<Option<Entry>>,
 }
 
@@ -163,7 +163,7 @@ impl EntryCache {
         known.ok_or_else(|| Refusal::no_entry(path))
     }
 
-    /// Drops the cached entry of a file whose bytes turned out to differ.
+    /// Drops the cached entry of a file, which an error has shown to be outdated.
     pub(super) fn forget(&self, revision: &Revision, path: &str, permissions: &Permissions) {
         self.answers.forget(&self.key(revision, path, permissions));
     }

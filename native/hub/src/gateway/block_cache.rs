@@ -22,7 +22,7 @@ const BLOCK_BYTES: u64 = 256 << 10;
 /// missing value wait for the first one to compute it.
 pub(super) type BoundedCache<K, V> = Cache<K, V, MemoryBytes<V>>;
 
-/// Returns the memory for a cached value, in bytes.
+/// A function that returns the memory for a cached value, in bytes.
 #[derive(Clone)]
 pub(super) struct MemoryBytes<V>(fn(&V) -> u64);
 
@@ -33,9 +33,9 @@ impl<K, V> Weighter<K, V> for MemoryBytes<V> {
     }
 }
 
-/// Creates a cache for values of `limit_bytes` in total, where `memory` returns the
-/// bytes of a value, `usual_bytes` in most cases. A longer value than the limit is not
-/// cached.
+/// Creates a cache for values of `limit_bytes` in total. `memory` returns the number of
+/// bytes of a value, which is usually about `usual_bytes`. A value that is longer than
+/// the limit is not cached.
 pub(super) fn bounded_cache<K, V>(
     limit_bytes: u64,
     usual_bytes: u64,
@@ -65,7 +65,7 @@ where
 /// The identity of the file's bytes and the number of the block.
 type Key = (Arc<str>, u64);
 
-/// A cache of blocks.
+/// The cached blocks of all files of the upstream.
 pub(super) struct Blocks {
     cache: BoundedCache<Key, Arc<[u8]>>,
     metrics: Arc<Metrics>,

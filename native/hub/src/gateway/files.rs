@@ -25,7 +25,8 @@ use zstn_serve::path::packed_path;
 use zstn_serve::unpacked;
 
 impl Site {
-    /// Answers with a file, or with the file that the packed one in its place restores.
+    /// Answers with a file or, if only its packed counterpart exists, with the file that
+    /// the counterpart restores.
     pub(super) async fn file(
         &self,
         revision: &Revision,
@@ -40,7 +41,8 @@ impl Site {
         };
         let packed = packed_path(path);
         let plain = match (&packed, &*self.upstream) {
-            // The hub itself looks up a file that has no packed counterpart.
+            // A file that cannot have a packed counterpart is requested from the hub
+            // directly, without a lookup.
             (None, Upstream::Hub(_)) => None,
             _ => Some(look(path).await),
         };

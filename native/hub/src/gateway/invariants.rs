@@ -19,8 +19,8 @@ const LENGTHS: [u64; 4] = [0, 1, 1000, u64::MAX];
 /// text is ignored.
 ///
 /// # Panics
-/// If a path could reach another place than the one that was checked, or the head of an
-/// answer contradicts itself.
+/// If an address built from a path leads to another file than the one that was checked,
+/// or if the head of an answer contradicts itself.
 pub fn check_request(request: &[u8]) {
     let (head, body) = match request.windows(2).position(|two| two == b"\n\n") {
         Some(end) => (&request[..end], &request[end + 2..]),

@@ -12,8 +12,8 @@ use zstn_serve::path::MAX_PATH_BYTES;
 /// Maximum length of a request's query, in bytes. Hubs put the cursors of lists there.
 const MAX_QUERY_BYTES: usize = 8 << 10;
 
-/// Refuses a request whose path is too long or could lead to another place than the one
-/// it names.
+/// Refuses a request whose path is too long or could lead to another file than the one it
+/// names.
 ///
 /// # Errors
 /// 414 for a long path or query; 400 for components that are empty, `.` or `..`,

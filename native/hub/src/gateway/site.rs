@@ -35,10 +35,10 @@ use zstn_serve::{Handle, Note, Served, answer as plain_answer};
 /// Maximum length of a `paths-info` body, in bytes.
 const MAX_PATHS_BYTES: usize = 1 << 20;
 
-/// The time within which such a body must arrive.
+/// Time limit for receiving the body of a `paths-info` request.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// Maximum number of paths in it. Clients send at most 1000 per request.
+/// Maximum number of paths in such a body. Clients send at most 1000 per request.
 const MAX_PATHS: usize = 2000;
 
 /// Number of lists that are made concurrently; one address may use half of them.
@@ -277,7 +277,7 @@ impl Site {
     }
 }
 
-/// Returns the IP address of a client.
+/// Returns the IP address of the client that sent a request, or 0.0.0.0 if it is unknown.
 pub(super) fn client(parts: &Parts) -> IpAddr {
     let peer = parts.extensions.get::<Peer>();
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0)

@@ -40,7 +40,7 @@ pub struct Hub {
     user: Option<HeaderValue>,
     token: Option<String>,
     connections: Connections,
-    /// How often and after which waits requests are retried.
+    /// The number of retries, and the waits before them.
     retries: HttpOptions,
 }
 
@@ -108,7 +108,7 @@ impl Hub {
         self.retrying(|| self.call_once(repository, method, path, body))
     }
 
-    /// Like [`Hub::call`], but without retries.
+    /// Sends a request like [`Hub::call`], but without retries.
     pub(super) fn call_once(
         &self,
         repository: &Repository,
@@ -200,7 +200,7 @@ impl Hub {
     }
 }
 
-/// Reads the body of an answer.
+/// Reads the body of an answer of at most [`MAX_ANSWER_BYTES`].
 async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     loop {
@@ -222,7 +222,7 @@ async fn read(url: &str, mut answer: Response) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Returns the error for a server that does not continue.
+/// Returns the error for a server that has stopped sending or accepting bytes.
 pub(super) fn stalled(url: &str) -> Error {
     let seconds = ANSWER_TIMEOUT.as_secs();
     Error::unanswered(url, format!("nothing came from the server for {seconds} s"))
@@ -237,7 +237,8 @@ fn kind_of_answer(kind: &str) -> &str {
     }
 }
 
-/// Returns the failure for an error status.
+/// Returns the failure for a response with an error status: a transient one if another
+/// attempt may succeed.
 pub(super) fn refused(url: &str, status: StatusCode, headers: &HeaderMap) -> Failure {
     let header = |name: &str| headers.get(name)?.to_str().ok();
     let said = header("x-error-message").unwrap_or_default();

@@ -200,7 +200,7 @@ impl FileUpload<'_> {
             for (name, value) in given_headers(headers) {
                 request = request.header(name, value);
             }
-            // The time limit is for each piece of the file, not for all of it.
+            // The time limit applies to each chunk of the file, not to the whole request.
             let send = |body| self.hub.send(url, request, body, Duration::MAX);
             let read = |range: std::ops::Range<u64>| {
                 let bytes = file.read(start + range.start..start + range.end);

@@ -16,11 +16,11 @@ use zstn::{Error, Progress, Result};
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Request {
-    /// Begins the session.
+    /// Begins the session; the agent answers that it is ready.
     Init,
-    /// Upload an object of the local repository.
+    /// Requests the upload of an object of the local repository.
     Upload(Transfer),
-    /// Download an object that the local repository lacks.
+    /// Requests the download of an object that the local repository lacks.
     Download(Transfer),
     /// Ends the session.
     Terminate,
@@ -187,7 +187,7 @@ impl<W: Write + Send> Replies for Channel<W> {
     }
 }
 
-/// Minimum time between two messages.
+/// Minimum time between two messages about the progress of a transfer.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reports the progress of one transfer to git-lfs. Positions only increase, and only

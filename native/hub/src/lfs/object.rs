@@ -297,7 +297,8 @@ fn check_len(found: u64, expected: u64) -> Result<(), Fault> {
     }
 }
 
-/// Refuses an object that is longer than the original in any stored format.
+/// Refuses an object of `found` bytes if it is longer than `most`, the maximum length of
+/// any stored format of the original.
 fn check_most(found: u64, most: u64) -> Result<(), Fault> {
     match found <= most {
         true => Ok(()),
@@ -315,7 +316,7 @@ pub(super) enum Fault {
     Missing,
     /// The length differs from the one in the pointer.
     Length(String),
-    /// The restored bytes have another SHA-256, which is given.
+    /// The restored bytes have this SHA-256 instead of the expected one.
     Digest(Oid),
     /// Another error, possibly of this machine.
     Other(Error),

@@ -90,7 +90,7 @@ pub fn install_agent(
     uninstall_agent(scope)?;
     set(scope, &format!("{AGENT}.path"), text(program)?)?;
     set(scope, &format!("{AGENT}.args"), &arguments)?;
-    // A single process uses all threads.
+    // One agent uses all threads, so git-lfs must not start several.
     set(scope, &format!("{AGENT}.concurrent"), "false")?;
     match (store, url) {
         (None, _) => Ok(()),

@@ -329,7 +329,8 @@ fn begin(location: &Location, replace: bool, http: &HttpOptions) -> Result<Outpu
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Done {
-    /// The row. Rows with the same key may have other places.
+    /// The row that was packed. Other rows with the same key may name other repositories
+    /// and paths.
     #[serde(flatten)]
     pub row: Row,
     /// Length of the packed file in bytes.

@@ -150,8 +150,8 @@ impl RowWork {
         })
     }
 
-    /// Returns whether the recorded entry describes this packed file. The entry's row
-    /// may have another place with the same content.
+    /// Returns whether the recorded entry describes this packed file. The entry may name
+    /// another repository or path with the same content.
     fn is_recorded(&self, done: &Done) -> Result<bool> {
         let recorded = self.results.packed(&done.row)?;
         Ok(recorded.is_some_and(|recorded| recorded.packed_sha256 == done.packed_sha256))

@@ -18,7 +18,7 @@ pub struct CommitJob {
     pub repo: String,
     /// The branch that contains the commit and to which the packed files are added.
     pub branch: String,
-    /// The commit.
+    /// The commit, or the branch if the job is for a plan.
     pub revision: String,
     /// The previous commit of the branch.
     #[serde(default)]
@@ -138,7 +138,7 @@ pub struct JobEvent {
     pub stage: Stage,
     /// The repository, or an empty string for an event of the worker itself.
     pub repo: String,
-    /// The commit.
+    /// The commit or branch of the job; empty for an event of the worker itself.
     pub revision: String,
     /// The path of the file, for an event of a file.
     pub path: Option<String>,

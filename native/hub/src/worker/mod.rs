@@ -26,7 +26,7 @@ use queue::Queue;
 use runner::Runner;
 use webhook::{Site, WebhookSecret};
 
-mod additions;
+mod commit_additions;
 mod job;
 mod plan_run;
 mod queue;

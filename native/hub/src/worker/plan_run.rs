@@ -50,15 +50,15 @@ impl Default for PlanRun {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanSummary {
-    /// Packed and verified in this run.
+    /// Number of rows that this run has packed and verified.
     pub packed: usize,
-    /// Packed before this run.
+    /// Number of rows that had been packed before this run.
     pub known: usize,
-    /// Refused, in this run or before.
+    /// Number of rows that were refused, in this run or before.
     pub refused: usize,
-    /// Failed for a transient reason.
+    /// Number of rows that failed for a transient reason.
     pub retry: usize,
-    /// Left unprocessed because the work was stopped.
+    /// Number of rows that are left because the work was stopped.
     pub left: usize,
 }
 
@@ -172,8 +172,8 @@ impl PlanRun {
             return Ok(summary);
         }
         let repository = name.parse()?;
-        // The branch instead of a commit, because it may have moved after the plan was
-        // made.
+        // The job names the branch instead of a commit, because the branch may have moved
+        // after the plan was made.
         let job = CommitJob::new(&repository, BRANCH, BRANCH);
         let event = |stage| JobEvent::new(stage, name, BRANCH);
         let results = runner.queue.results()?;

@@ -24,7 +24,7 @@ use zstn::internals::regular;
 use zstn::source::HttpOptions;
 use zstn::{Error, Location, Result};
 
-/// How often the folder is checked for jobs of other processes.
+/// Interval between two checks of the folder for jobs of other processes.
 const POLL: Duration = Duration::from_secs(1);
 /// Delay before the second attempt, which doubles with each attempt, and its maximum.
 const FIRST_WAIT_SECONDS: u64 = 5;
@@ -36,7 +36,7 @@ const MAX_ATTEMPTS: u32 = 12;
 #[derive(Debug)]
 pub(super) struct Queue {
     folder: PathBuf,
-    /// Set if there may be a new job.
+    /// True if there may be a new job.
     news: Mutex<bool>,
     told: Condvar,
     /// Invalid entries that have been logged already.

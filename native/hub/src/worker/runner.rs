@@ -1,4 +1,4 @@
-//! Working on jobs.
+//! Takes jobs from the queue, works on them, and reports their outcomes.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Metrics;
-use super::additions::{Additions, Revision};
+use super::commit_additions::{Additions, Revision};
 use super::queue::{Claim, Queue};
 use super::selection::is_packing;
 use super::{CommitJob, Event, JobEvent, Stage, Stop, TRAILER, TRAILER_KEY};
@@ -21,11 +21,11 @@ const MAX_PLANS: u32 = 5;
 /// The result of a job.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// There was nothing to do, for this reason.
+    /// There was nothing to do; contains the reason.
     Nothing(String),
-    /// This commit adds the packed files.
+    /// A commit adds the packed files; contains its name.
     Committed(String),
-    /// A commit adds some packed files; this error prevented others.
+    /// A commit adds some packed files; contains the error that prevented others.
     Partly(Error),
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use zstn_core::ErrorKind;
 use zstn_core::container::zstn::MAGIC;
 
-use super::additions::Revision;
+use super::commit_additions::Revision;
 use super::runner::Runner;
 use crate::hub::ListedFile;
 use crate::manifest::{Results, key};

@@ -33,7 +33,7 @@ pub(super) struct Site {
     pub(super) log: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A status and a JSON value.
+/// The status and the JSON body of an answer.
 type Answer = (StatusCode, Value);
 
 impl Site {

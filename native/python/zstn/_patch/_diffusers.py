@@ -1,5 +1,6 @@
 """Loading packed weights in diffusers, written for diffusers 0.42. Class methods that
-accept a repository or a folder receive a shadow folder instead."""
+accept a repository or a folder receive a shadow folder (`zstn.hub.shadow_folder`)
+instead."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ def _of_pipeline(download: Callable[..., Any], call: _Call) -> str | None:
     def leave_out(names: list[str]) -> list[str]:
         has_code = any(name.endswith(".py") for name in names)
         if has_code or call.options.get("custom_pipeline"):
-            # `download` raises an error if the caller does not trust the code.
+            # `download` raises an error if this code needs `trust_remote_code` and the
+            # caller has not set it.
             download(call.cls, call.name, **call.options)
         return _not_of_pipeline(names, call.options)
 

@@ -22,7 +22,7 @@ def make_safe_open(original: Any) -> Any:
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, (original, open_packed))
 
-    class safe_open(metaclass=Meta):  # noqa: N801 - the name that it takes the place of
+    class safe_open(metaclass=Meta):  # noqa: N801 - the name of the class that it replaces
         __doc__ = original.__doc__
 
         def __new__(cls, filename: Any, *args: Any, **options: Any) -> Any:

@@ -19,8 +19,8 @@ _LISTS = frozenset({"cat", "ls"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status: 0 for success, 1 after an error or if
-    an original was kept because its proof failed, 2 for wrong arguments, 130 after
-    Ctrl-C."""
+    an original was kept because no packed file provably restores it, 2 for wrong
+    arguments, 130 after Ctrl-C."""
     options = parse(arguments)
     try:
         quieten(options.quiet)

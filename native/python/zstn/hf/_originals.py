@@ -1,4 +1,5 @@
-"""Finds originals in a repository, and proves that packed files restore them."""
+"""Finds originals, which are plain files that packed files replace, in a repository, and
+proves that the packed files restore them."""
 
 from __future__ import annotations
 

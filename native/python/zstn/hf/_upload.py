@@ -99,13 +99,13 @@ class Uploader:
         return modes
 
     def upload(self, path: str, produce: Produce) -> Uploaded:
-        """Uploads a file that `produce` writes."""
+        """Uploads the file that `produce` writes, through Xet if possible."""
         if self.has_xet():
             return self._by_xet(path, produce)
         return self._by_lfs(path, produce)
 
     def upload_file(self, path: str, file: Path) -> Uploaded:
-        """Uploads a local file unchanged."""
+        """Uploads a local file unchanged, through Xet if possible."""
         if not self.has_xet():
             return self._lfs(path, file)
 

@@ -19,8 +19,9 @@ NAME = "model.safetensors"
 
 def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
     """Returns the path of the file that `packed` restores. It is unpacked unless this
-    same packed file has been unpacked before. The SHA-256 in a packed file does not
-    suffice to find it: that is a claim by the file's author until it has been compared.
+    same packed file has been unpacked before. The SHA-256 that a packed file records is
+    not used to find it in the cache, because the author of the file may have recorded
+    the SHA-256 of another file.
 
     Raises:
         ZstnError: with the code ``"differs"`` if the restored bytes do not have the

@@ -128,8 +128,9 @@ KIND = "shadow"
 
 
 def shadow(request: Request, leave_out: LeaveOut | None = None) -> str | None:
-    """Returns the shadow folder of a repository or a local folder; `None` if it
-    contains no packed files. See `download_if_packed` for `leave_out`."""
+    """Returns the shadow folder of a repository or a local folder, which shows packed
+    files under the names of safetensors files; `None` if there are no packed files. See
+    `download_if_packed` for `leave_out`."""
     if os.path.isdir(request.repo_id):
         tree: Tree | None = list_local(request)
     else:

@@ -1,2 +1,2 @@
-"""Plug-ins for the inference engines vLLM and SGLang, which find theirs through entry
+"""Plug-ins for the inference engines vLLM and SGLang, which load them through entry
 points."""

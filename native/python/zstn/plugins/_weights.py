@@ -59,7 +59,7 @@ def read_weights(
     file. Tensors whose name `skip` accepts are not read."""
     for path in files:
         with safe_open(path, framework) as file:
-            for name in file.keys():  # noqa: SIM118 - as sorted by safetensors
+            for name in file.keys():  # noqa: SIM118 - sorted as in safetensors
                 if not skip(name):
                     yield name, file.get_tensor(name)
 

@@ -4,7 +4,7 @@ Each library reads the files of the other. The bytes that are written differ fro
 which also differ between machines. `level` selects an effort: ``"fast"`` below 1,
 ``"max"`` above 9.
 
-Internal modules of z4ai that have no format are not included: ``backend``,
+Internal modules of z4ai that define no file format are not included: ``backend``,
 ``bitfield``, ``rans``, ``rans_o1``, ``build_native``, ``cli``.
 """
 
@@ -82,7 +82,7 @@ def compress(
         dtype = None if dtype == "raw" else dtype
     else:
         data, dtype = _calls.array_memory(array), _calls.array_dtype(array)
-    # Without an effort, only families are used that all decoders of z4ai read.
+    # Without an effort, only frame families that all decoders of z4ai read are used.
     families = "standalone" if effort is not None else "container"
     frame = _calls.call(
         _native.compress,

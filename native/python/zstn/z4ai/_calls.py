@@ -10,7 +10,7 @@ from .._types import Effort
 
 
 class Z4aiError(ZstnError, ValueError):
-    """An error of zstn that is also a `ValueError`, which z4ai raises here."""
+    """An error of zstn that is also a `ValueError`, as z4ai raises in the same cases."""
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
@@ -66,7 +66,7 @@ def into(result: bytes, out: Any) -> Any:
 
 
 def effort_of(level: int | None, effort: str | None = None) -> Effort:
-    """Returns the effort for z4ai's effort, or for a zstd level."""
+    """Returns the effort of zstn for an effort of z4ai or, without one, a zstd level."""
     if effort is not None:
         return "fast" if effort == "fast" else "balanced" if effort == "balanced" else "max"
     if level is not None and level < 1:

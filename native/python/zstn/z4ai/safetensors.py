@@ -91,7 +91,7 @@ class ZstnReader:
 
     @classmethod
     def open(cls, path: Any) -> ZstnReader:
-        """Opens a file."""
+        """Opens the packed file at `path`."""
         file = open(path, "rb")  # noqa: SIM115 - the reader closes it
         try:
             return cls(fh=file, owns_file=True)
@@ -101,7 +101,7 @@ class ZstnReader:
 
     @classmethod
     def from_bytes(cls, frame: Any) -> ZstnReader:
-        """Opens a file in memory."""
+        """Opens a packed file whose bytes are in memory."""
         return cls(buf=bytes(frame))
 
     def __enter__(self) -> ZstnReader:
@@ -139,7 +139,7 @@ class ZstnReader:
         return info
 
     def read_raw(self, name: str) -> bytes:
-        """Reads the bytes of a tensor."""
+        """Reads the decoded bytes of a tensor."""
         self._find(name)
         return bytes(_calls.call(self._reader.read, name))
 

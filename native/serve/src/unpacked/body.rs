@@ -105,7 +105,8 @@ impl Rest {
         Ok(())
     }
 
-    /// Decodes every span that the range touches.
+    /// Decodes every span that the range touches, so that an error is found before the
+    /// answer begins.
     async fn check(&mut self) -> io::Result<()> {
         let mut at = self.range.start;
         while let Some(piece) = self.piece(at) {
@@ -161,7 +162,8 @@ impl Rest {
         Ok(chunk.into())
     }
 
-    /// Returns the piece of the file that begins at `at`.
+    /// Returns the part of the head or of a tensor that begins at byte `at` of the
+    /// restored file.
     fn piece(&self, at: u64) -> Option<Piece> {
         self.packed.layout().pieces(at..self.range.end).next()
     }

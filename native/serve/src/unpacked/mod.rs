@@ -181,13 +181,13 @@ pub struct Packed {
     id: u64,
     reader: AsyncReader,
     layout: Arc<Unpacked>,
-    /// True if each large tensor can be decoded in blocks, as far as that has been
-    /// determined.
+    /// Maps the number of each large tensor to true if it can be decoded in blocks. A
+    /// tensor is absent until that has been determined.
     cuts: Arc<Mutex<HashMap<usize, bool>>>,
     on_failure: Option<OnFailure>,
 }
 
-/// Called when a tensor cannot be read.
+/// A function that is called when a tensor cannot be read.
 pub type OnFailure = Arc<dyn Fn() + Send + Sync>;
 
 impl Packed {
@@ -242,7 +242,7 @@ impl Packed {
         self.id
     }
 
-    /// Returns the layout of the file that it restores.
+    /// Returns the layout of the safetensors file that the packed file restores.
     pub fn layout(&self) -> &Unpacked {
         &self.layout
     }

@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) in_flight: Option<Box<InFlight>>,
 }
 
-/// How a client recognises the end of a body.
+/// How the client recognises the end of the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// The length of the body in bytes.

@@ -123,7 +123,8 @@ impl Client {
     pub(super) fn target(&self) -> Result<Target, Error> {
         let url = self.hub.as_ref().map(HubFile::url);
         let parsed = target::parse(url.as_ref().unwrap_or(&self.url));
-        // The user in the address is among the secrets of its origin.
+        // The user in the address has been added to the secrets for its origin, so it
+        // must not be sent a second time.
         parsed
             .map(|target| Target {
                 user: None,
@@ -200,7 +201,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        // A redirect may contain a user for another server.
+        // The address of a redirect may contain a user for another server.
         if let (Some(user), None) = (&target.user, secrets_for) {
             request = request.header(header::AUTHORIZATION, user);
         }

@@ -29,7 +29,7 @@ mod secrets;
 #[cfg(feature = "http")]
 mod validator;
 #[cfg(feature = "http")]
-mod whole;
+mod whole_file;
 
 #[cfg(feature = "http")]
 pub use observer::{HttpObserver, HttpRequest};
@@ -42,7 +42,7 @@ pub use remote::Remote;
 #[cfg(feature = "http")]
 pub use retry::{Attempts, Failure};
 #[cfg(feature = "http")]
-pub(super) use whole::{download, small, without_ranges};
+pub(super) use whole_file::{download, small, without_ranges};
 
 /// Opens the file at `url` for reading ranges without blocking a thread. If its server
 /// ignores ranges, the file is read into memory.

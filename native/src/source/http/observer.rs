@@ -1,4 +1,4 @@
-//! Observation of requests.
+//! Reports finished requests to an observer that the caller has set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub struct HttpRequest {
     pub attempt: u32,
 }
 
-/// An observer as it is stored in options.
+/// A shared handle to the caller's observer, as stored in the options.
 #[derive(Clone)]
 pub(super) struct Observer(Arc<Told>);
 

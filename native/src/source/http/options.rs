@@ -62,8 +62,8 @@ pub struct HttpOptions {
 
 #[cfg(feature = "http")]
 impl HttpOptions {
-    /// Returns the time limit for connecting. It is shorter than the one for a response,
-    /// so that a server that cannot be reached is recognised as such.
+    /// Returns the time limit for connecting. It is shorter than the time limit for a
+    /// response, so that a server that cannot be reached is recognised as such.
     pub(super) fn connecting(&self) -> Duration {
         self.connect_timeout.min(self.idle_timeout.mul_f32(0.9))
     }

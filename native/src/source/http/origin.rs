@@ -1,4 +1,5 @@
-//! The origin of an address, which decides which headers a request to it gets.
+//! The origin of an address, which determines the secret headers that a request to the
+//! address gets.
 
 use std::fmt;
 

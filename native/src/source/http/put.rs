@@ -100,8 +100,9 @@ pub fn check_absent(url: &str, options: &HttpOptions) -> Result<()> {
     wait(ask(&client))
 }
 
-/// Checks whether the file exists. If the server does not answer this, it decides when
-/// it receives the file: an address that is signed for writing may not allow reading.
+/// Checks whether the file exists. A server that does not answer this can still refuse
+/// the file when it receives it: an address that is signed for writing may not allow
+/// reading.
 async fn ask(client: &Client) -> Result<()> {
     let mut attempts = Attempts::begin(client.options());
     loop {
@@ -190,7 +191,7 @@ impl Upload<'_> {
             request = request.header(header::EXPECT, "100-continue");
         }
         let turn = attempts.turn();
-        // The time limit is for each piece of the body, not for all of it.
+        // The time limit applies to each piece of the body, not to the whole body.
         let whole = Turn {
             patience: Duration::MAX,
             ..turn

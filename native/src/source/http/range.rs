@@ -1,5 +1,5 @@
-//! Byte ranges of a response: the header `Content-Range` (RFC 9110, section 14.4), and
-//! the checks of it.
+//! Parses and checks `Content-Range`, the header that states which bytes a response
+//! contains (RFC 9110, section 14.4).
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::client::Client;
 use crate::Error;
 
 /// The maximum position in a file. Larger integers cannot be represented exactly by
-/// other readers, such as those in JavaScript.
+/// other readers, such as readers in JavaScript.
 const MAX_POSITION: u64 = (1 << 53) - 1;
 
 /// The bytes that a response contains.

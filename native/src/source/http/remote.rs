@@ -41,10 +41,11 @@ pub struct Remote {
     /// same version. Ranges are then requested without that condition, and each
     /// answer's validators are compared here.
     misreads_conditions: AtomicBool,
-    /// How the validators of a response first differed from the ones at the opening,
-    /// although its bytes were accepted because the caller compares them with
-    /// checksums. Such bytes may be part of the catalog by which the file is read, so
-    /// all reads that are not compared with checksums fail from then on.
+    /// How the validators of a response first differed from the validators of the
+    /// opening response, although the bytes of that response were accepted because the
+    /// caller compares them with checksums. Such bytes may be part of the catalog by
+    /// which the file is read, so all reads that are not compared with checksums fail
+    /// from then on.
     other: OnceLock<String>,
 }
 

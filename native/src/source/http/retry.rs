@@ -8,8 +8,8 @@ use zstn_net::retry::backoff;
 use super::HttpOptions;
 use crate::{Error, Result};
 
-/// An attempt that received at least this many bytes is not counted as a failure: on a
-/// poor connection, large tensors arrive in many pieces.
+/// The minimum number of bytes of an attempt that is not counted as a failure although
+/// it ended early. On a poor connection, a large tensor arrives in many attempts.
 const PROGRESS_BYTES: u64 = 1 << 20;
 /// The number of bytes that must arrive within the idle timeout. The default limit is
 /// about 1 KiB per second, far below any useful connection, but it detects a server
@@ -50,11 +50,11 @@ impl Failure {
     }
 }
 
-/// The time limits and the number of one request.
+/// The time limits of one request, and the number of its attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     /// The time limit for connecting and for the response head; for an upload, also for
-    /// each piece of it.
+    /// each piece of the body.
     pub(super) patience: Duration,
     /// The time limit for a single read of the body.
     pub(super) silence: Duration,
@@ -69,7 +69,7 @@ pub struct Attempts<'a> {
     options: &'a HttpOptions,
     /// The number of attempts so far, including the current one.
     count: u32,
-    /// The number of failures since the last `PROGRESS_BYTES`.
+    /// The number of failures since an attempt last received `PROGRESS_BYTES`.
     failures: u32,
     /// True once a broken idle connection was replaced, which is not counted.
     has_reconnected: bool,
@@ -77,15 +77,16 @@ pub struct Attempts<'a> {
     highest: u64,
     /// The value of `highest` at the start of this attempt.
     before: u64,
-    /// The time wasted by the attempts since the last `PROGRESS_BYTES`: for each, from
-    /// the moment when too few bytes arrived until it was given up, and the waits
-    /// between attempts.
+    /// The time wasted since an attempt last received `PROGRESS_BYTES`: for each
+    /// attempt, the time from the moment when too few bytes arrived until it was given
+    /// up, and the waits between attempts.
     wasted: Duration,
     /// The time that this attempt may wait for a response and for each `MIN_BYTES`.
     limit: Duration,
     /// The time when the request or its body began, or when `MIN_BYTES` last arrived.
     marked: Instant,
-    /// The time that the response head took whose body is being read.
+    /// The time that the server took to send the head of the response whose body is
+    /// being read.
     answer_took: Duration,
     bytes_since_mark: u64,
 }

@@ -11,7 +11,8 @@ use crate::source::hub::{self, HubFile, Login};
 use crate::source::scheme::Scheme;
 use crate::{Error, Result, display};
 
-/// Headers that the reader sets itself or that frame a request.
+/// Headers that a caller must not set, because the reader sets them itself or because
+/// they frame a request.
 const RESERVED: &[HeaderName] = &[
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -159,7 +160,7 @@ impl HttpOptions {
         Ok(self)
     }
 
-    /// Returns the same options without headers and hub.
+    /// Returns the same options without the secret headers and without the hub.
     #[doc(hidden)]
     #[must_use]
     pub fn limits(&self) -> Self {
@@ -171,8 +172,8 @@ impl HttpOptions {
     }
 
     /// Returns the file at an address in a hub, and adds the hub's token to the
-    /// secrets. If the caller already gave an `Authorization` header for the hub, that
-    /// one is kept.
+    /// secrets. An `Authorization` header that the caller has already given for the hub
+    /// takes precedence.
     pub(super) fn log_in(&mut self, address: &str) -> Result<HubFile> {
         hub::offline::check(&display::address(address))?;
         let (endpoint, login) = match self.hub.take() {

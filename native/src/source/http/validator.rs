@@ -47,9 +47,9 @@ impl Validators {
     }
 
     /// Returns whether the response with the validators `answered` belongs to the same
-    /// version. If no validators can be compared, it does only if there are none here,
-    /// or if the server compared them itself: the request had an `If-Range` header, and
-    /// the status implies that they match.
+    /// version. If no validators can be compared, it belongs to the same version only
+    /// if `self` has no validators, or if the server compared them itself: the request
+    /// had an `If-Range` header, and the status implies that they match.
     pub(super) fn match_those_of(&self, answered: &Self, compared_by_server: bool) -> bool {
         // A strong ETag that has become weak is a different ETag: an intermediary may
         // have changed the bytes.

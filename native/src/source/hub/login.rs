@@ -18,7 +18,7 @@ pub(in super::super) enum Login {
     Disabled,
 }
 
-/// Does not show the token.
+/// Hides the token.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -30,7 +30,8 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// Returns the token of `$HF_TOKEN`; without one, the token in the file that
+    /// Returns the token of `$HF_TOKEN` or, if that is not set, of the older
+    /// `$HUGGING_FACE_HUB_TOKEN`; without either, the token in the file that
     /// `hf auth login` writes. This file is `$HF_TOKEN_PATH`, or `token` in `$HF_HOME`,
     /// which defaults to `huggingface` in the folder for caches.
     ///
@@ -61,7 +62,8 @@ impl Login {
         }
     }
 
-    /// Uses `token`, unless it is missing or empty.
+    /// Returns the login with `token`, or [`Login::None`] if the token is missing or
+    /// empty.
     pub(in super::super) fn of(token: Option<&str>) -> Self {
         token.and_then(cleaned).map_or(Self::None, Self::Token)
     }

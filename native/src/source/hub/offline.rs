@@ -4,7 +4,7 @@ use std::env;
 
 use crate::{Error, Result};
 
-/// The variables that forbid requests to the hub, as in `huggingface_hub`.
+/// The environment variables that forbid requests to the hub, as in `huggingface_hub`.
 const VARIABLES: [&str; 2] = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"];
 
 /// Refuses to read or write `what` if this process may not send requests to a hub.

@@ -143,8 +143,8 @@ impl FromStr for Repository {
     }
 }
 
-/// Splits the type of the repository off an address. An address without a type is that
-/// of a model.
+/// Splits the type of the repository off an address. An address without a type refers
+/// to a model.
 pub(super) fn split_kind(address: &str) -> (RepoKind, &str) {
     let split = address.split_once('/');
     let found = split.and_then(|(first, rest)| Some((RepoKind::of_plural(first)?, rest)));

@@ -14,7 +14,7 @@ use record::Record;
 
 mod record;
 
-/// A length that no marker reaches.
+/// Maximum length of a marker in bytes. Markers are much shorter.
 const MAX_MARKER_BYTES: u64 = 4096;
 
 /// The exclusive right to write a folder of objects.

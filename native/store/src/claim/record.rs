@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Service;
-use crate::state::Lock;
-use crate::{Address, Error, Result, StoreOptions, state};
+use crate::state_files::Lock;
+use crate::{Address, Error, Result, StoreOptions, state_files};
 
 /// The recorded identifier of one claim.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ enum Place {
     File {
         path: PathBuf,
         target: String,
-        /// Declared last, so that it is released last.
+        /// This field is declared last, so that the lock is released last.
         _lock: Lock,
     },
 }
@@ -60,11 +60,11 @@ impl Record {
         let Some(state_folder) = state_folder else {
             return Ok(nowhere);
         };
-        let target = state::target(folder, &options.environment);
+        let target = state_files::target(folder, &options.environment);
         match open_file(state_folder, target) {
             Ok(Some(record)) => Ok(record),
             Ok(None) => Err(busy()),
-            Err(error) if state::is_unwritable(&error) => Ok(nowhere),
+            Err(error) if state_files::is_unwritable(&error) => Ok(nowhere),
             Err(source) => Err(failed(state_folder, source)),
         }
     }
@@ -89,7 +89,7 @@ impl Record {
                 };
                 match write(path, &claim) {
                     // The existing lock file can be locked, but no file can be created.
-                    Err(error) if state::is_unwritable(&error) => self.place = Place::Nowhere,
+                    Err(error) if state_files::is_unwritable(&error) => self.place = Place::Nowhere,
                     written => written.map_err(|source| failed(path, source))?,
                 }
             }
@@ -103,7 +103,8 @@ impl Record {
         match &self.place {
             Place::Nowhere => {}
             Place::Process(held) => held.set(None),
-            // If the file remains, no marker has its identifier.
+            // If the file cannot be removed, that is harmless: no marker has its
+            // identifier.
             Place::File { path, .. } => drop(fs::remove_file(path)),
         }
     }
@@ -123,7 +124,7 @@ fn failed(place: &Path, source: io::Error) -> Error {
 /// Takes the lock and reads the file. Returns `None` if another claim holds the lock.
 fn open_file(state_folder: &Path, target: String) -> io::Result<Option<Record>> {
     fs::create_dir_all(state_folder)?;
-    let name = format!("{}.folder", state::file_stem(&target));
+    let name = format!("{}.folder", state_files::file_stem(&target));
     let Some(lock) = Lock::take(&state_folder.join(format!("{name}.lock")))? else {
         return Ok(None);
     };

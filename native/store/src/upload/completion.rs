@@ -10,8 +10,8 @@ use object_store::{PutMode, PutPayload};
 use super::session::{Session, is_gone};
 use super::{Upload, UploadReport, exists};
 use crate::address::Service;
-use crate::failure::{Failure, FailureKind};
-use crate::{Error, Object, Result, client, object};
+use crate::object_store_error::{Failure, FailureKind};
+use crate::{Error, Object, Result, http_client, object};
 
 impl Upload {
     /// Sends an object of at most one part.
@@ -89,7 +89,7 @@ impl Upload {
 
     fn put(&self, payload: PutPayload, mode: PutMode) -> Result<Result<(), Option<Failure>>> {
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
-        let answer = client::wait(async move {
+        let answer = http_client::wait(async move {
             connection
                 .objects
                 .put_opts(&path, payload, mode.into())
@@ -120,7 +120,7 @@ impl Upload {
         let complete = |store: &Arc<dyn MultipartStore>| {
             let (store, path) = (Arc::clone(store), self.path.clone());
             let (id, ids) = (session.upload_id.clone(), ids.clone());
-            client::wait(async move { store.complete_multipart(&path, &id, ids).await })
+            http_client::wait(async move { store.complete_multipart(&path, &id, ids).await })
         };
         let mut answer = complete(creator.unwrap_or(plain))?;
         // The server does not support the condition.

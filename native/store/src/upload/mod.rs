@@ -8,9 +8,9 @@ use std::{env, fmt, mem};
 use object_store::path::Path;
 
 use crate::address::Service;
-use crate::client::Purpose;
 use crate::connection::{Connection, connect};
-use crate::state::Lock;
+use crate::http_client::Purpose;
+use crate::state_files::Lock;
 use crate::{Address, Error, Result, StoreOptions, object};
 use resume::Entries;
 use session::Session;
@@ -44,13 +44,14 @@ pub struct Upload {
     number: usize,
     /// Path of the journal, which may not exist yet.
     journal_path: Option<PathBuf>,
-    /// The parts sent by an earlier run, until the first part of this one is full.
+    /// The journal entries of an earlier run; `None` once the first part of this run is
+    /// full.
     unfinished: Option<Entries>,
     session: Option<Session>,
     has_failed: bool,
-    /// Set if a journal was requested but cannot be written.
+    /// True if a journal was requested but cannot be written.
     is_without_journal: bool,
-    /// Declared last, so that it is released last.
+    /// This field is declared last, so that the lock is released last.
     lock: Option<Lock>,
 }
 
@@ -280,8 +281,8 @@ fn exists(address: &Address, lost_race: bool) -> Error {
 const MIB: u64 = 1 << 20;
 /// The minimum length that S3 accepts for any part but the last.
 const MIN_PART_BYTES: u64 = 5 * MIB;
-/// Longer than the minimum, for fewer requests; a default upload buffers at most 80
-/// MiB.
+/// The default length of a part. It is above the minimum to save requests; an upload with
+/// default options buffers at most 80 MiB.
 const DEFAULT_PART_BYTES: u64 = 16 * MIB;
 /// Maximum number of parts. S3 permits 10,000; the last number is reserved for asking
 /// the store whether an upload exists.

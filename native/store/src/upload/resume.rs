@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::session::{Session, is_gone};
 use super::{MAX_PARTS, Upload};
 use crate::address::Service;
-use crate::failure::{Failure, FailureKind};
-use crate::state::{self, Lock};
-use crate::{Error, Result, client};
+use crate::object_store_error::{Failure, FailureKind};
+use crate::state_files::{self, Lock};
+use crate::{Error, Result, http_client};
 
 impl Upload {
     /// Returns the number of parts that an earlier run has sent. Whether they can be
@@ -62,7 +62,7 @@ impl Upload {
     }
 
     fn may_do_without(&self, error: &io::Error) -> bool {
-        self.options.journal_is_optional && state::is_unwritable(error)
+        self.options.journal_is_optional && state_files::is_unwritable(error)
     }
 
     /// Takes the lock and reads the journal of an earlier run.
@@ -72,8 +72,8 @@ impl Upload {
             source,
         };
         fs::create_dir_all(folder).map_err(failed)?;
-        let target = state::target(&self.address, &self.options.store.environment);
-        let name = state::file_stem(&target);
+        let target = state_files::target(&self.address, &self.options.store.environment);
+        let name = state_files::file_stem(&target);
         let lock = Lock::take(&folder.join(format!("{name}.lock"))).map_err(failed)?;
         self.lock = Some(lock.ok_or_else(|| Error::Busy {
             url: self.address.url(),
@@ -105,7 +105,7 @@ impl Upload {
         }
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
         let id = id.to_owned();
-        let answer = client::wait(async move {
+        let answer = http_client::wait(async move {
             let payload = PutPayload::from_static(b"?");
             connection
                 .parts
@@ -126,11 +126,13 @@ impl Upload {
             None => {
                 let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
                 let id =
-                    client::wait(async move { connection.parts.create_multipart(&path).await })?;
+                    http_client::wait(
+                        async move { connection.parts.create_multipart(&path).await },
+                    )?;
                 let upload_id =
                     id.map_err(|error| Failure::new(&error).into_error(&self.address))?;
                 let upload = UnfinishedUpload {
-                    address: state::target(&self.address, &self.options.store.environment),
+                    address: state_files::target(&self.address, &self.options.store.environment),
                     upload_id,
                     part_bytes: self.part_bytes as u64,
                 };
@@ -164,7 +166,8 @@ impl Upload {
         let id = entries.upload.upload_id;
         let _ = self.session(id, None, BTreeMap::new()).discard();
         if let Some(path) = &self.journal_path {
-            // If the file remains, the next run finds that its upload no longer exists.
+            // If the file cannot be removed, the next run finds that its upload no longer
+            // exists.
             let _ = fs::remove_file(path);
         }
     }
@@ -186,7 +189,7 @@ impl Upload {
     }
 }
 
-/// Longer than the journal of the longest upload.
+/// Maximum number of bytes that are read from a journal. No upload has a longer one.
 const MAX_JOURNAL_BYTES: u64 = 16 << 20;
 
 /// The record of an unfinished upload, as it is stored in the journal.
@@ -278,7 +281,8 @@ impl Journal {
     /// Removes the journal of an upload that cannot or need not be continued.
     pub(crate) fn remove(self) {
         drop(self.file);
-        // If the file remains, a later run finds that its upload no longer exists.
+        // If the file cannot be removed, a later run finds that its upload no longer
+        // exists.
         let _ = fs::remove_file(&self.path);
     }
 }

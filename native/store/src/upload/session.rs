@@ -11,8 +11,8 @@ use tokio::task::AbortHandle;
 
 use super::resume::{Journal, StoredPart};
 use crate::connection::Connection;
-use crate::failure::Failure;
-use crate::{Address, Error, Result, client};
+use crate::object_store_error::Failure;
+use crate::{Address, Error, Result, http_client};
 
 /// A multipart upload in progress.
 pub(super) struct Session {
@@ -83,7 +83,7 @@ impl Session {
             blake3,
             id: String::new(),
         };
-        let threads = client::shared()?;
+        let threads = http_client::shared()?;
         let task = threads.spawn(async move {
             let payload = PutPayload::from(bytes);
             connection.parts.put_part(&path, &id, number, payload).await
@@ -168,7 +168,7 @@ impl Session {
         let (connection, path) = (Arc::clone(&self.connection), self.path.clone());
         let id = self.upload_id.clone();
         let result =
-            client::wait(async move { connection.parts.abort_multipart(&path, &id).await })?;
+            http_client::wait(async move { connection.parts.abort_multipart(&path, &id).await })?;
         match result.map_err(|error| self.failed(&error)) {
             Ok(()) | Err(Error::PartsLost { .. } | Error::NotFound { .. }) => {
                 self.forget();

@@ -20,9 +20,9 @@ use zstn::{Input, Job, Location, PackOptions, Sink, UnpackOptions};
 use zstn_hub::hub::{Addition, Hub, ListedFile, NewCommit, Repository};
 use zstn_hub::worker::{Event, JobEvent, Stage, Worker, WorkerOptions};
 use zstn_serve::Handle;
+use zstn_tests::http_request::request;
 use zstn_tests::rng::Rng;
 use zstn_tests::stub_hub::{Options, RepoId, Role, StubHub};
-use zstn_tests::web::request;
 use zstn_tests::{checkpoint, sha256};
 
 pub const TOKEN: &str = "hf_the-token-of-the-worker";

@@ -3,8 +3,8 @@
 use zstn::PackOptions;
 use zstn_hub::hub::NewCommit;
 use zstn_hub::worker::{Stage, Worker, WorkerOptions};
+use zstn_tests::http_request::request;
 use zstn_tests::stub_hub::RepoId;
-use zstn_tests::web::request;
 
 use super::{Desk, REPO, Running, SECRET, names, packed, payload, post, post_with, wait, weights};
 

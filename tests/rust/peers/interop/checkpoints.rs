@@ -12,8 +12,8 @@ use zstn_core::frame::select::Effort;
 use zstn_tests::rng::Rng;
 use zstn_tests::with_header;
 
-use crate::content::{self, Buffer};
 use crate::planes::element;
+use crate::random_buffers::{self, Buffer};
 use crate::{Call, Case, Encoding, engine};
 
 const EFFORTS: [Effort; 3] = [Effort::Fast, Effort::Balanced, Effort::Max];
@@ -70,7 +70,7 @@ fn buffer_delta(effort: Effort) -> Encoding {
         .map(Some)
         .chain([None])
         .flat_map(|dtype| {
-            content::anchors()
+            random_buffers::anchors()
                 .into_iter()
                 .map(move |buffer| (dtype, buffer, Change::Bits(50)))
         })
@@ -79,7 +79,7 @@ fn buffer_delta(effort: Effort) -> Encoding {
     Encoding::new(
         format!("Z4DL, {effort:?}"),
         anchors,
-        (dtype, content::buffers(2), change()),
+        (dtype, random_buffers::buffers(2), change()),
         move |(dtype, buffer, change)| {
             let reference = buffer.bytes();
             let mut bytes = reference.clone();
@@ -152,7 +152,7 @@ fn tensor() -> impl Strategy<Value = Tensor> {
         "\\PC{0,6}",
         select(&Dtype::ALL[..]),
         shape,
-        content::buffers(1),
+        random_buffers::buffers(1),
         proptest::bool::weighted(0.2),
         change(),
     )
@@ -194,7 +194,7 @@ fn every_dtype() -> Checkpoint {
             name: format!("{dtype}"),
             dtype,
             shape: vec![31, 40],
-            content: content::compressible(0),
+            content: random_buffers::compressible(0),
             tied,
             change: Change::Bits(50),
         })

@@ -7,7 +7,7 @@ use zstn_core::frame::zara::{self, StreamCodec};
 use zstn_core::frame::{chunked, palette, sparse, turbo};
 use zstn_core::transform::FloatFormat;
 
-use crate::content::{self, Buffer, Element, Pattern};
+use crate::random_buffers::{self, Buffer, Element, Pattern};
 use crate::{Call, Case, Encoding, engine};
 
 const CODINGS: [&[ZstdCoding]; 4] = [
@@ -65,8 +65,8 @@ fn sparse(width: u8, transform: turbo::TurboTransform, codings: &'static [ZstdCo
     });
     Encoding::new(
         format!("ZSP1, {width} bytes, {transform:?}, {codings:?}"),
-        [&content::anchors()[..], &few].concat(),
-        content::buffers(item_bytes),
+        [&random_buffers::anchors()[..], &few].concat(),
+        random_buffers::buffers(item_bytes),
         move |buffer| {
             let bytes = buffer.bytes();
             let encode = |codings| sparse::encode(engine(), &bytes, width, transform, codings);
@@ -84,8 +84,8 @@ fn turbo(transform: turbo::TurboTransform, codings: &'static [ZstdCoding]) -> En
     let anchors = [1, 2, 3, 8, 255]
         .into_iter()
         .flat_map(|width| {
-            let whole = content::compressible(usize::from(width) * 900);
-            content::anchors()
+            let whole = random_buffers::compressible(usize::from(width) * 900);
+            random_buffers::anchors()
                 .into_iter()
                 .chain([whole])
                 .map(move |buffer| (width, buffer))
@@ -94,7 +94,7 @@ fn turbo(transform: turbo::TurboTransform, codings: &'static [ZstdCoding]) -> En
     let inputs = any::<u8>()
         .prop_filter("byte planes of no bytes", |&width| width > 0)
         .prop_flat_map(|width| {
-            let whole = content::buffers(width.into()).prop_map(move |mut buffer| {
+            let whole = random_buffers::buffers(width.into()).prop_map(move |mut buffer| {
                 buffer.len_bytes -= buffer.len_bytes % usize::from(width);
                 buffer
             });
@@ -122,7 +122,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
     let anchors = [1u8, 2, 3, 4, 8, 16, 255]
         .into_iter()
         .flat_map(|width| {
-            let buffers = content::anchors().into_iter();
+            let buffers = random_buffers::anchors().into_iter();
             buffers.map(move |buffer| (width, 5000u32, buffer))
         })
         .collect();
@@ -130,7 +130,7 @@ fn chunked(codings: &'static [ZstdCoding]) -> Encoding {
         |(width, chunk_bytes)| {
             // The length is limited to avoid thousands of chunks.
             let most_bytes = chunk_bytes as usize * 50;
-            let buffers = content::short_buffers(width.into(), most_bytes);
+            let buffers = random_buffers::short_buffers(width.into(), most_bytes);
             (Just(width), Just(chunk_bytes), buffers)
         },
     );
@@ -165,8 +165,8 @@ fn palette_case(buffer: &Buffer, width: u8, codings: &[ZstdCoding]) -> Case {
 fn any_palette(width: u8, codings: &'static [ZstdCoding]) -> Encoding {
     Encoding::new(
         format!("ZPL1, {width} bytes, {codings:?}"),
-        content::anchors(),
-        content::buffers(width.into()),
+        random_buffers::anchors(),
+        random_buffers::buffers(width.into()),
         move |buffer| palette_case(buffer, width, codings),
     )
 }
@@ -241,8 +241,8 @@ fn auto(transform: zara::ZaraTransform, codecs: Vec<StreamCodec>) -> Encoding {
     };
     Encoding::new(
         format!("ZARA, {name}, {codecs:?}"),
-        content::anchors(),
-        content::short_buffers(item_bytes, 300_000),
+        random_buffers::anchors(),
+        random_buffers::short_buffers(item_bytes, 300_000),
         move |buffer| {
             let bytes = buffer.bytes();
             let frame = zara::encode(engine(), &bytes, transform, &codecs);

@@ -5,9 +5,9 @@
 //! tests/peers/test_interop.py). A refused case is shrunk and saved in a directory.
 
 mod checkpoints;
-mod content;
 mod families;
 mod planes;
+mod random_buffers;
 
 use std::cell::RefCell;
 use std::fmt;

@@ -12,7 +12,7 @@ use zstn_core::frame::select::{Effort, encode as choose};
 use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneCoder, PlaneRecipe, Recipe, Transform};
 use zstn_core::transform::FloatFormat;
 
-use crate::content::{self, Buffer, Element, Pattern};
+use crate::random_buffers::{self, Buffer, Element, Pattern};
 use crate::{Case, Encoding, engine};
 
 /// The plane methods of the packer.
@@ -173,12 +173,12 @@ pub fn encodings() -> Vec<Encoding> {
         for coding in CODINGS {
             encodings.push(Encoding::new(
                 format!("Z4AI, {}, {coding:?}", name(transform)),
-                content::anchors(),
+                random_buffers::anchors(),
                 match coding {
                     Coding::Zstd(ZstdCoding::Search(19)) => {
-                        content::short_buffers(item_bytes, 1 << 17)
+                        random_buffers::short_buffers(item_bytes, 1 << 17)
                     }
-                    _ => content::buffers(item_bytes),
+                    _ => random_buffers::buffers(item_bytes),
                 },
                 move |buffer| assemble(buffer.bytes(), transform, &[coding]),
             ));
@@ -188,8 +188,8 @@ pub fn encodings() -> Vec<Encoding> {
         }
         encodings.push(Encoding::new(
             format!("Z4AI, {}, a method per plane", name(transform)),
-            vec![(content::compressible(30_000), CODINGS.to_vec())],
-            (content::buffers(item_bytes), codings()),
+            vec![(random_buffers::compressible(30_000), CODINGS.to_vec())],
+            (random_buffers::buffers(item_bytes), codings()),
             move |(buffer, codings)| assemble(buffer.bytes(), transform, codings),
         ));
     }
@@ -203,15 +203,15 @@ fn codings() -> impl Strategy<Value = Vec<Coding>> {
 }
 
 fn recipe_encoding(transform: Transform, recipe_name: &str, recipe: PlaneRecipe) -> Encoding {
-    let mut anchors = content::anchors();
+    let mut anchors = random_buffers::anchors();
     // This input has several blocks with every recipe.
-    anchors.push(content::compressible(
-        (1_100_000 * transform.item_bytes()).min(content::MOST_BYTES + 200_000),
+    anchors.push(random_buffers::compressible(
+        (1_100_000 * transform.item_bytes()).min(random_buffers::MOST_BYTES + 200_000),
     ));
     Encoding::new(
         format!("Z4AI, {}, recipe {recipe_name}", name(transform)),
         anchors,
-        content::buffers(transform.item_bytes()),
+        random_buffers::buffers(transform.item_bytes()),
         move |buffer| {
             let bytes = buffer.bytes();
             let asked = Recipe {
@@ -240,13 +240,21 @@ fn every_width() -> Encoding {
     let anchors = (1..=255u8)
         .map(|width| {
             let len_bytes = usize::from(width) * 31 + usize::from(width / 2);
-            (width, content::compressible(len_bytes), CODINGS.to_vec())
+            (
+                width,
+                random_buffers::compressible(len_bytes),
+                CODINGS.to_vec(),
+            )
         })
         .collect();
     Encoding::new(
         "Z4AI, byte planes of any width, a method per plane",
         anchors,
-        (1..=255u8, content::short_buffers(1, 1 << 16), codings()),
+        (
+            1..=255u8,
+            random_buffers::short_buffers(1, 1 << 16),
+            codings(),
+        ),
         |(width, buffer, codings)| assemble(buffer.bytes(), Transform::BytePlane(*width), codings),
     )
 }
@@ -269,7 +277,7 @@ fn chosen(effort: Effort) -> Encoding {
         .collect();
     let inputs = select(dtypes().collect::<Vec<_>>()).prop_flat_map(|dtype| {
         let item_bytes = dtype.and_then(Dtype::len_bytes).unwrap_or(1);
-        (Just(dtype), content::buffers(item_bytes))
+        (Just(dtype), random_buffers::buffers(item_bytes))
     });
     Encoding::new(
         format!("a tensor, {effort:?}"),

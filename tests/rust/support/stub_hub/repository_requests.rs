@@ -13,8 +13,8 @@ use super::http::{
 };
 use super::repository::{Commit, Content, RepoId, RepoKind, Repository, Visitor};
 use super::{Hub, text};
+use crate::http_request::request;
 use crate::lock;
-use crate::web::request;
 
 impl Hub {
     pub(super) async fn create(&self, visitor: Visitor, body: Incoming) -> Answer {

@@ -16,8 +16,8 @@ export interface ByteCache {
    */
   get(key: string, offset: number, length: number): Promise<Uint8Array | undefined>;
   /**
-   * Stores the bytes of a file from position `offset` on. May drop an entry silently, for example if storage is full.
-   * Resolves when the cache can accept more. The bytes are not modified afterwards.
+   * Stores the bytes of a file from position `offset` on. A cache may drop an entry silently, for example if storage
+   * is full. Resolves when the cache can accept more. The bytes are not modified afterwards.
    */
   put(key: string, offset: number, bytes: Uint8Array): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /** The file format of a stored cache entry: a header with the name and the digest of the bytes, then the bytes. */
 
-/** Length of the header, in bytes. */
+/** Length of the header of every entry, in bytes. */
 export const ENTRY_HEADER_BYTES = 192;
 
 /** Returns the file name of the entry for a range of the file that `keyHash` identifies; `offset` and `length` are in bytes. */

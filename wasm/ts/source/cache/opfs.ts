@@ -14,8 +14,8 @@ export interface OpfsCacheOptions extends StoredCacheOptions {
 }
 
 /**
- * Creates a cache in the origin private file system. Needs a secure context (https: or localhost) and a browser that
- * can write there from pages (Chromium 86, Firefox 111, Safari 26); otherwise throws an `UnsupportedError`. Some
+ * Creates a cache in the origin private file system. It needs a secure context (https: or localhost) and a browser that
+ * can write there from pages (Chromium 86, Firefox 111, Safari 26). Otherwise throws an `UnsupportedError`. Some
  * browsers fail only when an entry is stored, for example in private windows; the `storeError` of the cache then
  * contains the error.
  */

@@ -2,7 +2,7 @@
 
 import { ContentEncodingError, TruncatedError } from "../../errors.js";
 import { abortable } from "../abortable.js";
-import { shortened } from "./message.js";
+import { shortened } from "./error-message.js";
 import { invalidBody } from "./network-failure.js";
 import type { ReceiveBuffer } from "./receive-buffer.js";
 import type { PendingResponse } from "./pending-response.js";
@@ -34,7 +34,7 @@ export async function readBody(pending: PendingResponse, buffer: ReceiveBuffer, 
       if (!chunk) break;
       const seenBytes = buffer.filledBytes + chunk.byteLength;
       if (seenBytes > maxBytes) {
-        // More bytes of a body that is too long may still be on their way.
+        // The rest of a body that is too long may not have arrived yet, so the declared length counts as well.
         refuseDecoded(pending, Math.max(seenBytes - beforeBytes, declaredBytes(pending, 0)));
         throw new TruncatedError(maxBytes, seenBytes, `The server sent more than the ${maxBytes} bytes requested (${what}).`);
       }

@@ -5,7 +5,7 @@
  */
 
 import { NetworkError } from "../../errors.js";
-import { shortened } from "./message.js";
+import { shortened } from "./error-message.js";
 import { isBrowser } from "../environment.js";
 
 interface Reason {
@@ -18,7 +18,7 @@ export function unanswered(url: string, cause: unknown): NetworkError {
   const where = shortened(url);
   const reason = reasonOf(cause);
   if (isInvalidHttp(reason)) return invalidHttp(url, cause);
-  // The port of this address, or of the address that it redirects to (https://fetch.spec.whatwg.org/#port-blocking).
+  // The blocked port may belong to the address of a redirect (https://fetch.spec.whatwg.org/#port-blocking).
   if (reason.message === "bad port") return new NetworkError(url, `${where} needs a port that this runtime blocks. Use another one.`, { cause });
   if (isBadRedirect(reason)) return new NetworkError(url, `${where} redirects to a file that does not exist: ${reason.message}. Check the address.`, { cause });
   const code = reason.code === "" ? "" : ` (${reason.code})`;

@@ -60,9 +60,9 @@ export interface ResolvedHttpOptions {
 }
 
 const DEFAULT_IDLE_TIMEOUT_MS = 30_000;
-/** Less than the minute after which people, and many callers, give up. */
+/** This default is below one minute, after which users and many programs give up. */
 const DEFAULT_GIVE_UP_AFTER_MS = 55_000;
-/** Large enough for experiments with a simple server, and small enough for a phone. */
+/** This default suffices for experiments with a simple server, and fits into the memory of a phone. */
 const DEFAULT_MAX_FULL_DOWNLOAD_BYTES = 64 << 20;
 
 /** Returns `options` with all defaults applied. Throws an `InvalidInputError` for values that are out of range. */
@@ -80,7 +80,7 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
   };
 }
 
-/** Returns a memory cache of `bytes` bytes. */
+/** Returns a memory cache for an option `cache` that is a number of bytes. */
 export function cacheOf(bytes: number): ByteCache {
   return memoryCache(atLeast("cache", bytes));
 }

@@ -6,7 +6,7 @@ export interface PendingResponse {
   readonly response: Response;
   /** Aborts when the caller aborts, or when the body makes too little progress. */
   readonly signal: AbortSignal;
-  /** Must be called with the length of each chunk, in bytes. */
+  /** Counts received bytes. Code that reads the body must call it with the length of each chunk, in bytes. */
   readonly onBytes: (bytes: number) => void;
 }
 

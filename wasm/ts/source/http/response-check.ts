@@ -3,7 +3,7 @@
 import { ContentEncodingError, HttpError, RangeNotSupportedError, SourceChangedError } from "../../errors.js";
 import { parseContentRange } from "./content-range.js";
 import type { ContentRange } from "./content-range.js";
-import { shortened, statusMessage } from "./message.js";
+import { shortened, statusMessage } from "./error-message.js";
 import { headersMayBeHidden } from "../environment.js";
 import { parseRetryAfter } from "./retry-after.js";
 import { difference } from "./validator.js";
@@ -90,7 +90,7 @@ export class ResponseCheck {
     return this.noRanges('does not state the size of the file. For use from web pages it should send "Access-Control-Expose-Headers: Content-Range".');
   }
 
-  /** Returns the error for a response with other validators. */
+  /** Returns the error for a response whose validators differ from the `pinned` ones of the first response. */
   other(pinned: Validators, answered: Validators): SourceChangedError {
     return this.changed(`: ${difference(pinned, answered)}; if several servers answer, download it first`);
   }

@@ -7,8 +7,8 @@ import { NetworkError } from "../../errors.js";
 import { ResponseCheck, isEmptyFile } from "./response-check.js";
 import { declaredBytes, readBody } from "./body.js";
 import type { Clock } from "../clock.js";
-import { markTransferable } from "../ownership.js";
-import { shortened } from "./message.js";
+import { markTransferable } from "../transferable.js";
+import { shortened } from "./error-message.js";
 import type { IdleTimeout } from "./idle-timeout.js";
 import { isBrowser } from "../environment.js";
 import { ReceiveBuffer } from "./receive-buffer.js";
@@ -41,9 +41,9 @@ interface FirstResponse {
 
 interface Pinned extends FirstResponse {
   sizeBytes: number;
-  /** The head, or the whole file from a server without ranges. */
+  /** The bytes in memory: the head, or the whole file if the server does not support ranges. */
   kept: Uint8Array;
-  /** True if the bytes of the head were reported when they arrived. */
+  /** True if the bytes of the head were reported as progress when they arrived. */
   announced: boolean;
   /** Identifies the version; `undefined` without a strong ETag, or once a response of another version has been accepted. */
   version: string | undefined;

@@ -35,7 +35,7 @@ export function ifRangeOf(validators: Validators): string | undefined {
   return isDateStrong ? lastModified : undefined;
 }
 
-/** Returns whether a change of the file would be noticed. Only then may the bytes of two responses be joined. */
+/** Returns whether a change of the file would be noticed. The bytes of two responses may be joined only if it would. */
 export function canDistinguishVersions({ etag, lastModified }: Validators): boolean {
   return etag !== undefined || lastModified !== undefined;
 }

@@ -5,7 +5,7 @@ import type { OptionNames } from "../../known-options.js";
 import { queueMacrotask } from "../macrotask.js";
 import { mergeRanges } from "./merge-ranges.js";
 import type { MergedRange } from "./merge-ranges.js";
-import { markTransferable } from "../ownership.js";
+import { markTransferable } from "../transferable.js";
 import { atLeast } from "../option.js";
 import { SharedRead } from "./shared-read.js";
 import type { ReadOptions, Source } from "../source.js";

@@ -4,7 +4,7 @@
  */
 
 import type { TensorInfo } from "zstn";
-import { marginOf } from "../../engine/margin.js";
+import { marginOf } from "../../engine/jackknife.js";
 import type { ChangesResult, ChangeSums, StatedChange, TensorChange } from "../../engine/tensor-change.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import { countValues } from "../picture/metric.js";
@@ -189,7 +189,7 @@ function figureOf(parts: readonly Part[], over: (sums: ChangeSums) => number, un
   return parts.every(({ change }) => change.exact) ? { value } : { value, margin: Math.sqrt(variance) };
 }
 
-/** Returns the square root of a figure. Its margin is the larger of the two sides. */
+/** Returns the square root of a figure. Its margin is the larger distance to an end of the transformed interval. */
 function rootOf({ value, margin }: Figure): Figure {
   const root = Math.sqrt(value);
   if (margin === undefined) return { value: root };

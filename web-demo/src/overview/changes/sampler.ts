@@ -68,7 +68,7 @@ export class ChangeSampler {
     return this.#left().some((tensor) => this.#isUntouched(tensor));
   }
 
-  /** Stops permanently. */
+  /** Stops the current run and all later ones. */
   close(): void {
     this.#closing.abort();
   }

@@ -19,7 +19,7 @@ import type { Cell, Column, Stack } from "./stacks.js";
 const ALL_ROWS_PX = 430;
 const MIN_ROW_PX = 6;
 const MAX_ROW_PX = 24;
-/** Rows lower than this, in pixels, are too low for a number each. */
+/** If rows are lower than this, in pixels, only some of them show their layer number. */
 const LABEL_ROW_PX = 13;
 const MARKS: readonly Mark[] = ["non-finite", "changed", "sampled"];
 /** The maximum number of cells with NaN or infinite values that are named. */
@@ -45,7 +45,7 @@ export class LayerMatrix {
   readonly #warning = element("p", { class: "odd", hidden: true });
   readonly #stacks: readonly Stack[];
   readonly #stacksNode = element("div", {});
-  /** The button that also shows biases and norms, which are not matrices. */
+  /** The button that also shows vectors, such as biases and normalisation weights. */
   readonly #vectors: HTMLButtonElement;
   #metric: Metric | undefined;
 
@@ -109,7 +109,7 @@ export class LayerMatrix {
     node.setAttribute("aria-label", `${nameOf(cell)}: ${this.#describe(cell)}`);
   }
 
-  /** Marks a cell with a pattern, and with a sign if it is large enough, so that marks do not rely on colours. */
+  /** Marks a cell with a pattern, so that marks do not rely on colours. */
   #mark(node: HTMLElement, mark: Mark | undefined): void {
     for (const each of MARKS) node.classList.toggle(each, each === mark);
     if (mark !== undefined) node.classList.remove("unknown");

@@ -14,7 +14,7 @@ export interface Metric {
   /** Returns the value of some tensors taken together; `undefined` while it is unknown. */
   readonly value: (tensors: readonly TensorInfo[]) => number | undefined;
   readonly format: (value: number) => string;
-  /** True if only matrices determine the scale. Vectors, such as norms near 1, would take up most of it. */
+  /** True if only matrices determine the scale. Normalisation weights near 1 would take up most of it. */
   readonly isOfMatrices?: boolean;
   /** Returns the text of a value, with its margin if it is an estimate. */
   readonly text?: (tensors: readonly TensorInfo[]) => string | undefined;

@@ -81,7 +81,7 @@ const BENDS: Readonly<Record<ScaleKind, readonly [(value: number) => number, (va
   log: [Math.log, Math.exp],
 };
 
-/** Returns the CSS colour at a position between three colours. */
+/** Returns the CSS colour at a position from 0 to 1 on a gradient of three colours. */
 export function colourAt(position: number, [low, middle, high]: readonly [string, string, string]): string {
   const [from, to, share] = position < 0.5 ? [low, middle, 2 * position] : [middle, high, 2 * position - 1];
   return `color-mix(in oklab, ${to} ${(100 * share).toFixed(1)}%, ${from})`;

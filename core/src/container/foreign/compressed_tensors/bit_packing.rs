@@ -12,7 +12,8 @@ use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
 /// Returns the layouts that a weight of `bits` bits may have, the likelier one
-/// first. `older` is true for files of releases before 0.18.
+/// first. `older` is true for files that the package wrote before its release
+/// 0.18.
 fn layouts(bits: u8, older: bool) -> [CodeLayout; 2] {
     let (dense, padded) = (CodeLayout::dense(bits), CodeLayout::padded(bits));
     if older {
@@ -50,8 +51,9 @@ pub(crate) fn dense_shape(bits: u8, shape: View<'_>, packed: &TensorSpec) -> Res
     ))
 }
 
-/// Returns the layout of the codes and of packed zero points. It is the one
-/// that fits the stored shapes or, if both do, the one that the release uses.
+/// Returns the layout of the codes and of packed zero points. It is the layout
+/// that fits the stored shapes or, if both layouts fit, the one that the
+/// release of the package uses.
 pub fn layout(
     bits: u8,
     older: bool,
@@ -100,7 +102,8 @@ impl CodeLayout {
         }
     }
 
-    /// Creates the layout of releases before 0.18, which pads every word.
+    /// Creates the layout of the package's releases before 0.18, which pads
+    /// every word.
     pub fn padded(bits: u8) -> Self {
         Self { bits, padded: true }
     }
@@ -115,7 +118,8 @@ impl CodeLayout {
         u64::try_from(words).expect("at most a quarter of the count")
     }
 
-    /// Returns code number `place` of `string`, which must be long enough.
+    /// Returns the code at index `place` of the packed codes `string`, which
+    /// must be long enough.
     pub fn code(self, string: &[u8], place: usize) -> u8 {
         let (place, bits) = (place as u64, u64::from(self.bits));
         let bit = if self.padded {

@@ -216,8 +216,9 @@ impl SparsityMask {
     }
 }
 
-/// Returns the two stored positions of a group, or `None` if more than two are
-/// marked. If fewer are marked, the package's choice completes them.
+/// Returns a mask of the two elements of a group of four that are stored, given
+/// a mask of its nonzero elements; `None` if more than two are nonzero. If
+/// there are fewer, the elements that the package would add are set.
 fn stored_pair(marks: u8) -> Option<u8> {
     match (marks, marks.count_ones()) {
         (_, 2) => Some(marks),
@@ -228,9 +229,9 @@ fn stored_pair(marks: u8) -> Option<u8> {
     }
 }
 
-/// Returns the row offsets of the format, from the number of values `before`
-/// each row and their total `count`. In the format, the running sum goes over
-/// the first dimension only.
+/// Returns the entries of the stored tensor `row_offsets`, from the number of
+/// values `before` each row and their total `count`. `rows` contains all
+/// dimensions but the last. The format sums over the first of them only.
 pub fn row_offsets(rows: &[u64], before: &[u64], count: u64) -> impl Iterator<Item = u64> {
     let inner = rows.get(1..).unwrap_or_default();
     let per_first = element_count(inner).unwrap_or(u64::MAX);

@@ -20,7 +20,7 @@ use crate::{Error, Result, Rule};
 pub struct Config {
     /// The format of all groups that do not name their own.
     format: Option<String>,
-    /// The major and the minor number of the release that wrote the model.
+    /// The major and the minor version of the package that wrote the model.
     version: Option<(u32, u32)>,
     status: Option<String>,
     sparsity: Option<Sparsity>,
@@ -32,7 +32,9 @@ pub struct Config {
 #[derive(Debug, Clone)]
 struct Sparsity {
     format: String,
-    /// True if the entry is at the top of the file, where release 0.3 wrote it.
+    /// True if the names of parts contain the full name of the tensor. They do
+    /// if the entry is at the top level of the file, where release 0.3 wrote
+    /// it.
     full_names: bool,
 }
 
@@ -44,9 +46,10 @@ impl Config {
     /// Parses the text of a model's `config.json`. A text without entries about
     /// compression is valid.
     ///
-    /// # Errors [`ErrorKind::Unsupported`](crate::ErrorKind) for another
-    /// compression method, and [`Rule::CompressedTensorsConfig`] for entries of
-    /// the wrong type.
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for another compression
+    /// method, and [`Rule::CompressedTensorsConfig`] for entries of the wrong
+    /// type.
     pub fn parse(json: &[u8]) -> Result<Self> {
         if json.len() as u64 > HEADER_LEN_BYTES {
             return Err(Error::limit(format!(

@@ -20,7 +20,7 @@ use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// A dtype for the arithmetic.
+/// A float type to which the results of the arithmetic are rounded.
 trait Real: Copy {
     /// Rounds to nearest, ties to even. A NaN loses its sign and payload, which
     /// differ between processors.
@@ -136,7 +136,7 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// Writes the values of the first elements of row `row`.
+    /// Writes the values of the first `out.len()` elements of row `row`.
     pub fn row(&self, row: usize, out: &mut [f32]) {
         let string = &self.bytes[row * self.row_len_bytes..][..self.row_len_bytes];
         for (place, out) in out.iter_mut().enumerate() {
@@ -174,7 +174,7 @@ pub(crate) fn byte_values(float: bool) -> Vec<f32> {
 pub enum SmallFloat {
     E2M1,
     E2M3,
-    /// Has no infinities; 7F and FF are NaN.
+    /// The format has no infinities; the codes 7F and FF are NaN.
     E4M3,
 }
 
@@ -214,8 +214,8 @@ impl SmallFloat {
     }
 }
 
-/// Returns 2^(e - 127) in BF16. For 0 this is the subnormal number below the
-/// smallest normal one, for 255 infinity.
+/// Returns 2^(e - 127), which is exact in BF16. For 0 this is a subnormal
+/// number, for 255 infinity.
 pub(crate) fn power_of_two(e: u32) -> f32 {
     match e {
         0 => f32::from_bits(1 << 22),
@@ -242,8 +242,8 @@ pub(crate) fn plain_zero_points(view: View<'_>, scale: &TensorSpec) -> Result<Ve
         .collect())
 }
 
-/// Returns zero points that are packed down the rows: each column of words is
-/// the bit string of one column of entries.
+/// Returns zero points that are packed along the columns: each column of 32-bit
+/// words is the bit string of one column of zero points.
 pub(crate) fn packed_zero_points(
     view: View<'_>,
     geometry: &WeightShape,
@@ -260,7 +260,8 @@ pub(crate) fn packed_zero_points(
     }
     let [matrices, rows, columns, words] =
         [matrices, grid.entry_rows, grid.entry_columns, words].map(index);
-    // The zero points are not more than the scales, which are stored.
+    // There are no more zero points than scales, so the file's length bounds
+    // this allocation.
     let mut zeros = vec![0.0; matrices * rows * columns];
     let mut string = Vec::with_capacity(words * 4);
     for matrix in 0..matrices {

@@ -12,9 +12,10 @@ use super::scheme::{CodeType, Scheme, Strategy};
 use crate::bytes::{buffer, index};
 use crate::{Error, Result, Rule};
 
-/// The number of codes in a row that are permuted among each other.
+/// The number of consecutive codes that are permuted among each other.
 const RUN: usize = 1024;
-/// The order of the scales in runs of 8, if there are several groups.
+/// The order in which each run of 8 scales is stored, if there are several
+/// groups.
 const SCALE_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Checks the shapes of the parts, and returns the dense shape.
@@ -41,8 +42,8 @@ pub(crate) fn dense_shape(
         return Err(refuse());
     };
     check_scheme(scheme)?;
-    // Every dimension comes from a stored tensor, which has data or no
-    // elements.
+    // Every dimension is derived from the shape of a stored tensor, so the
+    // file's length bounds the number of elements.
     let columns = meta_rows.checked_mul(32).ok_or_else(refuse)?;
     let expected_groups = match group_size(scheme) {
         None => 1,
@@ -131,7 +132,8 @@ pub fn decode(scheme: &Scheme, geometry: &WeightShape, views: Views<'_>) -> Resu
     Ok(dense)
 }
 
-/// Returns the stored values as a [R, K] matrix, from their permuted transpose.
+/// Returns the stored values as a matrix with `rows` rows and `kept` columns.
+/// The file contains the transpose in permuted order.
 fn kept_values(packed: &[u8], bits: u8, rows: usize, kept: usize) -> Vec<i8> {
     let permutation = permutation(bits);
     let layout = CodeLayout::dense(bits);
@@ -183,7 +185,9 @@ fn plain_scales(packed: &[f32], permuted: bool) -> Vec<f32> {
     plain
 }
 
-/// Returns the index of the metadata for 16 columns of a row.
+/// Returns the index in the `meta` tensor of the 16-bit word with the positions
+/// of the values in 16 columns of a row. `column` is the number of the first of
+/// these columns divided by 16.
 fn meta_place(row: usize, column: usize, rows: usize) -> usize {
     let place =
         64 * (row / 64) + 2 * (row % 2) + row % 8 / 4 + 32 * (row % 4 / 2) + 4 * (row % 64 / 8);

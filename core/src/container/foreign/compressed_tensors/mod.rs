@@ -5,7 +5,8 @@
 //! it and from the names, dtypes and shapes of all stored tensors (over all
 //! shards), [`Checkpoint`] lists the tensors of the dense model. Each
 //! [`Weight`] among them names the stored tensors that it is decoded from.
-//! [`SparseWriter`] writes the two sparse formats.
+//! [`SparseWriter`] writes the two sparse formats. Comments call the Python
+//! package compressed-tensors "the package".
 
 use alloc::string::String;
 
@@ -48,7 +49,8 @@ pub enum WeightFormat {
     FloatQuantized,
     /// Integers packed in 32-bit words (section 7).
     PackQuantized,
-    /// Four-bit floats with a scale for every 16 and one for all (section 8).
+    /// Four-bit floats with a scale for every 16 elements and one for the whole
+    /// tensor (section 8).
     Nvfp4PackQuantized,
     /// Four-bit floats with power-of-two scales (section 8).
     Mxfp4PackQuantized,
@@ -99,7 +101,8 @@ impl WeightFormat {
         }
     }
 
-    /// Returns the format called `name`, in any spelling listed in section 1.
+    /// Returns the format called `name`, in any spelling that
+    /// docs/formats/compressed-tensors.md 1 lists.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let name: String = name
@@ -115,7 +118,7 @@ impl WeightFormat {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Returns whether the format has a mask for the positions of the values.
+    /// Returns whether the format stores a mask of the positions of its values.
     #[must_use]
     pub fn is_sparse(self) -> bool {
         matches!(self, Self::SparseBitmask | Self::Sparse24Bitmask)

@@ -24,7 +24,7 @@ const INTEGERS: [Dtype; 2] = [Dtype::I64, Dtype::I32];
 /// The stored tensors, by name.
 pub type Table = BTreeMap<String, TensorSpec>;
 
-/// The parts found so far.
+/// The parts of a weight found so far among the stored tensors.
 struct Parts<'a> {
     table: &'a Table,
     module: &'a str,
@@ -291,8 +291,9 @@ fn unpacked(packed: &TensorSpec, bytes: u64, codes: u64) -> Result<Vec<u64>> {
     Ok(shape)
 }
 
-/// The only class that a reader of tensors can recognise: a module with a
-/// quantised weight has it.
+/// The class that every module with a quantised weight is assumed to have.
+/// Files with tensors do not state classes, so no other class can be
+/// recognised.
 const CLASS: &str = "Linear";
 
 /// The largest size of a compiled pattern in bytes.

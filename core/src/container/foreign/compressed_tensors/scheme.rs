@@ -60,8 +60,8 @@ pub struct Scheme {
     pub indexed: bool,
 }
 
-/// The fields of the arguments. Fields whose type differs between releases are
-/// parsed afterwards.
+/// The fields of the object `weights` of a group. Fields whose type differs
+/// between releases are parsed afterwards.
 #[derive(Deserialize)]
 struct Fields {
     num_bits: Option<u8>,

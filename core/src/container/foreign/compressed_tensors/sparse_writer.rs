@@ -16,7 +16,7 @@ use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
 
-/// The release whose names and shapes are written.
+/// The release of the package whose names and shapes are written.
 const RELEASE: &str = "0.13.0";
 
 /// The dtypes that the package is known to accept.
@@ -36,7 +36,8 @@ const HEADER_ENTRY_BYTES: u64 = 64;
 pub type StoredBytes = (TensorSpec, Vec<u8>);
 
 /// Encodes the stored tensors of a sparse checkpoint, one dense tensor at a
-/// time. Their names follow the module rule (section 2).
+/// time. Their names begin with the name of the module
+/// (docs/formats/compressed-tensors.md 2).
 ///
 /// Only tensors called `….weight` with the dtypes F32, F16, BF16, I8 and
 /// F8_E4M3 become sparse, and only if that makes them smaller. The encoding is

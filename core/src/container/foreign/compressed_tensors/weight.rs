@@ -41,8 +41,8 @@ pub struct Weight {
     pub(super) scheme: Option<Scheme>,
     /// The format of the mask, if the codes are stored under one (section 4).
     pub(super) mask: Option<WeightFormat>,
-    /// True if the packing of releases before 0.18 is preferred. It is if the
-    /// model does not state its release.
+    /// True if the packing of releases before 0.18 is tried first, because such
+    /// a release wrote the model or the model does not state its release.
     pub(super) older_packing: bool,
     pub(super) shape: Option<Vec<u64>>,
     pub(super) parts: Vec<WeightPart>,

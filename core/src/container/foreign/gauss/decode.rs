@@ -82,7 +82,8 @@ fn in_shard(error: Error, tensor: &IndexedTensor, number: usize) -> Error {
 }
 
 fn decode_elements(dtype: Dtype, shard: &GaussShard, stored: &[u8]) -> Result<Vec<u8>> {
-    /// Decodes elements, which `to_bytes` rounds from their exact values.
+    /// Decodes all elements. `to_bytes` rounds the exact value of an element to
+    /// the dtype.
     fn each<const N: usize>(
         shard: &GaussShard,
         stored: &[u8],
@@ -148,7 +149,8 @@ impl<'a> Streams<'a> {
 
     /// Computes the exact values of the next elements.
     fn fill(&mut self, values: &mut [f64]) {
-        // The compiler keeps local copies in registers.
+        // The decoders are copied to local variables, which the compiler can
+        // keep in registers.
         let (mut index, mut residual) = (self.index.clone(), self.residual.clone());
         for value in values {
             let (component, interval) = self.categorical.find(index.quantile());
@@ -207,13 +209,14 @@ pub(crate) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16 | Dtype::F64)
 }
 
-/// Returns the size in bytes of an element of a dtype in the table.
+/// Returns the size in bytes of an element of a dtype that Gauss files can
+/// name.
 pub fn width(dtype: Dtype) -> u64 {
     dtype.bits() / 8
 }
 
-/// Returns the signed integer of the same size, which stores the bytes of
-/// dtypes without an id.
+/// Returns the signed integer dtype of the same size, as which tensors of a
+/// dtype without an id are stored.
 pub(crate) fn signed_of_same_width(dtype: Dtype) -> Option<Dtype> {
     match dtype.bits() {
         8 => Some(Dtype::I8),

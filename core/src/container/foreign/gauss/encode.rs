@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::decode::{each, to_f64};
+use super::encode_plan::{EncodePlan, GaussOptions, Route};
 use super::encode_shard::{self, EncodedShard, Moments};
 use super::index::IndexedTensor;
-use super::plan::{EncodePlan, GaussOptions, Route};
 use super::record::{GaussWriter, WrittenTensor};
 use crate::bytes::part;
 use crate::dtype::Dtype;
@@ -242,7 +242,7 @@ pub struct ShardReport {
     pub added: u32,
     /// The number of iterations of the fit.
     pub iterations: u32,
-    /// The number of steps per unit.
+    /// The number of quantisation steps per unit.
     pub scale: u32,
     /// The largest distance between an element and its decoded value.
     pub max_error: f64,
@@ -292,7 +292,8 @@ impl RawReason {
     }
 }
 
-/// The allowance for rounding in the comparison itself.
+/// The factor by which the error bound is widened, to allow for rounding in the
+/// comparison itself.
 const SLACK: f64 = 1.0 + 1e-9;
 
 /// The result of comparing a tensor with its original.
@@ -342,8 +343,8 @@ pub fn errors(tensor: &IndexedTensor, original: &[u8], restored: &[u8]) -> Resul
     Ok(errors)
 }
 
-/// Returns the elements as doubles. Integers are included, because other
-/// encoders code them.
+/// Returns the elements as doubles. Integers are supported, because other
+/// encoders do not store them raw.
 fn numbers(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
     #[allow(clippy::cast_precision_loss)] // other encoders round integers to single precision first
     match dtype {

@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 
 use super::decode::{self, round_even};
 use super::encode::{RawReason, ShardReport};
-use super::plan::GaussOptions;
+use super::encode_plan::GaussOptions;
 use crate::dtype::Dtype;
 use crate::entropy::ans::{Categorical, Encoder, Gaussian, MAX_RESIDUAL};
 use crate::transform::gmm::{self, Fit, MIN_DEVIATION, Mixture};
 
-/// Every n-th value of a sample is encoded on trial.
+/// The step between those values of a sample that are encoded on trial, to
+/// choose between [`assign`] and [`assign_on_grid`].
 const TRIAL_STEP: usize = 4;
 
 /// A shard with its fitted mixture and its streams.
@@ -103,8 +104,8 @@ fn sample(values: &[f64], most: u64) -> Option<Vec<f64>> {
     let bound = |stretch: u64| u128::from(stretch) * u128::from(count) / u128::from(most);
     let place = |stretch: u64| {
         let (start, end) = (bound(stretch), bound(stretch + 1));
-        // SplitMix64. The upper half of the product is distributed evenly below
-        // the length.
+        // This is the generator SplitMix64. The upper half of the product is
+        // distributed evenly below the length.
         let mut mixed = stretch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -123,8 +124,8 @@ struct Assigned {
     iterations: u32,
 }
 
-/// Assigns components by `placed`, which contains the `values` or the values
-/// rounded to the grid.
+/// Assigns a component to each of `values` according to `placed`, which
+/// contains the same values, possibly rounded to whole steps.
 fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assigned> {
     let Fit {
         mut mixture,
@@ -141,9 +142,9 @@ fn assign(fit: Fit, values: &[f64], placed: &[f64], scale: u32) -> Option<Assign
     })
 }
 
-/// Assigns components after rounding their means and the values to whole steps.
-/// No two components then share a step, which would make values in it more
-/// expensive to code in both.
+/// Assigns components after rounding their means and the values to whole steps,
+/// so that all values in a step have the same component. Values in a step that
+/// two components share would be more expensive to code in both.
 fn assign_on_grid(mut fit: Fit, values: &[f64], scale: u32) -> Option<Assigned> {
     let steps = f64::from(scale);
     let nearest = |value: &f64| round_even(value * steps) / steps;
@@ -219,7 +220,7 @@ fn rounded(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// Returns the number of steps per unit (docs/formats/gauss.md 5).
+/// Returns the number of quantisation steps per unit (docs/formats/gauss.md 5).
 pub fn scale(dtype: Dtype, options: &GaussOptions) -> u32 {
     let usual = match dtype {
         Dtype::Bf16 => super::BF16_SCALE,
@@ -243,8 +244,8 @@ pub fn residual(value: f64, mean: f64, scale: f64) -> Option<i32> {
     Some(round_even(steps) as i32)
 }
 
-/// Makes every value encodable and returns the number of components added, or
-/// `None` if the shard cannot have that many.
+/// Makes every value encodable, and returns the number of components added for
+/// that, or `None` if the shard would have too many.
 pub(crate) fn cover_outliers(
     mixture: &mut Mixture,
     values: &[f64],

@@ -43,14 +43,14 @@ pub enum TensorCoding {
     Mixture(Vec<GaussShard>),
 }
 
-/// A group of rows of a tensor that is coded by itself.
+/// A group of rows of a tensor, coded independently of the other groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GaussShard {
     /// The mixture that models the values.
     pub mixture: Mixture,
-    /// The number of steps per unit. Decoded values differ from the original by
-    /// at most half a step (docs/formats/gauss.md 5).
+    /// The number of quantisation steps per unit. Decoded values differ from
+    /// the original by at most half a step (docs/formats/gauss.md 5).
     pub scale: u32,
     /// The elements of the tensor in this shard, in row-major order.
     pub elements: Range<u64>,
@@ -74,7 +74,8 @@ impl GaussShard {
     /// Returns the number of elements beyond those that the residual words can
     /// encode. Real data have none.
     fn unearned_elements(&self) -> u64 {
-        // One more word is for the state at the end, and one for rounding.
+        // Two words are added: one for the state of the coder at the end of the
+        // stream, and one for rounding.
         let earned = GAUSS_ELEMENTS_PER_WORD * (u64::from(self.residual_words) + 2);
         self.element_count().saturating_sub(earned)
     }

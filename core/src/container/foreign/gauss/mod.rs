@@ -14,23 +14,24 @@
 
 mod decode;
 mod encode;
+mod encode_plan;
 mod encode_shard;
 mod index;
-mod plan;
 mod record;
 
 pub use decode::{decode, decode_shard};
 pub use encode::{Errors, RawReason, Report, ShardReport, TensorReport, errors};
 pub use encode::{GaussTensor, SourceTensor, encode, encode_tensor};
+pub use encode_plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use index::{GaussIndex, GaussShard, IndexedTensor, ParsedIndex, TensorCoding};
-pub use plan::{Components, GaussOptions, OtherDtypes, shard_count};
 pub use record::GaussWriter;
 
 pub(crate) use super::GAUSS_MAGIC as MAGIC;
 
-/// The steps per unit in versions before 4, and of most dtypes in version 4
-/// (docs/formats/gauss.md 5).
+/// The number of quantisation steps per unit, in versions before 4 and for most
+/// dtypes in version 4 (docs/formats/gauss.md 5).
 const SCALE: u32 = 1000;
 
-/// The steps per unit for bfloat16 (docs/formats/gauss.md 5).
+/// The number of quantisation steps per unit for bfloat16
+/// (docs/formats/gauss.md 5).
 const BF16_SCALE: u32 = 128;

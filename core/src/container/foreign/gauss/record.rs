@@ -19,7 +19,7 @@ use crate::{Error, Result, Rule};
 /// The length of the record of a raw tensor without name and dimensions.
 pub(crate) const MIN_RAW_BYTES: u64 = 8;
 
-/// The version of a file, by its digit.
+/// The version of the format, which is the last digit of the magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u8);
 
@@ -104,8 +104,9 @@ fn check_shape(shape: &[u64], dtype: Dtype) -> Result<u64> {
         .ok_or_else(|| Error::malformed(Rule::GaussShape, "the size of the tensor exceeds 64 bits"))
 }
 
-/// Parses the record of a coded tensor. Its data begin at offset `end` of all
-/// data, which is advanced past them.
+/// Parses the record of a coded tensor. `end` is the offset, relative to the
+/// start of the data, at which the data of this tensor begin; it is advanced to
+/// their end.
 pub fn coded(cursor: &mut Cursor, version: Version, end: &mut u64) -> Result<IndexedTensor> {
     let (name, shape) = name_and_shape(cursor)?;
     let start = *end;
@@ -273,18 +274,18 @@ pub fn raw(cursor: &mut Cursor, end: &mut u64) -> Result<IndexedTensor> {
     })
 }
 
-/// A record of the index.
+/// The record of a tensor in an index that is being written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenTensor {
     is_raw: bool,
     record: Vec<u8>,
 }
 
-/// A file being written. The index comes first in the file but is known last,
-/// so a caller that encodes tensors one at a time has to buffer their data. The
-/// file consists of the bytes that [`GaussWriter::finish`] returns, the data of the
-/// coded tensors, and the bytes of the raw tensors, each in the order of the
-/// calls to [`GaussWriter::add`].
+/// A file being written. The index comes first in the file but is complete
+/// last, so a caller that encodes tensors one at a time has to buffer their
+/// data. The file consists of the bytes that [`GaussWriter::finish`] returns,
+/// the data of the coded tensors, and the bytes of the raw tensors, each in the
+/// order of the calls to [`GaussWriter::add`].
 #[derive(Debug, Clone, Default)]
 pub struct GaussWriter {
     names: BTreeSet<String>,

@@ -82,7 +82,7 @@ impl<'a> Item<'a> {
         dimensions.take(DIMENSIONS + 1).collect()
     }
 
-    /// Returns the items of the array.
+    /// Returns the items of the array, or an error if this is not an array.
     pub fn array(&self, what: &str) -> Result<impl Iterator<Item = Item<'a>> + use<'a>> {
         let mut decoder = Decoder::new(self.bytes);
         match decoder.array() {

@@ -211,8 +211,8 @@ impl ZTensorFooter {
     }
 }
 
-/// Returns the offset of the footer, in a file with at least `head_bytes`
-/// before it.
+/// Returns the offset of the footer; fails if the file has fewer than
+/// `head_bytes` before it.
 fn footer_start(file_len_bytes: u64, head_bytes: u64, footer_bytes: u64) -> Result<u64> {
     match file_len_bytes.checked_sub(footer_bytes) {
         Some(end) if end >= head_bytes => Ok(end),

@@ -43,7 +43,7 @@ pub struct Part {
     pub role: String,
     /// The type of the elements.
     pub element: ElementType,
-    /// The range of the part in the file. Meaningless if the part is in a
+    /// The range of the part in the file. It is empty if the part is in a
     /// shard.
     pub stored: Range<u64>,
     /// The encoding of the stored bytes.

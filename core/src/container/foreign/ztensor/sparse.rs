@@ -49,8 +49,8 @@ pub(super) fn decode<E: Engine>(
     let paid_for = (stored.len() as u64).max(entries.values.len() as u64);
     if len_bytes > SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE)) {
         return Err(Error::limit(format!(
-            "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes: read its \
-             parts instead"
+            "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes, over the \
+             limit"
         )));
     }
     let mut out = bytes::buffer(len_bytes)?;
@@ -223,8 +223,9 @@ impl<'s, E: Engine> Reader<'_, 's, E> {
     }
 }
 
-/// Returns the index of an element after one more dimension, given its index in
-/// the dimensions before.
+/// Returns the row-major index of an element over one more dimension: `cell` is
+/// its index over the dimensions before, and `coordinate` its position in the
+/// new one.
 fn step_into(cell: u64, dimension: u64, coordinate: u64) -> Result<u64> {
     if coordinate >= dimension {
         return Err(bad(format!(
@@ -248,8 +249,8 @@ fn cells_of_rows(
         if pointer < begin || (row == 0 && pointer != 0) {
             return Err(bad("the row pointers do not increase from 0"));
         }
-        // No column is read for the first pointer, so the wrapped value of row
-        // 0 is not used.
+        // The first pointer is 0, so no column is read for it and the wrapped
+        // value is not used.
         let first = (row as u64).wrapping_sub(1).wrapping_mul(columns);
         for column in (&mut indices).take(usize::try_from(pointer - begin).unwrap_or(usize::MAX)) {
             if column >= columns {

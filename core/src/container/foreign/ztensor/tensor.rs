@@ -155,8 +155,8 @@ impl ManifestTensor {
     }
 
     /// Returns the range of the file whose bytes are the decoded tensor, if
-    /// there is one and no checksum covers it. Parts of such a tensor can be
-    /// read by themselves.
+    /// there is one and no checksum covers it. Any range of such a tensor can
+    /// be read without the rest.
     #[must_use]
     pub fn plain(&self) -> Option<Range<u64>> {
         let part = self

@@ -135,7 +135,7 @@ pub struct ZTensorWriter {
     position: u64,
     names: BTreeSet<String>,
     count: u64,
-    /// The maps of the tensors added so far.
+    /// The encoded CBOR maps of the tensors added so far.
     maps: Vec<u8>,
 }
 

@@ -126,8 +126,8 @@ impl ChecksumBuilder {
         }
     }
 
-    /// Takes the hash of the bytes added so far, unless the SHA-256 is known in advance.
-    /// The caller adds the remaining bytes and returns it with
+    /// Takes the hash of the bytes added so far, unless the SHA-256 is known in
+    /// advance. The caller adds the remaining bytes and passes the hash back to
     /// [`ChecksumBuilder::set_hash`].
     pub fn take_hash(&mut self) -> Option<OriginalHash> {
         self.needs_data().then(|| core::mem::take(&mut self.hash))

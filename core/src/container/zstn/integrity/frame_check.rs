@@ -70,15 +70,16 @@ impl<'a> CheckedFrame<'a> {
 }
 
 /// The stored statistics of all tensors, for comparison with the decoded
-/// tensors. A viewer would show a wrong figure as a fact.
+/// tensors. Viewers show stored statistics without comparing them with the
+/// elements.
 #[derive(Debug, Default)]
 pub struct StatisticsCheck<'t> {
     expected: Vec<Expected>,
     index: Option<&'t ContainerIndex>,
 }
 
-/// The statistics of a tensor. It is kept small, since a file may have a
-/// hundred thousand of them.
+/// The stored statistics of one tensor. This type is small, because a file may
+/// describe a hundred thousand tensors.
 #[derive(Debug)]
 struct Expected {
     /// The number of the tensor's record.

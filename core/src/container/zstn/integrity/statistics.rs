@@ -52,7 +52,7 @@ impl EncodedStatistics {
     }
 }
 
-/// Appends the entry of a frame to the record in the section.
+/// Appends the entry of a frame to the statistics record of the section.
 pub(in crate::container::zstn) fn write_entry(
     record: &mut Vec<u8>,
     statistics: Option<&EncodedStatistics>,

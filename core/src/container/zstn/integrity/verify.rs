@@ -49,7 +49,8 @@ pub struct Integrity {
     tables: Option<Vec<Range<u64>>>,
     #[serde(skip)]
     statistics: Option<StatisticsRecord>,
-    /// The number of each index record's entry in the section.
+    /// For each record of the index, the number of its entry in the section. An
+    /// alias has the entry of its target.
     entries: Vec<usize>,
     verify: Verify,
 }
@@ -261,8 +262,9 @@ impl Integrity {
         self.frames.is_some() && self.tensors.is_some()
     }
 
-    /// Returns whether checksums of 64 bits or more, all of them in one section with a
-    /// checksum of its own, cover the header, the index and every stored frame.
+    /// Returns whether the section has checksums of the header, the index and
+    /// every stored frame. They have 64 bits or more, and the section has a
+    /// checksum of its own.
     #[must_use]
     pub(crate) fn covers_file(&self) -> bool {
         self.has_head && self.frames.is_some()
@@ -384,7 +386,7 @@ impl FileCheck<'_> {
         self
     }
 
-    /// Compares the digest.
+    /// Compares the digest of the added bytes with the one in the section.
     ///
     /// # Errors
     /// [`Rule::ZstnFileDigest`] if the digests differ.

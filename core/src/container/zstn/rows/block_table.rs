@@ -299,7 +299,8 @@ pub(super) fn bad(detail: String) -> Error {
 }
 
 const CHECKSUM_BYTES: u64 = 8;
-/// The float formats of bit fields, by the second byte of the table.
+/// The float formats that [`Transform`] can divide into bit fields. The second
+/// byte of the table is an index of this array.
 const FORMATS: [FloatFormat; 3] = [BFLOAT16, FLOAT16, FLOAT32];
 
 /// The fields of a table, before they are compared with the frame.

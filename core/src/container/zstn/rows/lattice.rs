@@ -1,6 +1,6 @@
-//! Reads of rows from a lattice frame (docs/formats/zxq1.md 6). The block table
-//! of the symbols shows which of them a range requires; the inner frames with
-//! the data of the groups are read whole.
+//! Reads rows from a lattice frame (docs/formats/zxq1.md 6). The block table of
+//! the symbols shows which of them a range requires; the inner frames with the
+//! data of the groups are read whole.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub struct LatticeTable {
     head: LatticeHead,
     /// The bytes of the frame before the first inner frame.
     head_bytes: Vec<u8>,
-    /// The range in the frame of the symbols, which consist of blocks.
+    /// The range of the frame that contains the inner frame of the symbols.
     symbols_range: Range<u64>,
     symbols: BlockTable,
     /// The lengths of the inner frames that follow the symbols.
@@ -189,8 +189,8 @@ fn head_and_lens(bytes: &[u8]) -> Result<(LatticeHead, Vec<u64>)> {
     }
 }
 
-/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
-/// and how to decode them.
+/// The plan for reading a range of a tensor from a `ZXQ1` frame: the ranges of
+/// its frame to fetch, and how to decode them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticePlan {
     head: LatticeHead,
@@ -221,8 +221,8 @@ impl LatticePlan {
     /// checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
         check_lens(&self.ranges, fetched)?;
-        // The side frames are at the end of the last range, which may contain
-        // symbols before them.
+        // The inner frames that follow the symbols are at the end of the last
+        // range, which may also contain blocks of the symbols before them.
         let Some((last, others)) = fetched.split_last() else {
             return Ok(Vec::new());
         };

@@ -1,7 +1,7 @@
-//! Reads of a part of a tensor from a part of its frame. The block table lists
-//! the blocks of every plane (docs/formats/zstn-integrity.md 5), and a plan
-//! selects the ones that a range of the tensor requires. This module does no
-//! I/O and does not merge ranges over gaps; the caller that fetches them may.
+//! Reads a part of a tensor from a part of its frame. The block table lists the
+//! blocks of every plane (docs/formats/zstn-integrity.md 5), and a plan selects
+//! the ones that a range of the tensor requires. This module does no I/O and
+//! does not merge ranges over gaps; the caller that fetches them may.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -155,8 +155,8 @@ impl PartPlan {
     }
 }
 
-/// The plan for reading a range of a tensor: the ranges of its frame to fetch,
-/// and how to decode them.
+/// The plan for reading a range of a tensor from a `Z4AI` frame: the ranges of
+/// the frame to fetch, and how to decode them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FramePlan {
     /// The planned range of the tensor.

@@ -200,7 +200,7 @@ struct Order1Model {
 }
 
 impl Order1Model {
-    /// Parses rows until the end.
+    /// Parses all rows of an unpacked model.
     pub fn parse(raw: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(raw);
         let mut seen = [false; 256];
@@ -241,8 +241,8 @@ fn bad(context: u8, what: &str) -> Error {
     )
 }
 
-/// Replaces an error whose offset refers to the unpacked model, where it would
-/// mislead.
+/// Replaces an error whose offset counts from the start of the unpacked model,
+/// because it would be taken for an offset in the payload.
 fn cut(_: Error) -> Error {
     Error::malformed(Rule::RansModel, "a rANS model ends inside a row")
 }
@@ -343,7 +343,7 @@ impl Tables {
         out
     }
 
-    /// Returns the codes of every pair that occurs.
+    /// Returns the codes of all pairs of context and symbol that occur.
     pub fn codes(&self) -> Codes {
         let mut numbers = [0; 256];
         for ((context, _), number) in self.0.iter().zip(0..=u8::MAX) {

@@ -14,7 +14,7 @@ use super::{Codes, Contexts};
 use crate::bytes::{self, Cursor};
 use crate::{Error, Result, Rule};
 
-/// Length of the segment lengths, with which every chunk begins.
+/// Length in bytes of the segment lengths at the start of every chunk.
 pub(super) const HEAD_BYTES: u64 = 4 * SEGMENTS as u64;
 const STATE_BYTES: u64 = 4;
 
@@ -23,7 +23,7 @@ const STATE_BYTES: u64 = 4;
 pub(super) struct Chunk<'a>([&'a [u8]; SEGMENTS]);
 
 impl<'a> Chunk<'a> {
-    /// Divides a chunk by its segment lengths.
+    /// Divides a chunk into its segments, following the lengths at its start.
     pub fn parse(chunk: &'a [u8]) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::RansChunks, detail);
         let mut lens = Cursor::new(chunk);

@@ -28,7 +28,7 @@ pub(super) const GROUP_STREAMS: usize = 8;
 /// Length in bytes of the initial states, which every stream has.
 pub(super) const HEAD_BYTES: u64 = 4 * STATES as u64;
 
-/// Returns the size of a stream of that length, from which its capacity follows
+/// Returns the size of a stream of `len_bytes` bytes, from which its capacity follows
 /// (see [`super::state`]).
 pub(super) fn supply(len_bytes: usize) -> Supply {
     Supply {
@@ -75,9 +75,9 @@ fn group_len(left: usize) -> usize {
     }
 }
 
-/// Decodes some streams. Each symbol depends on the one four positions earlier
-/// in its own stream, so decoding several streams side by side takes little more
-/// time than decoding one.
+/// Decodes a group of streams. Each symbol depends on the one four positions earlier in
+/// its own stream, so decoding several streams side by side takes little more time than
+/// decoding one.
 pub(super) fn decode(streams: Vec<Coded>) -> Result<()> {
     let running = streams.into_iter().map(Running::new);
     let mut running: Vec<Running> = running.collect::<Result<_>>()?;

@@ -17,7 +17,8 @@ fn encode_one(symbols: &[u8], codes: &[Code; 256]) -> Vec<u8> {
     encode(&Pure, &[Plain { symbols, codes }]).concat()
 }
 
-/// Encodes with divisions, as section 5.3 describes it.
+/// Encodes with a division for each symbol, as docs/formats/z4ai-frames.md 5.3
+/// describes.
 fn encode_slowly(symbols: &[u8], frequencies: &Frequencies) -> Vec<u8> {
     let codes = frequencies.codes();
     let mut states = [LOWER; STATES];

@@ -10,12 +10,12 @@ use super::huffman_table::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 /// Number of lookups between two reads of input. The bits that they take, plus
 /// a partly read byte, fit in a word with one bit left to mark the end.
 const LOOKUPS: usize = 5;
-/// Maximum number of symbols that these lookups produce.
+/// Maximum number of symbols that [`LOOKUPS`] lookups produce.
 const MAX_SYMBOLS: usize = 3 * LOOKUPS;
 /// Number of output bytes that a step may write: its symbols and the surplus
 /// bytes after them.
 const OUTPUT_BYTES: usize = 20;
-/// Maximum number of input bytes that these lookups consume.
+/// Maximum number of input bytes that [`LOOKUPS`] lookups consume.
 const MAX_BYTES: usize = 7;
 /// Streams with fewer symbols are decoded one symbol at a time, because a table
 /// for several would cost more than it saves.
@@ -252,7 +252,7 @@ fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
     }
 }
 
-/// Number of symbols that always fill whole bytes.
+/// Number of symbols of a flat code that always fill whole bytes.
 const GROUP: usize = 8;
 
 /// Decodes one stream, which must fill `bytes`, into `out`. Every symbol has
@@ -303,8 +303,8 @@ fn sevens_at_once<'b, 'g>(
 #[inline(always)]
 fn take_apart(bits: u32, bytes: &[u8], groups: &mut [[u8; GROUP]]) {
     let step = bits as usize;
-    // A read of a word extends past its group, but within a run at most to the
-    // end of the checked range.
+    // Each group is read as a whole word, which extends past the group. All words of a
+    // run are within `8 * RUN` bytes.
     let readable = match bytes.len().checked_sub(8 * RUN) {
         Some(beyond) => 1 + beyond / (RUN * step),
         None => 0,

@@ -12,7 +12,8 @@ pub(crate) const SEVERAL_BITS: u32 = 11;
 /// Number of entries of the table of [`Several`].
 pub(crate) const SEVERAL_LEN: usize = 1 << SEVERAL_BITS;
 
-/// The symbol whose code is at the start of some bits.
+/// The entry for bits that start with the code of a symbol: the symbol and the
+/// length of that code.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct One {
     pub symbol: u8,

@@ -245,8 +245,8 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Returns whether they have a flat code ([`Code::flat_bits`]) with a
-    /// description.
+    /// Returns whether the literals have a flat code ([`Code::flat_bits`]) that
+    /// this block describes.
     pub(crate) fn are_flat(&self) -> bool {
         match self {
             Self::Coded(coded) => coded.described && Code::is_flat(coded.body),

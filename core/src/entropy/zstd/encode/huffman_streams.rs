@@ -206,7 +206,7 @@ impl Coder for Single<'_> {
 #[derive(Default)]
 pub struct Scratch(Vec<u8>);
 
-/// A bit writer into a buffer that is long enough.
+/// Writes bits to a buffer that has space for a whole stream.
 pub struct Sink<'a> {
     pub buf: &'a mut [u8],
     pub at: usize,
@@ -271,8 +271,8 @@ impl Sink<'_> {
 const MIN_SAMPLED_BYTES: usize = 1 << 15;
 
 /// Returns the number of bits of a flat code (`Code::of_bits`) for a block
-/// whose shortest code is flat or nearly flat. A result of 8 bits means that
-/// the block is incompressible.
+/// whose shortest code is flat or nearly flat, and `None` for any other block.
+/// A result of 8 bits means that the block is incompressible.
 ///
 /// The decision uses every eighth line of 64 bytes: the best code of one half
 /// of these lines must not compress the other half. Counting the whole block

@@ -129,7 +129,8 @@ fn write_shares(shares: &[usize; VALUES], log: u32, out: &mut Vec<u8>) {
 /// Encodes with two alternating states, from the last weight to the first
 /// (4.2.1.2).
 fn encode(weights: &[u8], states: &[FseState], log: u32, out: &mut Vec<u8>) {
-    // Each value's states divide all possible next states among them.
+    // For each value, every next state follows from exactly one state of the
+    // value.
     let mut leading = [[0u8; 1 << TABLE_LOGS[1]]; VALUES];
     let mut first = [None; VALUES];
     for (number, state) in (0u8..).zip(states) {

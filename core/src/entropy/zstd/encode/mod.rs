@@ -286,8 +286,8 @@ impl BlockPart {
 /// Consecutive parts.
 type Run = Vec<BlockPart>;
 
-/// Concatenates both runs, or merges them if they are two parts that cost no
-/// more as one.
+/// Concatenates both runs. If each is a single part and one merged part would
+/// cost no more than both, it merges them instead.
 fn followed_by(mut run: Run, next: Run) -> Run {
     if let ([one], [two]) = (&run[..], &next[..]) {
         let whole = one.with(two);

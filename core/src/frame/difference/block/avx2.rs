@@ -19,7 +19,7 @@ use super::{Stream, decode_parts};
 use crate::frame::difference::Directory;
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap, ExponentTable, SAME};
-use crate::frame::difference::element::{Float, Word};
+use crate::frame::difference::float_format::{Float, Word};
 use crate::frame::difference::token::DIRECT;
 
 /// Number of 16-bit elements in a vector.
@@ -42,8 +42,8 @@ pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::W
     });
 }
 
-/// Combines the symbols of 16-bit elements with their raw bits and applies the
-/// values. Frames of 16-bit elements have no means.
+/// Combines the symbols of 16-bit elements with their raw bits into values, and writes
+/// the elements. Frames of 16-bit elements have no table of mean changes.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn apply_to_halves<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
@@ -108,8 +108,8 @@ fn join_singles<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     stream.raw = raw;
 }
 
-/// Combines symbols with raw bits that do not fit into windows or are close to
-/// the end of the block.
+/// Combines symbols with raw bits that do not fit into windows ([`WINDOW_BITS`]) or are
+/// close to the end of the block.
 #[cold]
 #[inline(never)]
 fn read_by_batches<'a, W: Word>(
@@ -123,7 +123,7 @@ fn read_by_batches<'a, W: Word>(
     raw
 }
 
-/// Writes the numbers assigned to contexts, like [`ContextMap::fill`].
+/// Writes the choices for elements of one group, like [`ContextMap::fill`].
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn fill<F: Float>(map: &ContextMap, code: u8, predicted: &[u8], choices: &mut [u16]) {
@@ -181,12 +181,12 @@ fn fill_by<F: Float, const PARTS: usize>(
     }
 }
 
-/// The minimum number of bits in a window, whatever its bit offset within the
-/// first byte.
+/// The minimum number of bits in a window. A window is a word of 64 raw bits that is
+/// shifted to begin at any bit of its first byte.
 const WINDOW_BITS: i64 = 57;
-/// The number of bytes that contain four windows: the last window begins at
-/// most 7 + 3 * 57 bits after the start, which is within 32 bytes, a power of
-/// two. The length of a window is added.
+/// The number of bytes that contain four windows. The last window begins at most 7 + 3 *
+/// 57 bits after the start, which is within 32 bytes, a power of two; 8 bytes are the
+/// length of a window.
 const WINDOWS_BYTES: usize = 32 + 8;
 
 /// Returns the values of 16-bit elements, or `None` if their raw bits do not

@@ -11,7 +11,7 @@ pub(super) use super::token::Joins;
 
 use super::Directory;
 use super::context::{BY_MANTISSA, SAME};
-use super::element::{Float, Word};
+use super::float_format::{Float, Word};
 use super::token::RawBits;
 use crate::Result;
 use crate::bytes::index;
@@ -22,16 +22,16 @@ use crate::entropy::interleaved::{Decoder, StreamPart, decode_together};
 /// first-level cache, and a multiple of the number of states.
 const PART_ELEMENTS: usize = 1024;
 
-/// Mask of the shift in the choice of a context. The number of the table is in
-/// the bits above it.
+/// Mask of the shift in a choice. A choice is the coding of an element's context in one
+/// word: the index of the table is in the top four bits, the shift in the low bits.
 pub(super) const SHIFT_MASK: u16 = 31;
 
-/// A stored block, and the place for its elements.
+/// A stored block, and the buffer for its elements.
 #[derive(Debug)]
 pub(super) struct StoredBlock<'a> {
     /// Offset of the block in the frame.
     pub start: u64,
-    /// Index of its first element in the tensor.
+    /// Index of the block's first element in the tensor.
     pub first_element: u64,
     pub rans: &'a [u8],
     pub raw: &'a [u8],
@@ -39,7 +39,7 @@ pub(super) struct StoredBlock<'a> {
     pub is_whole: bool,
     /// The predictions of the elements to decode.
     pub predicted: &'a [u8],
-    /// The decoded elements; as long as `predicted`.
+    /// Receives the decoded elements. It is as long as `predicted`.
     pub out: &'a mut [u8],
 }
 
@@ -57,7 +57,7 @@ struct Stream<'a, W> {
     values: [W; PART_ELEMENTS],
 }
 
-/// The progress of a part.
+/// The progress of the current part of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamState {
     /// The contexts have been determined.
@@ -194,7 +194,8 @@ impl<'a, W: Word> Stream<'a, W> {
         self.raw.read(symbols, choices, &directory.joins, values);
     }
 
-    /// Writes the elements, which differ from the predicted ones by the values.
+    /// Computes the elements of the current part from the predictions and the values, and
+    /// writes them.
     #[inline(always)]
     fn apply<F: Float<Word = W>>(&mut self, directory: &Directory) {
         let values = &mut self.values[..self.len];

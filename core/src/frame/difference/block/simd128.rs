@@ -13,7 +13,7 @@ use super::{Stream, decode_parts};
 use crate::frame::difference::Directory;
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap, ExponentTable, SAME};
-use crate::frame::difference::element::{Float, Word};
+use crate::frame::difference::float_format::{Float, Word};
 use crate::frame::difference::token::DIRECT;
 
 /// Number of elements in a vector.
@@ -34,8 +34,8 @@ pub(super) fn decode<F: Float>(directory: &Directory, streams: &mut [Stream<F::W
     });
 }
 
-/// Combines the symbols of 16-bit elements with their raw bits and applies the
-/// values. Frames of 16-bit elements have no means.
+/// Combines the symbols of 16-bit elements with their raw bits into values, and writes
+/// the elements. Frames of 16-bit elements have no table of mean changes.
 #[inline(always)]
 fn join_and_apply<W: Word>(directory: &Directory, stream: &mut Stream<W>) {
     let len = stream.len;
@@ -96,7 +96,7 @@ fn read_by_batches<'a, W: Word>(
 /// Number of elements whose exponents fill a vector.
 const GROUP: usize = 2 * LANES;
 
-/// Writes the numbers assigned to contexts, like [`ContextMap::fill`].
+/// Writes the choices for elements of one group, like [`ContextMap::fill`].
 #[inline(always)]
 fn fill<F: Float>(map: &ContextMap, code: u8, predicted: &[u8], choices: &mut [u16]) {
     if code == SAME || code == BY_MANTISSA {
@@ -210,7 +210,7 @@ fn raw_bits(raw: &mut RawBits, lens: v128) -> Option<v128> {
     // bytes.
     let low = i16x8_add(twice(u16x8_shr(starts, 3)), u16x8_splat(1 << 8));
     let high = i16x8_add(low, u16x8_splat(0x0101));
-    // Factors that shift left until seven bits are below the first one.
+    // Factors that shift numbers left until seven bits are below their first raw bit.
     let bit = v128_and(starts, u16x8_splat(7));
     let factors = i8x16_swizzle(
         u64x2(POWERS.swap_bytes(), 0),

@@ -15,7 +15,7 @@ use crate::entropy::interleaved::{
     table_cost,
 };
 use crate::frame::difference::context::{BY_MANTISSA, CONTEXTS, ContextMap};
-use crate::frame::difference::element::{Float, Word as _};
+use crate::frame::difference::float_format::{Float, Word as _};
 use crate::frame::difference::head::{ContextCoding, Means};
 use crate::frame::difference::token::{MAX_SHIFT, SYMBOLS, extra_bits, symbol};
 
@@ -56,15 +56,16 @@ impl Cluster {
         }
     }
 
-    /// Returns the union of the two, with an empty list of contexts, which the
-    /// caller sets if it keeps the union.
+    /// Returns the union of both clusters, with an empty list of contexts,
+    /// which the caller sets if it keeps the union.
     fn merged(&self, other: &Self) -> Self {
         let counts = core::array::from_fn(|i| self.counts[i].saturating_add(other.counts[i]));
         Self::new(counts, Vec::new())
     }
 }
 
-/// Estimates the length of a table for these counts.
+/// Estimates the length of a table for these counts, in units of
+/// `2^-FRACTION_BITS` bits.
 fn table_len_cost(counts: &[u32; SYMBOLS]) -> u64 {
     let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
     let first = counts.iter().position(|&n| n > 0).unwrap_or(0);
@@ -330,7 +331,8 @@ impl Counts {
         bits / total.max(1)
     }
 
-    /// Returns the symbol counts of a context for a shift.
+    /// Counts the symbols and the raw bits that code the values of a context if
+    /// their shift is `shift`.
     pub fn symbols(&self, context: usize, shift: u32) -> SymbolCounts {
         let mut counts = [0u32; SYMBOLS];
         let mut raw_bits = 0;

@@ -10,7 +10,7 @@ use super::Tensors;
 use crate::engine::Engine;
 use crate::float::FloatType;
 use crate::frame::difference::context::{BY_MANTISSA, LAST_SCALE, SAME, UNIT};
-use crate::frame::difference::element::{F32, Float, Word as _};
+use crate::frame::difference::float_format::{F32, Float, Word as _};
 use crate::frame::difference::head::Means;
 
 /// The smallest number of elements of a group that is worth a code of its own.
@@ -179,16 +179,16 @@ fn code(change: Change, len: usize) -> u8 {
     u8::try_from(code).unwrap_or(0)
 }
 
-/// The maximum number of elements that are examined to find the usual
-/// difference of each mantissa.
+/// The maximum number of elements that are examined to find the usual difference for each
+/// value of the top mantissa bits.
 const SAMPLE_ELEMENTS: usize = 1 << 17;
-/// There are usual differences if at least one in this many sampled elements
-/// has the most frequent difference of its mantissa.
+/// Usual differences exist if at least one in this many sampled elements has the most
+/// frequent difference for its top mantissa bits.
 const MIN_SHARE: usize = 100;
 
-/// Returns the usual differences, and the groups: a group that follows the usual
-/// differences has the code [`BY_MANTISSA`]. Returns `None` if there are no usual
-/// differences, or if the elements are not 32 bits wide.
+/// Returns the usual differences ([`Means`]), and the groups, in which a group that
+/// follows the usual differences has the code [`BY_MANTISSA`]. Returns `None` if there
+/// are no usual differences, or if the elements are not 32 bits wide.
 pub(super) fn find<E: Engine>(
     engine: &E,
     tensors: Tensors,
@@ -219,8 +219,8 @@ pub(super) fn find<E: Engine>(
         .then_some((means, marked))
 }
 
-/// Returns the most frequent difference for each value of the top mantissa
-/// bits.
+/// Returns the most frequent difference for each value of the top mantissa bits, or
+/// `None` if these are too rare ([`MIN_SHARE`]).
 fn usual(tensors: Tensors, groups: &Groups) -> Option<Means> {
     let changed = || {
         let codes = groups.codes.iter().enumerate();

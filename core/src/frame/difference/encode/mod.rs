@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::element::{Float, Word, for_float};
+use super::float_format::{Float, Word, for_float};
 use super::head::{HeadFields, Means};
 use super::low_rank::{self, LowRank};
 use super::{Difference, short_digest};
@@ -62,7 +62,8 @@ pub fn encode<E: PackEngine>(
         .and_then(|found| with_prediction(engine, element, current, base, Some(&found)));
     let frames = plain.into_iter().chain(low_rank);
     let frame = frames.min_by_key(Vec::len)?;
-    // Nothing else would reveal a mistake before the original is discarded.
+    // The frame is decoded again, because nothing else would reveal a mistake before the
+    // original is discarded.
     let decoded = Difference::parse(&frame).and_then(|frame| frame.restore(engine, reference));
     decoded
         .is_ok_and(|decoded| decoded == bytes)

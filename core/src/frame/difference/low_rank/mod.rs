@@ -113,7 +113,7 @@ pub struct LowRankHead {
 }
 
 impl LowRankHead {
-    /// Length of these fields in bytes.
+    /// Length of the serialised fields in bytes.
     pub(crate) const LEN_BYTES: u64 = 15;
 
     /// The allowed ranks. Every unit costs a multiplication per element, and
@@ -188,7 +188,8 @@ impl LowRankHead {
         Ok(())
     }
 
-    /// Returns `n` if sums of products are divided by 2^n.
+    /// Returns the sum of both shifts. Sums of products are divided by 2 to the
+    /// power of this number.
     #[must_use]
     pub fn shift(&self) -> i32 {
         i32::from(self.shifts[0]) + i32::from(self.shifts[1])
@@ -219,7 +220,7 @@ impl LowRankHead {
         (self.factors() * u64::from(self.bits)).div_ceil(8)
     }
 
-    /// Returns the length of fields and factors in bytes.
+    /// Returns the total length of the fields and the factors in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         Self::LEN_BYTES + self.factors_len_bytes()

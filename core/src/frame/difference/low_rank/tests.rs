@@ -5,7 +5,7 @@ use crate::float::power_of_two;
 use alloc::vec;
 use proptest::prelude::*;
 
-/// A sign, an integer and a power of two, with exact arithmetic that is
+/// An exact number: a sign, an integer and a power of two. Its arithmetic is
 /// independent of the code under test.
 #[derive(Debug, Clone, Copy)]
 struct Exact {
@@ -48,8 +48,9 @@ impl Exact {
         if top(high) < top(low) {
             (high, low) = (low, high);
         }
-        // Keeps 64 bits at the top. The bits below are worth less than a unit
-        // and are represented by one sticky bit, which is never a tie.
+        // Moves the top bit of the larger number to bit 119. Bits of the
+        // smaller number that are shifted out are far below the last place, so
+        // one sticky bit represents them.
         let shift = high.magnitude.leading_zeros() as i32 - 8;
         high.magnitude = if shift > 0 {
             high.magnitude << shift
@@ -111,7 +112,8 @@ impl Exact {
         self
     }
 
-    /// Returns the bits of this value as a float32, or of infinity.
+    /// Returns the bits of the float32 that equals this number, or of infinity
+    /// if the number is too large.
     fn bits(self) -> u32 {
         let sign = u32::from(self.negative) << 31;
         if self.magnitude == 0 {

@@ -19,8 +19,8 @@ use crate::sort;
 pub struct Found {
     pub geometry: GroupLayout,
     pub candidate: CandidateGrid,
-    /// The grid magnitudes of the largest elements of the sampled groups, the
-    /// most frequent first.
+    /// The anchors of the sampled groups, the most frequent first. An anchor is the grid
+    /// magnitude of the largest element of a group.
     pub anchors: Vec<f64>,
 }
 
@@ -39,15 +39,15 @@ const RUN_PLACES: u64 = 16;
 /// A run with fewer distinct elements is consistent with any grid.
 const MIN_DISTINCT: usize = 3;
 
-/// Number of groups sampled for each layout; if groups are small, enough of them
-/// to sample this many elements.
+/// For each layout, this many groups are sampled, or more if it takes more to sample
+/// [`ELEMENTS`] elements.
 const GROUPS: u64 = 24;
 const ELEMENTS: u64 = 4096;
 /// Number of elements examined in one group, for grids with one- and two-byte
 /// symbols.
 const GROUP_ELEMENTS: u64 = 4096;
 const LARGE_GROUP_ELEMENTS: u64 = 256;
-/// The minimum number of rows examined in such a group.
+/// At least about this many rows of a group are examined, if it has so many.
 const MIN_ROWS: u64 = 8;
 /// Typical entropy in bits of a two-byte symbol, and of the exponent of a scale.
 const F16_BITS: f64 = 13.0;
@@ -207,8 +207,8 @@ fn runs(matrix: Matrix, rows: u32, along_rows: bool) -> Vec<Vec<Rounded>> {
     elements.take(count).collect()
 }
 
-/// Returns whether these runs are consistent with the grid `candidate`. For nearly all
-/// tensors that do not lie on the grid, no run is.
+/// Returns whether any of these runs is consistent with the grid `candidate`. In nearly
+/// all tensors that do not lie on the grid, no run is.
 fn may_be(runs: &[Vec<Rounded>], candidate: &CandidateGrid, along_rows: bool) -> bool {
     let runs = match candidate.is_small() {
         true => runs,

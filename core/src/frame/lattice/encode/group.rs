@@ -9,15 +9,16 @@ use core::ops::Range;
 use super::CandidateGrid;
 use super::{Key, Matrix, Rounded};
 
-/// The number of elements of a group that choose the anchor for a grid with
-/// two-byte symbols. All other elements only narrow the scale.
+/// For a grid with two-byte symbols, the number of elements of a group that
+/// determine the anchor. All other elements only narrow the interval of the
+/// scale.
 const ANCHORING: usize = 64;
 
 /// The scale of a group whose elements lie on the grid.
 pub struct Fit {
     pub scale: f32,
-    /// The grid magnitude of the largest element, or 0 if all elements are
-    /// zero.
+    /// The grid magnitude of the largest element: the magnitude of the grid
+    /// value that the scale multiplies. It is 0 if all elements are zero.
     pub anchor: f64,
 }
 
@@ -262,7 +263,7 @@ impl Scales {
         }
     }
 
-    /// Returns the scales that also fit `element`.
+    /// Returns the scales that also fit `element`, or `None` if there are none.
     #[inline]
     pub fn with(self, candidate: &CandidateGrid, element: &Rounded) -> Option<Self> {
         let middle = (self.low + self.high) / 2.0;
@@ -278,8 +279,8 @@ impl Scales {
         let shortest = shortest(self.low + margin, self.high - margin);
         #[allow(clippy::cast_possible_truncation)] // rounds to the nearest float
         let middle = ((self.low + self.high) / 2.0) as f32;
-        // The floats nearest to the middle on both sides, for an interval in
-        // which all floats are about equally long.
+        // The floats nearest to the middle on both sides, in case the interval
+        // is too narrow to contain a float with few significant bits.
         let bits = middle.to_bits();
         let near = (0..=MAX_NEAR).flat_map(|step| {
             let half = step.div_ceil(2);

@@ -1,4 +1,5 @@
-//! Encoder of a frame. It is used if a lattice is detected in a tensor.
+//! Encoder of a `ZXQ1` frame, for a tensor whose elements are values of a small grid
+//! times the scale of their group.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -63,8 +64,8 @@ const JOB_ELEMENTS: u64 = 1 << 17;
 struct Coded {
     /// A scale for every group.
     pub scales: Vec<f32>,
-    /// The symbols from [`CandidateGrid::symbol`](candidate_grid::CandidateGrid::symbol), one or two
-    /// bytes each; zeros in groups that do not fit the grid.
+    /// The symbols from [`CandidateGrid::symbol`], one or two bytes each. The symbols are
+    /// zero in groups that do not fit the grid.
     pub symbols: Vec<u8>,
     /// The indices of groups that do not fit the grid, in ascending order.
     pub exceptions: Vec<u64>,
@@ -149,8 +150,8 @@ impl<'a> Matrix<'a> {
         &self.bytes[start..start + index(columns.end - columns.start) * item_bytes]
     }
 
-    /// Calls `visit` with the key of each element of `row` in `columns` until it
-    /// returns `false`. Returns whether it never did.
+    /// Calls `visit` with the key of each element of `row` in `columns` until `visit`
+    /// returns `false`. Returns whether it returned `true` for every element.
     pub(crate) fn each_key(
         &self,
         row: u64,
@@ -216,7 +217,7 @@ struct Rounded {
 }
 
 impl Rounded {
-    /// Creates it from the key of a finite, nonzero element.
+    /// Computes the interval of a finite, nonzero element from its key.
     pub fn of(float: FloatType, key: Key) -> Self {
         let value = float.magnitude(key);
         let below = (value - float.magnitude(key - 2)) / 2.0;
@@ -362,8 +363,8 @@ impl CandidateGrid {
             }
             Self::E4m3 => small_float(ratio, 4, 512.0, 448.0),
             Self::F16 => small_float(ratio, 11, 16_777_216.0, 65504.0),
-            // Converted through its bits, because subnormal numbers have fewer
-            // significant bits.
+            // The number is converted to bfloat16 and back, because subnormal numbers
+            // have fewer significant bits.
             Self::Bf16 => from_bf16(to_bf16(significant(ratio, 8) as f32)).into(),
         }
     }

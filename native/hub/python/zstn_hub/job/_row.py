@@ -37,7 +37,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        """The place of the file, for people."""
+        """The file as OWNER/NAME/PATH, for display."""
         return f"{self.repo}/{self.path}"
 
     @property

@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run."""
+    """The settings of a run, which apply to all of its rows."""
 
     source: str
     store: str
@@ -119,8 +119,8 @@ class Run:
         self._running: dict[str, tuple[Row, int]] = {}
 
     def stop(self) -> None:
-        """Stops the run after it has given back the tasks in progress. May be called by
-        a signal handler."""
+        """Stops the run after it has given back the tasks in progress. A signal
+        handler may call this method."""
         self._is_stopping = True
 
     @property

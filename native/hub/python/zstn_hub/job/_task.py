@@ -27,7 +27,7 @@ class Limits:
     memory_bytes: int
     #: Disk space in bytes in the folder for temporary files (``TMPDIR``).
     scratch_bytes: int
-    #: Number of threads that pack, and so of processors.
+    #: Number of threads that pack, and of processors that are reserved for them.
     threads: int = 1
 
     #: Memory in bytes of the interpreter and the program itself.

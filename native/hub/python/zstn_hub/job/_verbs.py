@@ -50,7 +50,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 class ConfigurationError(Exception):
-    """A configuration error, with which a command fails whenever it is run."""
+    """A configuration error. The command fails again until the error is corrected."""
 
 
 def run(options: argparse.Namespace) -> int:

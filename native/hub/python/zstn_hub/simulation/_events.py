@@ -128,7 +128,7 @@ class _Job:
         self.window = 4 * self.cluster.nodes * self.cluster.slots
         self.failures_of = [0] * len(works)
         #: Counts the replacements of each machine; events of replaced machines are
-        #: void.
+        #: ignored.
         self.life = [0] * self.cluster.nodes
         #: Free slots: the machine and its replacement count.
         self.idle: deque[tuple[int, int]] = deque()

@@ -10,7 +10,8 @@ GB = 10**9
 
 @dataclass(frozen=True)
 class Cluster:
-    """Equal machines. The defaults describe a c6in.2xlarge instance of AWS."""
+    """A cluster of identical machines. The defaults describe a c6in.2xlarge instance of
+    AWS."""
 
     nodes: int = 64
     #: Processors per machine.
@@ -72,7 +73,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Failures:
-    """Frequencies of failures."""
+    """How often machines and attempts fail, and how failures are handled."""
 
     #: Mean time between failures of a machine in hours; 0 for no failures. A spot
     #: machine may be taken away once in a day or two.
@@ -87,7 +88,8 @@ class Failures:
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars: list prices of AWS, us-east-1, on demand, in 2025."""
+    """Prices in US dollars. The defaults are list prices of AWS, us-east-1, on demand, in
+    2025."""
 
     node_hour: float = 0.4536
     thousand_reads: float = 0.0004

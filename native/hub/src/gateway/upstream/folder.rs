@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::planned::Planned;
+use super::plan_repositories::Planned;
 use super::repositories::{File, FileList, Repositories};
 use super::{Entry, Page, PageEntries, Refusal};
 use crate::gateway::answer_cache::AnswerCache;
@@ -85,8 +85,8 @@ impl Folder {
             return Err(Refusal::new(StatusCode::NOT_FOUND, message).code("RepoNotFound"));
         }
         let (repositories, asked) = (Arc::clone(&self.repositories), repository.clone());
-        // The turn lasts until the listing ends, even if the client has gone, so that a
-        // slow store occupies at most `MAX_LISTS` threads.
+        // The permit is held until the listing ends, even if the client has disconnected,
+        // so that a slow store occupies at most `MAX_LISTS` threads.
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let list = move || {
             let _turn = turn;

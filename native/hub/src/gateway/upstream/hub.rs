@@ -24,8 +24,8 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 /// Maximum length of a list or description, in bytes.
 pub(super) const MAX_JSON_BYTES: usize = 16 << 20;
 
-/// An answer up to this length is read immediately. At most `LONG_TEXTS` longer ones
-/// are read at the same time, each within `LONG_TIME`.
+/// An answer of up to this many bytes is read immediately. At most `LONG_TEXTS` longer
+/// ones are read at the same time, each within `LONG_TIME`.
 const SHORT_BYTES: usize = 512 << 10;
 
 /// Maximum number of longer answers in memory.

@@ -12,20 +12,20 @@ use zstn::source::HttpOptions;
 use zstn::{AsyncSource, Location, Result};
 
 mod arriving_list;
+mod error_answer;
 mod folder;
 mod hub;
-mod passing;
-mod planned;
-mod refusal;
+mod pass_through;
+mod plan_repositories;
 mod repositories;
-mod restored;
-mod stored;
+mod restored_cache;
+mod stored_files;
 
 use arriving_list::ArrivingList;
+pub(super) use error_answer::Refusal;
 pub(super) use folder::Folder;
 pub(super) use hub::{Hub, Loaded};
-use planned::Planned;
-pub(super) use refusal::Refusal;
+use plan_repositories::Planned;
 
 /// The source of the files and file lists that the gateway shows.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::planned::Planned;
+use super::plan_repositories::Planned;
 use crate::hub::Repository;
 use zstn::internals::{on_thread, store};
 use zstn::source::{BlockingSource, FileSource, HttpOptions, Source};
 use zstn::{AsyncSource, Error, Location, Result};
 use zstn_serve::path::Root;
 
-/// How long the file list of a remote folder is reused.
+/// The time for which the file list of a remote folder is reused.
 const STORE_LIST_AGE: Duration = Duration::from_secs(10);
 
 /// Maximum number of cached lists.
@@ -53,7 +53,7 @@ pub(super) struct FileList {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct File {
     pub(super) len_bytes: u64,
-    /// Changes when the file is replaced or modified.
+    /// A text that changes when the file is replaced or modified.
     pub(super) version: String,
 }
 

@@ -25,14 +25,14 @@ pub(super) struct State {
 }
 
 struct Entry {
-    /// Unique among all entries, including later ones of the same span.
+    /// A number that is unique among all entries, including later ones of the same span.
     id: u64,
     len_bytes: u64,
     is_decoded: bool,
     users: usize,
     used_at: u64,
     read_at: Instant,
-    /// Until then, readers that make progress keep their permits.
+    /// The time until which readers that make progress keep their permits.
     kept_until: Instant,
     room: Option<OwnedSemaphorePermit>,
     outcome: Receiver,
@@ -42,7 +42,7 @@ struct Entry {
 pub(super) struct Entered {
     pub(super) id: u64,
     pub(super) outcome: Receiver,
-    /// Set if the entry is new and the reader has to fill it.
+    /// The sender of the outcome, if the entry is new and the reader has to fill it.
     pub(super) sender: Option<Sender>,
 }
 
@@ -121,7 +121,7 @@ impl State {
         true
     }
 
-    /// Ends the count of bytes that were decoded for no entry.
+    /// Subtracts the bytes of a decoded span that no entry has taken over.
     pub(super) fn release(&mut self, len_bytes: u64) {
         self.held_bytes -= len_bytes;
     }

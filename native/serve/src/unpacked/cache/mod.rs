@@ -25,8 +25,9 @@ type Outcome = Result<Arc<Vec<u8>>, String>;
 type Sender = watch::Sender<Option<Outcome>>;
 type Receiver = watch::Receiver<Option<Outcome>>;
 
-/// Fetches and decodes one span. Called again if its bytes have been dropped. Work that
-/// continues after its future was dropped holds the claim until it ends.
+/// A function that fetches and decodes one span. It is called again if the bytes have
+/// been dropped. Work that continues after the future was dropped holds the claim until
+/// it ends.
 pub(super) type Decode =
     Arc<dyn Fn(Arc<Claim>) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
@@ -55,13 +56,13 @@ pub struct DecodedTensors {
     state: Mutex<State>,
 }
 
-/// How long readers keep their claim to a tensor while others wait for memory.
+/// The times for which readers keep their claim to a tensor while others wait for memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Since it was last read from.
+    /// The time since the tensor was last read from.
     pub(super) unread: Duration,
-    /// Since it was decoded. If decoding took longer than this, the decoding time
-    /// applies.
+    /// The time since the tensor was decoded. If decoding took longer than this, the
+    /// decoding time applies.
     pub(super) in_all: Duration,
 }
 
@@ -126,7 +127,7 @@ impl DecodedTensors {
         self.ahead
     }
 
-    /// Returns the memory for decoded tensors, in bytes.
+    /// Returns the number of bytes that decoded tensors occupy.
     pub fn held_bytes(&self) -> u64 {
         self.state().held_bytes()
     }

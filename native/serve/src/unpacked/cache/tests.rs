@@ -5,13 +5,13 @@ use tokio::sync::Notify;
 
 use super::*;
 
-/// No reader ever counts as slow.
+/// With these times, no reader ever counts as slow.
 const ENDLESS: Patience = Patience {
     unread: Duration::MAX,
     in_all: Duration::from_secs(1 << 20),
 };
 
-/// Every reader counts as slow unless it is reading at this moment.
+/// With these times, every reader counts as slow unless it is reading at this moment.
 const NONE: Patience = Patience {
     unread: Duration::ZERO,
     in_all: Duration::ZERO,

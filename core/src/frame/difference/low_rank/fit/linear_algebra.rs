@@ -1,7 +1,6 @@
-//! Matrices of doubles, eigenvalues of small symmetric ones, reproducible
-//! pseudo-random ones, and the largest singular values of a block, by
-//! randomised range finding. All results are computed by single operations in a
-//! fixed order.
+//! Matrices of doubles: products, eigenvalues of small symmetric matrices, reproducible
+//! pseudo-random matrices, and the largest singular values of a block, by randomised
+//! range finding. All results are computed by single operations in a fixed order.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -163,7 +162,8 @@ pub(crate) fn orthonormalise_rows(matrix: &mut Matrix) {
     }
 }
 
-/// The maximum number of sweeps over all pairs; convergence takes six to ten.
+/// The maximum number of sweeps of Jacobi rotations over all pairs of rows. Usually, six
+/// to ten sweeps suffice.
 const SWEEPS: usize = 16;
 
 /// Returns the eigenvalues of a symmetric matrix in descending order, and its

@@ -114,7 +114,7 @@ struct SampledBlock {
     pub columns: Vec<usize>,
     pub by_rows: Vec<Vec<Change>>,
     pub by_columns: Vec<Vec<Change>>,
-    /// The root mean square of the units.
+    /// The root mean square of the elements' units in the last place.
     pub unit: f64,
 }
 
@@ -273,12 +273,14 @@ fn spread(len: usize, count: usize) -> Vec<usize> {
 const ROWS: usize = 32;
 /// Number of columns that are used for this comparison.
 const COLUMNS: usize = 512;
-/// Number of rows that are explained by other rows.
+/// Number of rows, the probes, that are approximated by combinations of other
+/// rows.
 const PROBES: usize = 8;
-/// Number of rows that each step adds to explain the probes.
+/// Number of rows that each step adds to the rows that approximate the probes.
 const STEP: usize = 16;
 /// Changes are clear if their energy is at least this multiple of the rounding
-/// energy. Only then do rows that explain others reveal the rank.
+/// energy. Only then does the number of rows that explain the others reveal the
+/// rank.
 const CLEAR: f64 = 6.0;
 /// The largest rank that is considered if changes are not clear.
 const FAINT_RANK: usize = 32;
@@ -287,8 +289,8 @@ const FAINT_RANK: usize = 32;
 /// energy or 1.5 times the rounding energy, whichever is more.
 const EXPLAINED: f64 = 6.0;
 const EXPLAINED_SHARE: f64 = 1.0 / 3.0;
-/// A step may explain less than it would if all directions had equal weight, by
-/// this fraction.
+/// The fraction by which a step may explain less than it would if all
+/// directions had equal weight.
 const SLACK: f64 = 0.05;
 
 /// Returns the number of columns of a sketch that is likely to capture the
@@ -315,7 +317,7 @@ fn screen(elements: &Elements, max_rank: usize) -> Option<usize> {
     explained(elements, &rows, &columns, max_rank)
 }
 
-/// The changes of some rows in some columns.
+/// The changes of the elements at the intersections of some rows and columns.
 struct Sample {
     rows: Matrix,
     /// Mean energy of an element, and the energy expected from rounding.
@@ -369,8 +371,9 @@ impl Sample {
     }
 }
 
-/// Explains some of the rows by more and more of the others, and returns the
-/// number of directions that suffice.
+/// Approximates some of the rows by linear combinations of more and more of the
+/// others, and returns the number of directions that suffice. Returns `None` if
+/// the rank appears to exceed `max_rank`.
 fn explained(
     elements: &Elements,
     rows: &[usize],

@@ -148,7 +148,7 @@ fn largest(matrix: &Matrix) -> f64 {
         .fold(0.0, |most: f64, value| most.max(value.abs()))
 }
 
-/// Number of rows that are predicted for an estimate.
+/// Number of rows that are predicted to estimate the cost of a scale.
 const ROWS: usize = 48;
 /// Differences whose folded value is below this have a symbol of their own;
 /// larger ones share one symbol per bit length.
@@ -157,7 +157,7 @@ const SYMBOLS: usize = 64;
 
 /// The elements of some rows, as bits of float32.
 pub struct Sample {
-    /// The indices of these rows in the block.
+    /// The indices of the sampled rows in the block.
     pub rows: Vec<usize>,
     bits: Vec<[u32; 2]>,
     dtype: Dtype,

@@ -197,7 +197,7 @@ const INNER: f64 = 0.8;
 const RIDGE: f64 = 1e-6;
 const RIDGE_OF_FEW: f64 = 0.03;
 
-/// The factors of the crossing lines.
+/// The factors of the lines that cross a line to be fitted.
 pub struct Crossing<'a> {
     pub others: &'a Matrix,
     single: Vec<f32>,
@@ -294,7 +294,8 @@ impl<'a> Crossing<'a> {
                 core::array::from_fn(|i| &self.single[entry(i).0 * rank..][..rank]);
             let weights: [f32; 4] = core::array::from_fn(|i| entry(i).1);
             for number in 0..rank {
-                // The lower triangle, plus up to seven values.
+                // A row of the lower triangle, extended to a multiple of eight
+                // values.
                 let len = rank.min(number / 8 * 8 + 8);
                 let [a, b, c, d] = core::array::from_fn(|i| weights[i] * rows[i][number]);
                 let sums = scratch.normal[number * rank..][..len].iter_mut();

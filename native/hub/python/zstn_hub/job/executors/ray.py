@@ -241,7 +241,8 @@ def _work(values: dict[str, Any]) -> dict[str, Any]:
 
 def _node(node: dict[str, Any], declared: bool) -> Node:
     resources = node["Resources"]
-    # If other nodes declare it, a node without it gets no task that needs disk space.
+    # If other nodes declare their disk space, a node that does not declare its own gets
+    # no task that needs disk space.
     scratch = int(resources.get(SCRATCH, 0) * _GB) if declared else None
     return Node(
         name=f"{node['NodeManagerHostname']}/{node['NodeID'][:8]}",

@@ -9,14 +9,15 @@ use zstn_core::container::zstn::{self, ContainerIndex, ContainerPrefix};
 use crate::Result;
 use crate::source::{Local, Source};
 
-/// A frame, with all the spans that it fills. A container may have a hundred thousand
-/// frames, so all other properties are looked up or parsed when they are needed.
+/// A frame, with all spans of the data buffer that it fills. A container may have a
+/// hundred thousand frames, so all other properties are looked up or parsed when they
+/// are needed.
 pub(super) struct Part {
-    /// The number of its record in the index.
+    /// The number of the frame's record in the index.
     pub(super) number: usize,
     pub(super) place: Range<u64>,
     span: Range<u64>,
-    /// The spans of tensors that are aliases of its tensor.
+    /// The spans of the tensors that are aliases of the frame's own tensor.
     more_spans: Vec<Range<u64>>,
 }
 
@@ -29,7 +30,7 @@ impl Part {
         self.place.end - self.place.start
     }
 
-    /// Returns the larger of its stored and decoded lengths.
+    /// Returns the larger of the frame's stored and decoded lengths.
     fn cost_bytes(&self) -> u64 {
         self.len_bytes().max(self.stored_len_bytes())
     }
@@ -44,8 +45,9 @@ impl Part {
     }
 }
 
-/// The maximum total length of the frames in a run, and of their tensors. One job reads
-/// a run with one read, because separate reads of small frames would take longer.
+/// The maximum total length of the frames in a run, and of their tensors, in bytes. A
+/// run is read with a single read, because separate reads of small frames would take
+/// longer.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// Groups adjacent small frames into runs; a longer frame is a run of its own.
@@ -82,14 +84,14 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// Returns the frame of a part of the run.
+    /// Returns the stored bytes of a frame of this run.
     pub(super) fn of(&self, part: &Part) -> &[u8] {
         let place = part.place.start - self.start..part.place.end - self.start;
         zstn_core::bytes::part(&self.bytes, place)
     }
 }
 
-/// Returns the frames of an index.
+/// Returns the frames that an index lists.
 pub(super) fn parts(index: &ContainerIndex) -> Vec<Part> {
     let records = index.records();
     let mut parts: Vec<Part> = Vec::new();

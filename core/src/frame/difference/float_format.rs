@@ -8,15 +8,15 @@ macro_rules! for_float {
     ($element:expr, $F:ident => $body:expr) => {
         match $element {
             crate::float::FloatType::Bf16 => {
-                type $F = crate::frame::difference::element::Bf16;
+                type $F = crate::frame::difference::float_format::Bf16;
                 $body
             }
             crate::float::FloatType::F16 => {
-                type $F = crate::frame::difference::element::F16;
+                type $F = crate::frame::difference::float_format::F16;
                 $body
             }
             crate::float::FloatType::F32 => {
-                type $F = crate::frame::difference::element::F32;
+                type $F = crate::frame::difference::float_format::F32;
                 $body
             }
         }

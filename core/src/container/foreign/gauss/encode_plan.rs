@@ -30,13 +30,13 @@ pub struct GaussOptions {
     pub shard_rows: u32,
     /// The number of elements below which tensors stay raw.
     pub raw_threshold: u64,
-    /// The number of steps per unit; decoded values differ from the original by
-    /// at most half a step. The default is 1000, and 128 for bfloat16, whatever
-    /// the magnitude of the values.
+    /// The number of quantisation steps per unit; decoded values differ from
+    /// the original by at most half a step. The default is 1000, and 128 for
+    /// bfloat16, whatever the magnitude of the values.
     pub scale: Option<u32>,
     /// The names of the tensors to store; `None` stores all of them.
     pub layers: Option<Vec<String>>,
-    /// True if tensors are coded even where their raw bytes would be smaller.
+    /// True if tensors are coded even if their raw bytes would be smaller.
     pub keep_larger: bool,
     /// The treatment of dtypes that the format cannot name.
     pub other_dtypes: OtherDtypes,

@@ -13,7 +13,7 @@ use zstn_core::frame::z4ai::{self, PlaneShape, Recipe};
 
 use super::frames::FrameCoder;
 use super::pipeline::RecordCoder as _;
-use crate::finished;
+use crate::finished_tensor;
 use crate::source::Source;
 use crate::{Error, Output, Progress as _, Result};
 
@@ -29,7 +29,7 @@ pub struct Written {
     pub len_bytes: u64,
     /// The edition that a file with this frame must have.
     pub edition: Edition,
-    /// The frame's [`FrameTable::of`].
+    /// The block table of the frame, equal to the result of [`FrameTable::of`].
     pub table: Option<FrameTable>,
     /// Describes for people how the frame stores the tensor.
     pub storage: String,
@@ -80,7 +80,7 @@ pub fn write(
         len_bytes,
         edition: Edition::Plain,
         table: table.map(FrameTable::Planes),
-        storage: finished::planes(recipe.transform, methods.into_iter()),
+        storage: finished_tensor::planes(recipe.transform, methods.into_iter()),
     })
 }
 
@@ -98,7 +98,7 @@ struct PlaneRecord<'a> {
 
 /// A plane record that has been written.
 struct WrittenPlane {
-    /// The offset of its end in the output.
+    /// The offset of the record's end in the output.
     end: u64,
     blocks: PlaneBlocks,
     method: Method,

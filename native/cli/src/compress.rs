@@ -247,7 +247,7 @@ fn write(inputs: &[Option<&Local>], mut output: Output, bytes: &[u8]) -> Result<
     output.finish()
 }
 
-/// The facts to report about the result.
+/// The files and lengths to report about a result.
 struct Done<'a> {
     input: &'a Location,
     base: Option<&'a Location>,

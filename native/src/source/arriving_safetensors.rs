@@ -32,7 +32,7 @@ struct Arrival {
     freed_bytes: u64,
 }
 
-/// The state after the start of a feed has been read.
+/// The result of reading the header of a feed.
 pub(crate) enum Begun {
     /// The header states the layout of the file.
     Arriving(Arriving),
@@ -246,7 +246,7 @@ fn data_len_bytes(header: &[u8]) -> Option<u64> {
     json.deserialize_map(End).ok()
 }
 
-/// Disk space is freed in units of this length, a multiple of every page size.
+/// The unit in which disk space is freed, in bytes: a multiple of every page size.
 const PAGE_BYTES: u64 = 2 << 20;
 
 /// True if this system can free the space of part of a file. Without that, a file is

@@ -16,7 +16,9 @@ const FOLDER_ENDS: [&str; 3] = ["-safetensors", "-zstn", "-z4dm"];
 /// Endings of the names of deltas.
 const DELTA_ENDS: [&str; 3] = [".z4dm", "-z4dm", ".z4dm.index.json"];
 
-/// The identity of a checkpoint, shared by all of its forms.
+/// The identity of a checkpoint, shared by its original files and by all files that
+/// packing and unpacking make of them. Each such set of files is called a form of the
+/// checkpoint.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Form {
     ids: Vec<FileId>,
@@ -27,7 +29,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Returns the form of a checkpoint that consists of `files` and is known as
+    /// Returns the identity of a checkpoint that consists of `files` and is known as
     /// `names`.
     pub(super) fn new<'a>(
         files: impl IntoIterator<Item = &'a Location>,
@@ -45,7 +47,8 @@ impl Form {
         form
     }
 
-    /// Returns the form of an input. `shards` are its files if it is sharded.
+    /// Returns the identity of an input. `shards` are the files of the input if it is
+    /// sharded.
     pub(super) fn of_input(input: &Location, shards: Option<&Shards>) -> Self {
         let files = files(input, shards);
         let mut names = vec![input];
@@ -57,8 +60,8 @@ impl Form {
         Self::new(files, names.into_iter().chain(&folder))
     }
 
-    /// Returns whether both are forms of one checkpoint: they share a file, or have the
-    /// same name apart from the endings that packing changes.
+    /// Returns whether both identify the same checkpoint: they share a file, or have
+    /// the same name apart from the endings that packing changes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same_url = |url: &String| other.urls.iter().any(|other| is_same(url, other));
         let same_stem = |stem: &Location| other.stems.iter().any(|other| is_equal(stem, other));
@@ -128,8 +131,9 @@ fn is_equal(one: &Location, other: &Location) -> bool {
     }
 }
 
-/// Returns the location without the endings that distinguish the forms of a checkpoint.
-/// A path gives two results: the path as given, and the path with all links followed.
+/// Returns the location without the endings that packing and unpacking add. A path to a
+/// link gives two results: the link in its resolved folder, and the file that it points
+/// to. Standard input and pipes give none.
 fn stems(location: &Location) -> Vec<Location> {
     match location {
         Location::Pipe(_) | Location::Stdin => Vec::new(),
@@ -155,7 +159,7 @@ fn stems(location: &Location) -> Vec<Location> {
     }
 }
 
-/// Returns the name of a checkpoint without the endings of its forms.
+/// Returns the name of a checkpoint without the endings that packing and unpacking add.
 fn stem(name: &str) -> &str {
     let strip = |name, ends: &[&str]| {
         let stems = ends.iter().map(|end| str::strip_suffix(name, end));

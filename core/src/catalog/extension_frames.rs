@@ -11,9 +11,11 @@ use crate::frame::{Edition, Family, difference};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Extension {
-    /// `ZXQ1`: every element is a value of a grid times a scale.
+    /// `ZXQ1`: every element is stored as a value of a small grid, to be
+    /// multiplied with the scale of its group.
     Lattice,
-    /// `ZXD1`: a difference from the base's tensor.
+    /// `ZXD1`: the difference between the tensor and the base's tensor is
+    /// stored.
     Difference,
 }
 

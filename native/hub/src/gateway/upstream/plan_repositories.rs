@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::repositories::File;
-use super::restored::{Restored, RestoredFiles};
+use super::restored_cache::{Restored, RestoredFiles};
 use crate::manifest::{Done, Results, Row};
 use crate::work::stream_sha256;
 use zstn::internals::on_thread;
@@ -18,7 +18,7 @@ use zstn_serve::path::packed_path;
 pub(super) struct Planned {
     results: Results,
     http: HttpOptions,
-    /// Rows by repository prefix, then by path.
+    /// Maps each repository to its rows by path.
     rows: HashMap<String, BTreeMap<String, Row>>,
     /// Entries that have been read from the results. They never change.
     done: Mutex<HashMap<String, Done>>,

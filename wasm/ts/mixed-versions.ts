@@ -1,10 +1,10 @@
 /**
- * Packed files at an address that several servers answer for, with different validators (`ETag`, `Last-Modified`) for
- * the same file.
+ * Sources for packed files whose address is served by several servers, which may send different validators (`ETag`,
+ * `Last-Modified`) for the same file.
  *
- * Responses of different versions may be combined only if checksums verify the bytes:
- * - The catalog of a mixture is only used if it `isCovered`: the integrity section then has checksums of the header and
- * the index, and one of itself, so that all three belong together, regardless of the responses that they came in.
+ * Bytes from responses with different validators may be combined only if checksums verify the bytes:
+ * - A catalog built from such bytes is only used if it `isCovered`: the integrity section then has checksums of the
+ * header, of the index and of itself, which prove that the three belong together.
  * - Every tensor that is read through this catalog has a checksum in that section, which the core compares with the
  * stored bytes.
  * - All other reads of such a file fail.
@@ -76,8 +76,8 @@ export function otherVersion(sources: readonly Source[]): Error | undefined {
 }
 
 /**
- * Rethrows the error of decoding a tensor from these sources. If responses of another version explain it, throws that
- * error instead.
+ * Rethrows the error of decoding a tensor from these sources. If bytes of another version of a file explain the error,
+ * throws a `SourceChangedError` instead.
  */
 export function undecodable(error: unknown, sources: readonly Source[]): never {
   throw (hasCode<FormatError>(error, "malformed") && otherVersion(sources)) || error;

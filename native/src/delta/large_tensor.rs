@@ -16,10 +16,10 @@ use crate::pack::{Data, FrameCoder};
 use crate::source::{Local, Source};
 use crate::{Error, Output, Progress as _, Result};
 
-/// The first bytes of a frame, which contain its family and its flags.
+/// The number of bytes at the start of a frame that contain its family and its flags.
 const HEAD_BYTES: u64 = 16;
 
-/// A payload in two parts: bytes in memory, then a frame in a file.
+/// The payload of a delta record in two parts: bytes in memory, then a frame in a file.
 struct Payload {
     kind: RecordKind,
     edition: Edition,

@@ -1,8 +1,8 @@
 //! Conversion of the `object_store` crate's errors to errors of this crate.
 //!
-//! The messages of that crate are not shown: they contain complete request URLs, in
-//! which some services put a signature. The sources of errors are copies in which
-//! these are hidden.
+//! The messages of that crate are not shown: they contain complete request URLs, in which
+//! some services put a signature. The sources of errors are copies in which the secrets
+//! of these URLs are hidden.
 
 use std::error::Error as StdError;
 
@@ -27,9 +27,9 @@ pub(crate) struct Failure {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// Status 404, or missing in the in-memory store.
+    /// The store has no such object, bucket or upload (status 404).
     NotFound,
-    /// Status 401 or 403.
+    /// The store denies access (status 401 or 403).
     Denied,
     /// A condition of the request is not met: status 409, 412 or 304.
     Condition,

@@ -39,11 +39,11 @@ pub(crate) trait Work<'a> {
     /// Supplies the bytes of `needs`, the result of the last call of [`Work::needs`].
     fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()>;
 
-    /// Computes the result. This is the part that takes the time of a processor.
+    /// Computes the result. Most of the processor time of the work is spent here.
     fn finish(self, engine: &Engine) -> Result<Self::Output>;
 }
 
-/// Reads on this thread, from blocking sources, all that `work` needs.
+/// Reads everything that `work` needs, on this thread and from blocking sources.
 pub(crate) fn fetch<'a>(
     work: &mut impl Work<'a>,
     source: impl Fn(&Need) -> &'a dyn Source,
@@ -73,7 +73,8 @@ pub(crate) fn run<'a, W: Work<'a>>(
     work.finish(engine)
 }
 
-/// An opened model, whatever reads its files. A clone is another handle to it.
+/// An opened model, whose files are read by blocking or asynchronous calls. A clone is
+/// another handle to the same model.
 pub(crate) trait Opened: Clone {
     /// Returns the path or address by which the model was opened.
     fn name(&self) -> &str;

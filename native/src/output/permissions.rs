@@ -2,8 +2,8 @@
 //!
 //! Only the owner can read an unfinished output. A complete output has the permissions
 //! of its input, as with gzip and zstd; an output made from memory or from an address
-//! has those of a new file. In both cases they are not wider than the permissions of a
-//! file that the output replaces, so a private file stays private.
+//! has the permissions of a new file. In both cases they are not wider than the
+//! permissions of a file that the output replaces, so a private file stays private.
 
 use std::fs::{File, Permissions};
 use std::path::Path;
@@ -44,8 +44,8 @@ impl Mode {
     pub(crate) fn add(&self, files: &[FileId]) {
         for bits in files.iter().filter_map(FileId::mode) {
             let bits = bits & BITS;
-            // A further file that is readable does not take away permission to execute
-            // the first.
+            // A second file that is readable but not executable does not take away the
+            // permission to execute.
             let shared = bits | OWNER | ((bits & 0o044) >> 2);
             let _ = self.0.fetch_update(Relaxed, Relaxed, |known| {
                 Some(match known {

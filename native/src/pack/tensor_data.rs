@@ -8,7 +8,8 @@ use zstn_core::digest::{self, Digest};
 use crate::source::{Arriving, Local, Source};
 use crate::{Job, Result};
 
-/// A file, with the offset from which spans count.
+/// A file, with the offset at which its tensor data begin. Spans are relative to that
+/// offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
     job: &'a Job<'a>,
@@ -19,7 +20,7 @@ pub(crate) struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Data that begin at the offset `start` of `input`.
+    /// Returns the data that begin at the offset `start` of `input`.
     pub(crate) fn new(job: &'a Job<'a>, input: &'a Local, start: u64) -> Self {
         Self {
             job,
@@ -29,7 +30,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Fetches the file on demand from `arriving`, whose file this must be.
+    /// Lets these data be fetched on demand from `arriving`, which must be the same
+    /// file.
     pub(crate) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
         self.arriving = arriving;
         self
@@ -69,9 +71,13 @@ impl<'a> Data<'a> {
         self.job.feed(self.input, self.range(span), sink)
     }
 
-    /// Returns the digest of a span of any length.
+    /// Returns the digest of a span of any length, computed on all threads.
     pub(crate) fn digest(&self, span: &Range<u64>) -> Result<Digest> {
-        digest::of_fed(|sink| self.feed(span, sink))
+        let all = self.range(span);
+        digest::of_ranges(&self.job.engine, all.end - all.start, |part| {
+            self.input
+                .read(all.start + part.start..all.start + part.end)
+        })
     }
 
     /// Asks the system to load a span that will be read soon.

@@ -43,8 +43,8 @@ pub enum PlaneRecipe {
     /// Use Huffman codes, or rANS if byte counts show that it saves more than a
     /// given fraction of the plane.
     HuffmanOrRans {
-        /// n if rANS must save at least 1/n of the plane; 240 means a thirtieth
-        /// of a bit per byte.
+        /// rANS must save at least 1/n of the plane, where n is this number; 240 means a
+        /// thirtieth of a bit per byte.
         min_gain_divisor: usize,
         /// The value of [`BlockCodecs::search_outliers_below`] for uneven planes,
         /// whose statistics vary along the plane.
@@ -59,8 +59,8 @@ pub enum PlaneRecipe {
     PreferFast {
         /// The codecs to try.
         codecs: &'static [Codec],
-        /// n if a slow codec must save at least 1/n of the plane; 800 means a
-        /// hundredth of a bit per byte.
+        /// A slow codec must save at least 1/n of the plane, where n is this number; 800
+        /// means a hundredth of a bit per byte.
         min_gain_divisor: usize,
     },
 }
@@ -99,7 +99,8 @@ pub enum Codec {
     RansOrder1,
 }
 
-/// Maximum block sizes: without a search, with one, and with one in wide blocks.
+/// Maximum block lengths in bytes: without a search, with a search, and with a search in
+/// wide blocks.
 const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
 const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 const WIDE_BLOCK_BYTES: u32 = 8 << 20;

@@ -12,8 +12,8 @@ use crate::{Effort, Engine, Error, Result};
 /// Compresses `data` into one frame that z4ai can read. `dtype` is the dtype of the
 /// elements, or `None` for bytes without a structure.
 ///
-/// [`Effort::Max`] may produce a frame of the family `ZARA`, which z4ai reads
-/// everywhere except inside containers.
+/// [`Effort::Max`] may produce a frame of the family `ZARA`, which z4ai can read as a
+/// single frame but not inside a container.
 #[must_use]
 pub fn compress(engine: &Engine, data: &[u8], dtype: Option<Dtype>, effort: Effort) -> Vec<u8> {
     let options = EncodeOptions::new(effort).families(Families::STANDALONE);

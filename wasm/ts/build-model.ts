@@ -3,7 +3,7 @@
  * sometimes a few small tensors.
  */
 
-import { otherVersion } from "./compared-source.js";
+import { otherVersion } from "./mixed-versions.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
 import type { CoreInstance, CoreModel } from "./core.js";
@@ -48,7 +48,7 @@ export async function assemble(
     for (const [i, { file, offset }] of reads.entries()) core.call(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
     const model = core.call(() => assembly.finish(full));
-    // Wrong bytes of a small tensor make the weight that it belongs to unreadable.
+    // A weight is unreadable if its small tensors have wrong bytes. The cause may be a file that has changed.
     const changed = reads.length > 0 && otherVersion(sources);
     if (changed && core.call(() => model.describe())[4].length > 0) {
       core.free(model);

@@ -3,8 +3,8 @@
 /** The minimum number of groups that a margin can be computed from. */
 const MIN_GROUPS = 4;
 /**
- * Half the width of an interval, in standard errors: `errors` for fewer than `groups` groups, `ofMore` for more. By
- * Student's distribution, both give at least 95 %.
+ * Half the width of a confidence interval, in standard errors: `errors` with fewer than `groups` groups, otherwise
+ * `ofMore`. By Student's t-distribution, both intervals have a confidence of at least 95 %.
  */
 const FEW = { groups: 8, errors: 4, ofMore: 3 };
 

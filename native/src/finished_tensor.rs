@@ -29,7 +29,7 @@ pub struct FinishedTensor<'a> {
     pub storage: String,
     /// Length of the tensor in bytes.
     pub original_bytes: u64,
-    /// Length of its stored bytes; 0 if they are shared with another tensor.
+    /// The number of stored bytes; 0 if the tensor shares them with another tensor.
     pub packed_bytes: u64,
 }
 

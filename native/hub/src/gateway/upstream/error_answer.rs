@@ -31,11 +31,12 @@ pub(in super::super) struct Refusal {
 /// listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// The request or the upstream.
+    /// The refusal concerns the whole request or the upstream.
     Request,
-    /// A single file, which is damaged.
+    /// The refusal concerns a single file, which is damaged.
     File,
-    /// A single file, which does not restore a safetensors file on its own.
+    /// The refusal concerns a single file, which does not restore a safetensors file on
+    /// its own.
     Unsupported,
 }
 

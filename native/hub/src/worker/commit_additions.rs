@@ -40,14 +40,14 @@ impl Revision<'_> {
     }
 }
 
-/// The files that a commit adds, with the error of files that are missing from it.
+/// The files that a commit adds, and the error of a file that is missing from it.
 pub(super) struct Additions {
     pub(super) additions: Vec<Addition>,
     /// The error of one file that failed, preferably a transient one.
     pub(super) failure: Option<Error>,
 }
 
-/// An index of packed shards.
+/// The shard index of a packed checkpoint, which a commit adds once all its shards exist.
 struct PackedIndex {
     path: String,
     text: Vec<u8>,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::regular;
 use super::scheme::{self, Scheme};
-use super::{Feed, FileSource, HttpOptions, Local, Location, Source, server, store};
+use super::{Feed, FileSource, HttpOptions, Local, Location, Source, blocking_http, store};
 use crate::output::temporary;
 use crate::{Error, Result};
 
@@ -47,9 +47,9 @@ impl<'a> Access<'a> {
     pub(super) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::File(path) => Box::new(FileSource::open(path)?),
-            Self::Server(url) => match server::open_ranged(url, http)? {
+            Self::Server(url) => match blocking_http::open_ranged(url, http)? {
                 Some(remote) => remote,
-                None => Box::new(server::without_ranges(url, http)?),
+                None => Box::new(blocking_http::without_ranges(url, http)?),
             },
             Self::Store(url) => store::open(url, http)?,
             Self::Pipe(_) | Self::Stdin => Box::new(self.fetch(http, &|_, _| ())?),
@@ -60,7 +60,7 @@ impl<'a> Access<'a> {
     pub(super) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
         match self {
             Self::Pipe(_) | Self::Stdin => Ok(None),
-            Self::Server(url) => server::open_ranged(url, http),
+            Self::Server(url) => blocking_http::open_ranged(url, http),
             Self::File(_) | Self::Store(_) => self.open(http).map(Some),
         }
     }
@@ -73,7 +73,7 @@ impl<'a> Access<'a> {
     ) -> Result<Local> {
         match self {
             Self::File(path) => Local::open(path),
-            Self::Server(url) => server::download(url, http, progress),
+            Self::Server(url) => blocking_http::download(url, http, progress),
             Self::Store(url) => {
                 let mut feed = Feed::source(store::open(url, http)?.into());
                 feed.copy(temporary::create()?, 0, progress)
@@ -87,7 +87,7 @@ impl<'a> Access<'a> {
         match self {
             Self::File(_) => Ok(None),
             Self::Server(url) => {
-                let remote = server::open_ranged(url, http)?;
+                let remote = blocking_http::open_ranged(url, http)?;
                 // Responses without a version might contain parts of two versions of
                 // the file.
                 let remote = remote.filter(|remote| remote.is_one_version());
@@ -125,7 +125,7 @@ impl<'a> Access<'a> {
             }
             Self::Pipe(path) => (Box::new(open_pipe(path)?), path.display().to_string()),
             Self::Server(url) => {
-                return server::small(url, http, max_bytes, too_long);
+                return blocking_http::small(url, http, max_bytes, too_long);
             }
             Self::Store(url) => {
                 let bytes = store::read_small(url, http, max_bytes, too_long)?;

@@ -1,5 +1,5 @@
-//! A stream that is either stored or one zstd frame. Turbo and chunked frames
-//! have only these two methods; `ZARA` frames have them among others
+//! A stream that is stored uncompressed or as one zstd frame. Turbo and chunked
+//! frames have only these two methods; `ZARA` frames also have others
 //! (docs/formats/z4ai-frames.md 9.2, 11.3, 12).
 
 use alloc::borrow::Cow;
@@ -17,11 +17,11 @@ pub(super) const ZSTD: u8 = 1;
 /// A stream record of a turbo or `ZARA` frame. Its method has not been checked
 /// yet.
 pub(super) struct Record<'a> {
-    /// Offset of the record.
+    /// Offset of the record in the frame.
     pub at: u64,
     pub method: u8,
     pub len_bytes: u64,
-    /// Offset of the payload.
+    /// Offset of the payload in the frame.
     pub payload_at: u64,
     pub payload: &'a [u8],
 }
@@ -48,7 +48,8 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A stream whose payload is plausible for its decoded length.
+/// A stream whose payload has been checked to be long enough for its decoded
+/// length.
 #[derive(Debug, Clone)]
 pub(super) struct Stream<'a> {
     len_bytes: u64,
@@ -88,7 +89,8 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
-    /// Returns the decoded stream; a stored one is borrowed.
+    /// Returns the decoded stream, which is borrowed if it is stored
+    /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
         if self.stored {
             return Ok(Cow::Borrowed(self.payload));

@@ -16,7 +16,8 @@ use wait4::Wait4 as _;
 use crate::test::{self, Tier};
 use crate::{paths, process};
 
-/// Number of log lines that contain the first error of most tools.
+/// Number of lines at the end of a log that are shown if its step fails. With most tools,
+/// they contain the first error.
 const LINES_SHOWN_ON_FAILURE: usize = 150;
 const TITLE_WIDTH: usize = 44;
 
@@ -259,7 +260,7 @@ fn is_progress(line: &str) -> bool {
 /// A command that runs in the background of other steps, and is stopped when this value
 /// is dropped.
 pub struct Background {
-    /// `None` after the command has ended.
+    /// The process of the command; `None` after it has ended.
     child: Option<Child>,
     shown: String,
     log: PathBuf,
@@ -299,7 +300,7 @@ impl Background {
         }
     }
 
-    /// Like [`wait`](Self::wait), and copies the output to the log of `step`.
+    /// Waits like [`wait`](Self::wait), and copies the output to the log of `step`.
     pub fn finish(mut self, step: &mut Step) -> Result<()> {
         let result = self.wait(step);
         step.file.write_all(self.output().as_bytes())?;
