@@ -68,6 +68,7 @@ mod catalog;
 mod container;
 pub mod convert;
 mod delta;
+mod digest_thread;
 // Public for `zstn serve` and the command line only; not part of the API.
 #[doc(hidden)]
 pub mod display;
@@ -84,6 +85,7 @@ mod pack;
 mod progress;
 mod reader;
 mod report;
+mod restored_stream;
 mod safetensors_view;
 mod shards;
 pub mod source;
@@ -99,6 +101,7 @@ pub mod internals {
     pub use crate::delta::MAX_BASES;
     pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
+    pub use crate::restored_stream::restored_sha256;
     pub use crate::safetensors_view::UnpackedRanges;
     pub use crate::shards::{
         Shards, checkpoints_below, packed_index_of, unpacked_index, unpacked_index_of,

@@ -7,13 +7,13 @@ use crate::delta::{BaseFile, Checked};
 use crate::report::{UnpackReport, UnpackedFile};
 use crate::shards::{BASES, PACKED, Shards, unpack_shards};
 use crate::source::{Input, Local, Source};
-use crate::{Job, Output, Result, Sink};
+use crate::{Job, Output, Result, Sink, restored_stream};
 
 /// Options for [`unpack`].
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct UnpackOptions {
-    bases: Vec<Input>,
+    pub(crate) bases: Vec<Input>,
 }
 
 impl UnpackOptions {
@@ -28,6 +28,9 @@ impl UnpackOptions {
 /// Restores the output of [`pack`](crate::pack()) byte for byte: a single file, or a
 /// folder if the input is a folder or an index of packed shards. The digests in the
 /// packed file are compared before the output gets its name.
+///
+/// A pipe, a writer and an object store receive the file while it is restored
+/// ([`Sink::writer`]).
 ///
 /// # Errors
 /// An input that is not packed or is damaged;
@@ -75,7 +78,8 @@ pub fn unpack<'s>(
 
 /// Restores the file that `input` was packed from, with the `base` of a delta. The output
 /// gets its name only after everything that `verify` compares has been compared: header,
-/// frames, tensors, statistics, block tables and the SHA-256 of the whole file.
+/// frames, tensors, statistics, block tables and the SHA-256 of the whole file. A stream
+/// receives each tensor once that has been compared.
 pub(crate) fn unpack_file(
     job: &Job,
     input: &Local,
@@ -85,6 +89,7 @@ pub(crate) fn unpack_file(
     let inputs = files([Some(input), base]);
     output.check_inputs(&inputs)?;
     let restored = match base {
+        _ if output.takes_early() => restored_stream::write(job, input, base, &mut output),
         Some(base) => Checked::parse(job, input, base).and_then(|delta| {
             delta.restore(job, &output)?;
             Ok(delta.table.original_len_bytes())
@@ -97,7 +102,6 @@ pub(crate) fn unpack_file(
         Ok(len_bytes) => len_bytes,
         Err(error) => return Err(output.give_up(error)),
     };
-    output.expect(original_bytes);
     Ok(UnpackedFile {
         input: input.name().into(),
         output: output.path(),

@@ -9,13 +9,11 @@
 //! it themselves. Objects behind a git-lfs server cannot be read back: the server has
 //! to check them.
 
-use std::io::{self, Write};
-
 use sha2::{Digest, Sha256};
 
 use zstn::internals::{Output, Staging};
 use zstn::source::{HttpOptions, Input};
-use zstn::{Engine, Error, Job, Location, Progress, Result, Sink, UnpackOptions};
+use zstn::{Engine, Error, Job, Location, Progress, Result, UnpackOptions};
 
 /// The number of bytes that are read at a time.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -143,15 +141,14 @@ pub fn restored_sha256(
     restored(&job, input, &options).map_err(|error| at(error, &input_name(&copies), stored))
 }
 
-/// Returns the SHA-256 of the file that `input` restores.
+/// Returns the SHA-256 of the file that `input` restores, in lower-case hex. It is computed
+/// from the decoded bytes, which are not stored.
 pub(crate) fn restored(
     job: &Job,
     input: impl Into<Input>,
     options: &UnpackOptions,
 ) -> Result<String> {
-    let mut digest = Digested::default();
-    zstn::unpack(job, input, Sink::writer(&mut digest), options)?;
-    Ok(hex(&digest.0.finalize()))
+    zstn::internals::restored_sha256(job, input, options).map(|sha256| hex(&sha256))
 }
 
 /// Copies all bytes of `location` into a new file at `path`. Returns the number of
@@ -208,19 +205,4 @@ fn at(error: Error, copy: &str, stored: &StoredFile) -> Error {
 /// Formats bytes in lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A writer that computes the SHA-256 of its input and discards the bytes.
-#[derive(Default)]
-struct Digested(Sha256);
-
-impl Write for Digested {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -16,6 +16,7 @@ use crate::{Error, Job, Progress as _, Result};
 use frame_runs::{Part, Stored, parts, runs, single};
 
 mod frame_runs;
+mod in_order;
 
 /// A container whose frames have all been checked as far as possible without decoding.
 /// Nothing is written, and no memory is allocated for decoded tensors, before these

@@ -103,38 +103,19 @@ impl<'a> Checked<'a> {
         job: &Job,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let data_len_bytes = self.table.data_len_bytes();
-        job.begin(data_len_bytes);
+        job.begin(self.table.data_len_bytes());
         let records = self.table.records();
-        let wanted = job.wants_tensors();
-        let listed = wanted.then(|| Listed::of(self.table.header(), data_len_bytes));
-        let mut numbers: Vec<usize> = (0..records.len()).collect();
-        let decode = |number: usize| {
-            let record = &records[number];
-            let payload = self.payload(number)?;
-            let tensor = self.tensor(job, number, &payload)?;
-            sink(record.span.clone(), &tensor)?;
-            if let Some(listed) = &listed {
-                let storage = finished_tensor::record(record.kind, &payload);
-                let len = record.len_bytes();
-                let tensor = listed.finished(&record.name, len, storage, payload.len() as u64);
-                job.tensor(&tensor);
-            }
-            job.advance(record.len_bytes());
+        let listed = self.listed(job);
+        let decode = |&number: &usize| {
+            let tensor = self.decode_record(job, number, listed.as_ref())?;
+            sink(records[number].span.clone(), &tensor)?;
             Ok(tensor)
         };
-        // The cost includes the tensor of the base.
-        let cost = |number: usize| match records[number].kind {
-            RecordKind::Full => records[number].len_bytes(),
-            _ => records[number].len_bytes().saturating_mul(2),
-        };
-        let is_tiled = self.table.overlapping().is_empty();
-        let Some(check) = self.table.restored_check().filter(|_| is_tiled) else {
-            let items = numbers.into_iter().map(|number| (number, cost(number)));
+        let Some(check) = self.table.restored_check().filter(|_| self.is_tiled()) else {
+            let items = (0..records.len()).map(|number| (number, self.cost_bytes(number)));
             let budget = Budget::of_bytes(job.memory() / SHARES);
-            return for_each(job, items, budget, |&number| decode(number).map(drop));
+            return for_each(job, items, budget, |number| decode(number).map(drop));
         };
-        numbers.sort_by_key(|&number| (records[number].span.start, records[number].span.end));
         let header = self.table.header();
         let mut check = Some(
             check
@@ -145,11 +126,82 @@ impl<'a> Checked<'a> {
             check = check.take().map(|check| check.with(&tensor));
             Ok(())
         };
-        let budget = decoded_in_order(job, numbers.iter().map(|&number| cost(number)));
-        let items = numbers.into_iter().map(|number| Ok((number, cost(number))));
-        in_order(job, items, budget, |&number| decode(number), hash)?;
+        self.in_order(job, decode, hash)?;
         let finished = check.map_or(Ok(()), RestoredCheck::finish);
         finished.map_err(Error::place(self.input.name()))
+    }
+
+    /// Decodes all records of a delta whose tensors do not share bytes, and passes the
+    /// data of the target to `next` in order, on this thread. Every tensor is compared
+    /// with its digest before it is passed on; the file as a whole is not.
+    pub(crate) fn decode_sorted(
+        &self,
+        job: &Job,
+        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        job.begin(self.table.data_len_bytes());
+        let listed = self.listed(job);
+        let decode = |&number: &usize| self.decode_record(job, number, listed.as_ref());
+        self.in_order(job, decode, |_, tensor| next(tensor.into_owned()))
+    }
+
+    /// Runs `decode` for all records, and passes the results to `next` in the order of
+    /// the target's data.
+    fn in_order(
+        &self,
+        job: &Job,
+        decode: impl Fn(&usize) -> Result<Cow<'a, [u8]>> + Sync,
+        next: impl FnMut(usize, Cow<'a, [u8]>) -> Result<()>,
+    ) -> Result<()> {
+        let records = self.table.records();
+        let mut numbers: Vec<usize> = (0..records.len()).collect();
+        numbers.sort_by_key(|&number| (records[number].span.start, records[number].span.end));
+        let costs = numbers.iter().map(|&number| self.cost_bytes(number));
+        let budget = decoded_in_order(job, costs);
+        let items = numbers.into_iter();
+        let items = items.map(|number| Ok((number, self.cost_bytes(number))));
+        in_order(job, items, budget, decode, next)
+    }
+
+    /// Returns whether no tensors of the target share bytes.
+    pub(crate) fn is_tiled(&self) -> bool {
+        self.table.overlapping().is_empty()
+    }
+
+    /// Returns the memory for decoding a record, in bytes, with the tensor of the base.
+    fn cost_bytes(&self, number: usize) -> u64 {
+        let record = &self.table.records()[number];
+        match record.kind {
+            RecordKind::Full => record.len_bytes(),
+            _ => record.len_bytes().saturating_mul(2),
+        }
+    }
+
+    /// Returns the tensors that the target's header lists, if the caller's progress wants
+    /// to receive tensors.
+    fn listed(&self, job: &Job) -> Option<Listed> {
+        let wanted = job.wants_tensors();
+        wanted.then(|| Listed::of(self.table.header(), self.table.data_len_bytes()))
+    }
+
+    /// Reads and decodes the tensor of record `number`, and reports it.
+    fn decode_record(
+        &self,
+        job: &Job,
+        number: usize,
+        listed: Option<&Listed>,
+    ) -> Result<Cow<'a, [u8]>> {
+        let record = &self.table.records()[number];
+        let payload = self.payload(number)?;
+        let tensor = self.tensor(job, number, &payload)?;
+        if let Some(listed) = listed {
+            let storage = finished_tensor::record(record.kind, &payload);
+            let len = record.len_bytes();
+            let tensor = listed.finished(&record.name, len, storage, payload.len() as u64);
+            job.tensor(&tensor);
+        }
+        job.advance(record.len_bytes());
+        Ok(tensor)
     }
 
     /// Writes the whole target, and makes the checks that need all of its bytes.

@@ -221,6 +221,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Returns whether final bytes are passed on before the output is complete.
+    pub(crate) fn takes_early(&self) -> bool {
+        matches!(&self.backing, Backing::Pending(pending) if pending.hands_over())
+    }
+
     /// Appends all bytes that `from` reads; they are final.
     #[doc(hidden)]
     pub fn copy(&mut self, from: &mut dyn Read) -> Result<()> {

@@ -53,8 +53,8 @@ impl<'a> Sink<'a> {
     /// or folder at a `file://` address.
     ///
     /// An object appears when it is complete; in a folder, the index is written last.
-    /// Large objects are sent in parts; [`pack`](crate::pack()) sends them while it
-    /// works. Another call with the same input and options continues an interrupted
+    /// Large objects are sent in parts; [`pack`](crate::pack()) and
+    /// [`unpack`](crate::unpack()) send them while they work. Another call with the same input and options continues an interrupted
     /// upload: parts that are already in the store are not sent again. See
     /// docs/object-stores.md.
     pub fn url(url: impl Into<String>) -> Self {
@@ -76,8 +76,14 @@ impl<'a> Sink<'a> {
     /// received a useless beginning of a file. The bytes that may still be revised, at
     /// most the largest packed tensor, wait in a temporary file (with
     /// [`PackOptions::extended`](crate::PackOptions::extended), all bytes up to the
-    /// first extension frame). The other functions write after the whole file has been
-    /// made and checked.
+    /// first extension frame).
+    ///
+    /// [`unpack`](crate::unpack()) writes while it works, too. Every tensor is compared
+    /// with its digest before its bytes are written, and the SHA-256 of the whole file,
+    /// before the last byte is. After an error, the writer has received an incomplete
+    /// file, which must not be used. A delta whose tensors share bytes is written after
+    /// the whole file has been restored, and so is a file that
+    /// [`convert`](crate::convert()) makes.
     pub fn writer(writer: impl Write + Send + 'a) -> Self {
         Self(Kind::Writer(Box::new(writer)))
     }

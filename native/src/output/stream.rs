@@ -70,7 +70,7 @@ impl<'a> Pending<'a> {
     }
 
     /// Returns whether final bytes are passed to the receiver immediately.
-    fn hands_over(&self) -> bool {
+    pub(super) fn hands_over(&self) -> bool {
         self.takes_early && !self.is_held
     }
 

@@ -123,7 +123,11 @@ fn a_wrong_claim_shows_when_the_file_is_restored() {
         &UnpackOptions::default(),
     );
     assert_eq!(rule(unpacked), (Some(Rule::ZstnFileDigest), None));
-    assert!(received.is_empty(), "nothing unchecked goes to a writer");
+    let is_cut = received.len() < original().len() && original().starts_with(&received);
+    assert!(
+        is_cut,
+        "a writer gets compared tensors, but no complete file"
+    );
 
     // A packed base is unpacked, which checks its digest.
     let base = Input::bytes("base.zstn", file);

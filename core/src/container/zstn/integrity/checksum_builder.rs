@@ -84,6 +84,12 @@ impl OriginalHash {
         self.sha256.update(bytes);
         self.len_bytes += bytes.len() as u64;
     }
+
+    /// Returns the SHA-256 of the bytes that have been added.
+    #[must_use]
+    pub fn finish(self) -> [u8; 32] {
+        self.sha256.finalize().into()
+    }
 }
 
 /// Collects the checksums of a file while it is packed.

@@ -391,10 +391,18 @@ impl FileCheck<'_> {
     /// # Errors
     /// [`Rule::ZstnFileDigest`] if the digests differ.
     pub fn finish(self) -> Result<()> {
+        self.digest().map(drop)
+    }
+
+    /// Compares like [`FileCheck::finish`], and returns the SHA-256 of the added bytes.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnFileDigest`] if the digests differ.
+    pub fn digest(self) -> Result<[u8; 32]> {
         let found: [u8; 32] = self.sha256.finalize().into();
         let expected = &self.expected.sha256;
         if found == *expected {
-            return Ok(());
+            return Ok(found);
         }
         let (found, expected) = (hex(&found), hex(expected));
         let detail = match self.expected.is_claimed {

@@ -1,0 +1,68 @@
+//! Decodes a container in the order of the original file.
+
+use std::ops::Range;
+
+use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
+
+use super::frame_runs::Part;
+use super::{Container, Finished, decoded_in_order};
+use crate::ordered::in_order;
+use crate::source::Source as _;
+use crate::{Error, Job, Progress as _, Result, finished_tensor};
+
+impl Container<'_> {
+    /// Returns the name of the packed file in messages.
+    pub(crate) fn name(&self) -> &str {
+        self.input.name()
+    }
+
+    /// Returns the comparison of the original file with its SHA-256, if the container has
+    /// one.
+    pub(crate) fn file_check(&self) -> Option<FileCheck<'_>> {
+        self.integrity().and_then(Integrity::file_check)
+    }
+
+    /// Decodes all frames on the threads of the engine, and passes the data of the
+    /// original to `next` in order, on this thread. Every tensor is compared with its
+    /// digest and statistics before it is passed on; the file as a whole is not.
+    pub(crate) fn decode_sorted(
+        &self,
+        job: &Job,
+        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let statistics = self.statistics()?;
+        let finished = Finished::new(self, job)?;
+        job.begin(self.prefix.data_len_bytes);
+        let parts = self.parts.iter();
+        let mut spans: Vec<(&Range<u64>, &Part)> = parts
+            .flat_map(|part| part.spans().map(move |span| (span, part)))
+            .collect();
+        spans.sort_by_key(|(span, _)| (span.start, span.end));
+        let decode = |&(span, part): &(&Range<u64>, &Part)| {
+            let stored = self.input.read(part.place.clone())?;
+            let bytes = self.decode_part(job, part, &stored)?;
+            statistics
+                .check(&job.engine, span, &bytes)
+                .map_err(Error::place(self.input.name()))?;
+            let storage = match &finished {
+                Some(_) => finished_tensor::frame(&stored),
+                None => String::new(),
+            };
+            Ok((bytes, storage))
+        };
+        let take = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Vec<u8>, String)| {
+            let len_bytes = bytes.len() as u64;
+            next(bytes)?;
+            job.advance(len_bytes);
+            if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
+                finished.report(part, storage);
+            }
+            Ok(())
+        };
+        let lens_bytes = spans.iter().map(|(span, _)| span.end - span.start);
+        let budget = decoded_in_order(job, lens_bytes);
+        let items = spans.into_iter();
+        let items = items.map(|(span, part)| Ok(((span, part), span.end - span.start)));
+        in_order(job, items, budget, decode, take)
+    }
+}
