@@ -44,7 +44,11 @@ fn a_wrong_one_is_found_by_everything_that_restores_the_file() {
         let out = zstn(&[arguments, &["--json"]].concat());
         let message = text(&out.stderr);
         assert_eq!(out.status.code(), Some(1), "{arguments:?}: {message}");
-        assert!(out.stdout.is_empty(), "{arguments:?}");
+        match arguments.contains(&"-") {
+            // Tensors with right digests arrive, but no complete file.
+            true => assert!(out.stdout.len() < original.len() && original.starts_with(&out.stdout)),
+            false => assert!(out.stdout.is_empty(), "{arguments:?}"),
+        }
         let error: serde_json::Value = serde_json::from_str(&message).unwrap();
         assert_eq!(error["error"]["rule"], "zstn.file_digest");
         let message = error["error"]["message"].as_str().unwrap();

@@ -120,11 +120,11 @@ impl Filter {
         };
         match direction {
             Direction::Clean => clean(&packer, name, &file, &path, to),
-            Direction::Smudge => self.smudge(name, &file, to),
+            Direction::Smudge => self.smudge(&scratch, name, &file, to),
         }
     }
 
-    fn smudge(&self, name: &str, file: &File, to: impl Write + Send) -> Result<()> {
+    fn smudge(&self, scratch: &Scratch, name: &str, file: &File, to: impl Write) -> Result<()> {
         let input = Local::of_file(name.into(), file)?;
         let head = input.head(HEAD_BYTES as u64)?;
         // The filter never writes envelopes, so an envelope is copied unchanged.
@@ -135,7 +135,11 @@ impl Filter {
         let job = Job::new()
             .engine(&self.engine)
             .memory_bytes(self.memory_bytes);
-        unpack(&job, input, Sink::writer(to), &UnpackOptions::default()).map(drop)
+        // git gets a complete file that has been compared, or nothing.
+        let (restored, _) = scratch.file("restored")?;
+        let options = UnpackOptions::default();
+        unpack(&job, input, Sink::writer(&restored), &options)?;
+        copy(&restored, to)
     }
 }
 
