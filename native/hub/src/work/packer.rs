@@ -1,5 +1,6 @@
 //! Packing a file and verifying that the packed file restores it.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
@@ -31,11 +32,13 @@ pub struct WorkerOptions {
     pub memory_bytes: Option<u64>,
 }
 
-/// Packs files sequentially in a temporary folder of its own.
+/// Packs files in a temporary folder of its own.
 #[derive(Debug)]
 pub(crate) struct Packer {
     pub(crate) engine: Engine,
     pub(crate) options: WorkerOptions,
+    /// The number of files that are packed at the same time and share the memory.
+    pub(crate) at_once: usize,
     workspace: Workspace,
     pub(crate) http: HttpOptions,
 }
@@ -58,9 +61,39 @@ impl Packer {
         Ok(Self {
             engine: Engine::default(),
             options,
+            at_once: 1,
             workspace: Workspace::new(&state.join("work"))?,
             http,
         })
+    }
+
+    /// Returns the memory limit of one file in bytes; `None` for the default of [`Job`].
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        /// The default of [`Job`] for a file that is packed alone.
+        const MIN_BYTES: u64 = 1 << 30;
+        const BYTES_PER_THREAD: u64 = 256 << 20;
+        if self.at_once <= 1 {
+            return self.options.memory_bytes;
+        }
+        let default = (self.engine.threads() as u64 * BYTES_PER_THREAD).max(MIN_BYTES);
+        let all = self.options.memory_bytes.unwrap_or(default);
+        Some(all / self.at_once as u64)
+    }
+
+    /// Sets that several of `count` files are packed at the same time. Each has one thread
+    /// for SHA-256, which would be the limit on a machine with many cores, and waits for a
+    /// hub or a store while it is read and sent.
+    pub(crate) fn share(&mut self, count: usize) {
+        const MAX_AT_ONCE: usize = 4;
+        const MIN_AT_ONCE: usize = 2;
+        const THREADS_EACH: usize = 2;
+        /// The least memory with which packing works well.
+        const MIN_BYTES: u64 = 256 << 20;
+        let by_memory = self.options.memory_bytes.unwrap_or(u64::MAX) / MIN_BYTES;
+        let by_threads = self.engine.threads() / THREADS_EACH;
+        let by_threads = by_threads.clamp(MIN_AT_ONCE, MAX_AT_ONCE);
+        let by_memory = usize::try_from(by_memory).unwrap_or(MAX_AT_ONCE);
+        self.at_once = by_threads.min(by_memory).min(count).max(1);
     }
 
     /// Packs `input`, the file of a row, and verifies that the packed file restores the
@@ -85,7 +118,7 @@ impl Packer {
             .engine(&self.engine)
             .http(self.http.clone())
             .progress(progress);
-        if let Some(bytes) = self.options.memory_bytes {
+        if let Some(bytes) = self.memory_bytes() {
             job = job.memory_bytes(bytes);
         }
         let mut options = PackOptions::default()
@@ -110,7 +143,15 @@ impl Packer {
                 packed.done.packed_bytes
             )));
         }
-        let restored = proof::restored(&job, &packed.path, &unpacking);
+        let (restored, packed_sha256) = thread::scope(|scope| {
+            let digest = scope.spawn(|| digest(&packed.path, progress));
+            let restored = proof::restored(&job, &packed.path, &unpacking);
+            let digest = digest.join();
+            (
+                restored,
+                digest.unwrap_or_else(|payload| resume_unwind(payload)),
+            )
+        });
         match restored {
             Ok(restored) if restored == row.sha256 => {}
             Ok(_) => return Err(self.differs(row, location.as_ref())),
@@ -121,7 +162,7 @@ impl Packer {
             }
             Err(error) => return Err(Failure::Error(error)),
         }
-        packed.done.packed_sha256 = digest(&packed.path)?;
+        packed.done.packed_sha256 = packed_sha256?;
         Ok(packed)
     }
 
@@ -148,8 +189,9 @@ impl Packer {
 }
 
 /// Returns the SHA-256 of a local file.
-fn digest(path: &Path) -> Result<String> {
-    let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), |_| Ok(()))?;
+fn digest(path: &Path, progress: &dyn Progress) -> Result<String> {
+    let checked = |_: &[u8]| progress.check();
+    let (_, digest) = proof::stream(&path.into(), &HttpOptions::default(), checked)?;
     Ok(digest)
 }
 

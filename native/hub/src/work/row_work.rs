@@ -12,7 +12,7 @@ use zstn::internals::Unpublished;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Progress, Result};
 
-/// Works on rows of a plan sequentially.
+/// Works on rows of a plan, one or several at a time.
 #[derive(Debug)]
 pub struct RowWork {
     packer: Packer,
@@ -82,6 +82,14 @@ impl RowWork {
     pub fn retry_refused(mut self, retry: bool) -> Self {
         self.retry_refused = retry;
         self
+    }
+
+    /// Lets several of `count` rows with different keys be worked on at the same time, if
+    /// the processors and the memory suffice. Returns how many.
+    #[cfg(feature = "worker")]
+    pub(crate) fn share(&mut self, count: usize) -> usize {
+        self.packer.share(count);
+        self.packer.at_once
     }
 
     /// Packs the file of a row into `packed/KEY.zstn`, or `packed/KEY.z4dm` for a row
@@ -190,7 +198,7 @@ impl RowWork {
             results: &self.results,
             http: self.origin.http(),
             engine: &self.packer.engine,
-            memory_bytes: self.packer.options.memory_bytes,
+            memory_bytes: self.packer.memory_bytes(),
             progress,
         };
         store.store(&mut packed, bases)?;

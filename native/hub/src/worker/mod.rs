@@ -32,6 +32,7 @@ mod plan_run;
 mod queue;
 mod runner;
 mod selection;
+mod several;
 mod webhook;
 
 pub use crate::work::WorkerOptions;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Metrics;
 use super::queue::Queue;
 use super::runner::{Outcome, Runner};
+use super::several::in_order;
 use super::{CommitJob, Event, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
 use crate::manifest::{Class, PlanShare, Results, Row, shard};
@@ -81,7 +82,7 @@ impl PlanRun {
     ) -> Result<PlanSummary> {
         let results = Results::open(to, &HttpOptions::default())?;
         let scratch = Staging::temporary()?;
-        let work = RowWork::new(
+        let mut work = RowWork::new(
             engine,
             Origin::hub(hub)?,
             results,
@@ -93,13 +94,34 @@ impl PlanRun {
         // Bases come before the deltas from them.
         let mut rows = shard(rows, self.shard);
         rows.sort_by_key(|row| row.bases.len());
-        for row in rows {
-            if self.stop.is_requested() {
-                summary.left += 1;
-                continue;
-            }
+        for rows in rows.chunk_by(|row, next| row.bases.len() == next.bases.len()) {
+            self.rows(&mut work, rows, &mut summary, &log)?;
+        }
+        Ok(summary)
+    }
+
+    /// Packs rows that are not bases of each other, several at the same time.
+    fn rows(
+        &self,
+        work: &mut RowWork,
+        rows: &[&Row],
+        summary: &mut PlanSummary,
+        log: &impl Fn(Event),
+    ) -> Result<()> {
+        let at_once = work.share(rows.len());
+        let work = &*work;
+        let outcome = |number: usize| match self.stop.is_requested() {
+            true => (number, Ok(None)),
+            false => (number, work.work(rows[number], None, &()).map(Some)),
+        };
+        in_order(rows.len(), at_once, outcome, |(number, outcome)| {
+            let row = rows[number];
             let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
-            match work.work(row, None, &())? {
+            let Some(outcome) = outcome? else {
+                summary.left += 1;
+                return Ok(());
+            };
+            match outcome {
                 RowOutcome::Known(_) => summary.known += 1,
                 RowOutcome::Packed(done) => {
                     summary.packed += 1;
@@ -115,8 +137,8 @@ impl PlanRun {
                     log(Event::Job(event(stage).detail(reason)));
                 }
             }
-        }
-        Ok(summary)
+            Ok(())
+        })
     }
 
     /// Packs the files of a plan and adds them to their repositories in one commit

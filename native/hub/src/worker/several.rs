@@ -1,0 +1,100 @@
+//! Works on several files at the same time, and reports the outcomes in order.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+
+/// Runs `work` for every number below `count`, at most `at_once` at the same time, and
+/// passes the outcomes in order to `next` on this thread. `work` makes requests and waits
+/// for the threads of an engine, so it does not run on these.
+///
+/// # Errors
+/// The first error of `next`. Work that has begun is completed, no other work begins, and
+/// later outcomes are dropped.
+pub(super) fn in_order<T: Send, E>(
+    count: usize,
+    at_once: usize,
+    work: impl Fn(usize) -> T + Sync,
+    mut next: impl FnMut(T) -> Result<(), E>,
+) -> Result<(), E> {
+    let threads = at_once.min(count);
+    if threads <= 1 {
+        return (0..count).try_for_each(|number| next(work(number)));
+    }
+    let (taken, is_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let take = |sender: &mpsc::Sender<_>| {
+        while !is_ended.load(Relaxed) {
+            let number = taken.fetch_add(1, Relaxed);
+            if number >= count {
+                return;
+            }
+            let done = catch_unwind(AssertUnwindSafe(|| work(number)));
+            // The receiver exists until all threads have ended.
+            let _ = sender.send((number, done));
+        }
+    };
+    thread::scope(|scope| {
+        let (sender, outcomes) = mpsc::channel();
+        let mut started = 0;
+        for _ in 0..threads {
+            let (sender, take) = (sender.clone(), &take);
+            let thread = thread::Builder::new().name("zstn-file".into());
+            let thread = thread.spawn_scoped(scope, move || take(&sender));
+            started += usize::from(thread.is_ok());
+        }
+        // If the system refuses threads, this one does the work.
+        if started == 0 {
+            take(&sender);
+        }
+        drop(sender);
+        let (mut early, mut passed, mut failure) = (BTreeMap::new(), 0, None);
+        for (number, done) in outcomes {
+            early.insert(number, done);
+            while let Some(done) = early.remove(&passed) {
+                passed += 1;
+                let done = done.unwrap_or_else(|payload| {
+                    is_ended.store(true, Relaxed);
+                    resume_unwind(payload)
+                });
+                if failure.is_none()
+                    && let Err(error) = next(done)
+                {
+                    is_ended.store(true, Relaxed);
+                    failure = Some(error);
+                }
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn outcomes_come_in_order_until_the_first_error() {
+        let work = |number: usize| {
+            // Early numbers take longest.
+            thread::sleep(Duration::from_millis(2 * (10 - number as u64)));
+            number
+        };
+        for at_once in [1, 3, 20] {
+            let mut seen = Vec::new();
+            let all: Result<(), ()> = in_order(10, at_once, work, |number| {
+                seen.push(number);
+                Ok(())
+            });
+            assert_eq!((all, seen), (Ok(()), (0..10).collect()));
+            let failed = in_order(10, at_once, work, |number| match number {
+                0..4 => Ok(()),
+                other => Err(other),
+            });
+            assert_eq!(failed, Err(4));
+        }
+    }
+}
