@@ -164,6 +164,9 @@ pub struct VerifiedFile {
     /// the bound that the file states. `None` if no element was stored lossily, or no
     /// element was compared.
     pub max_error: Option<f64>,
+    /// True if the file has recorded that its SHA-256, which was claimed, has been compared
+    /// ([`VerifyOptions::confirm`](crate::VerifyOptions::confirm)).
+    pub is_confirmed: bool,
 }
 
 /// Defines methods that add up a field over all files.

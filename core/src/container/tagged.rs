@@ -71,14 +71,30 @@ fn read_into<'a>(
     let mut cursor = Cursor::new(bytes);
     while cursor.remaining() > 0 {
         let at = cursor.position() as u64;
-        let tag: Tag = cursor.array("tag of a record")?;
-        let len = cursor.u64("length of a record")?;
-        let bytes = cursor.take(len, "a record")?;
+        let (tag, bytes) = next(&mut cursor)?;
         let Some(number) = known.iter().position(|known| *known == tag) else {
             continue;
         };
         if values[number].replace(Value { at, bytes, rule }).is_some() {
             return Err(Error::malformed(rule, "a record occurs twice").at(at));
+        }
+    }
+    Ok(())
+}
+
+fn next<'a>(cursor: &mut Cursor<'a>) -> Result<(Tag, &'a [u8])> {
+    let tag = cursor.array("tag of a record")?;
+    let len = cursor.u64("length of a record")?;
+    Ok((tag, cursor.take(len, "a record")?))
+}
+
+/// Appends the records that fill `records`, except those with this `tag`.
+pub fn copy_without(out: &mut Vec<u8>, tag: Tag, records: &[u8]) -> Result<()> {
+    let mut cursor = Cursor::new(records);
+    while cursor.remaining() > 0 {
+        let (found, value) = next(&mut cursor)?;
+        if found != tag {
+            write(out, found, value);
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ pub struct zstn_work_options {
     pub progress_ctx: *mut c_void,
     /// For packing: the 32 bytes of the SHA-256 of the input, which must be a single
     /// file; NULL to have it computed. The digest is recorded without being checked;
-    /// `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong.
+    /// `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong. See `confirm`.
     pub sha256: *const u8,
     /// Approximate limit on the memory used, in bytes; 0 for the default.
     pub memory: u64,
@@ -92,6 +92,11 @@ pub struct zstn_work_options {
     /// For packing: 1 writes extension frames where they are smaller. zstn 0.1 and later
     /// can read a file that contains one; z4ai cannot.
     pub extended: i32,
+    /// For verifying: 1 records in a packed file at a path that its SHA-256, which
+    /// `zstn_pack` was given, has been compared. The file is then replaced by a copy.
+    pub confirm: i32,
+    /// 0.
+    pub reserved: i32,
 }
 
 // SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
@@ -333,7 +338,7 @@ pub unsafe extern "C" fn zstn_verify(
         // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, original, options, report) }?;
         let (input, original, work) = (given.input.input, given.original, given.work);
-        let mut options = VerifyOptions::default();
+        let mut options = VerifyOptions::default().confirm(work.given.confirm != 0);
         for base in &work.bases {
             options = options.base(base);
         }

@@ -214,6 +214,15 @@ static void sha256_is_compared(const fixture *files) {
     CHECK(strstr(failure.message, "not abab0000") != NULL);
     memset(&failure, 0, sizeof failure);
     FAILS(ZSTN_ERROR_FORMAT, zstn_verify(&packed, NULL, NULL, NULL, &failure));
+    options.sha256 = NULL;
+    options.confirm = 1;
+    FAILS(ZSTN_ERROR_FORMAT, zstn_verify(&packed, NULL, &options, NULL, &failure));
+    packed = input_of(files->packed_path);
+    OK(zstn_verify(&packed, NULL, &options, NULL, &failure));
+    packed = input_of(files->plain_path);
+    FAILS(ZSTN_ERROR_USAGE, zstn_verify(&packed, NULL, &options, NULL, &failure));
+    options.sha256 = wrong;
+    options.confirm = 0;
     CHECK(remove(packed_path) == 0);
     CHECK(remove(path) != 0);
     options.no_checksums = 1;

@@ -21,6 +21,10 @@ pub struct Options {
     /// Compare every byte with this original; for folders, compare every file
     #[arg(long, value_name = "ORIGINAL", value_parser = arguments::location())]
     against: Option<Location>,
+    /// Record in the file that its SHA-256, which `pack --sha256` was given, has been
+    /// compared; the file is replaced by a copy
+    #[arg(long)]
+    confirm: bool,
     #[command(flatten)]
     bases: Bases,
     #[command(flatten)]
@@ -39,7 +43,8 @@ pub struct Options {
 
 impl Options {
     fn verifying(&self) -> VerifyOptions {
-        let mut options = VerifyOptions::default().view(self.stored.view());
+        let options = VerifyOptions::default().view(self.stored.view());
+        let mut options = options.confirm(self.confirm);
         if let Some(original) = &self.against {
             options = options.original(original);
         }
@@ -61,6 +66,7 @@ impl Options {
                     "frames": file.frames,
                     "has_digests": file.has_digests,
                     "max_error": file.max_error,
+                    "is_confirmed": file.is_confirmed,
                 })
             });
             return print(json!({
@@ -90,7 +96,7 @@ impl Options {
     fn say(&self, input: &Location, report: &VerifyReport) {
         let is = |kind| report.files.iter().all(|file| file.kind == kind);
         say!(
-            "{input}: {}{} to {}, {}{}",
+            "{input}: {}{} to {}, {}{}{}",
             match report.files.len() {
                 1 => String::new(),
                 files => format!("{}, ", count(files, "file")),
@@ -110,6 +116,10 @@ impl Options {
                 count => format!("{count} tensors are where the index says, "),
             },
             self.outcome(report),
+            match report.files.iter().any(|file| file.is_confirmed) {
+                true => "; the file records that its SHA-256 has been compared",
+                false => "",
+            },
         );
     }
 

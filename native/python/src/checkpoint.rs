@@ -117,6 +117,7 @@ pub fn verify<'py>(
     py: Python<'py>,
     src: &Bound<'py, PyAny>,
     original: Option<&Bound<'py, PyAny>>,
+    confirm: bool,
     base: Option<&Bound<'py, PyAny>>,
     mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -131,7 +132,7 @@ pub fn verify<'py>(
         .transpose()?;
     let report = run(py, &watch, move |watch| {
         let job = common.job(input.address.as_deref(), watch)?;
-        let mut options = VerifyOptions::default();
+        let mut options = VerifyOptions::default().confirm(confirm);
         if let Some(original) = &original {
             options = options.original(&original.input);
         }

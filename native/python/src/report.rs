@@ -128,6 +128,7 @@ fn verified_file<'py>(py: Python<'py>, file: &VerifiedFile) -> Dict<'py> {
         frames: file.frames,
         has_digests: file.has_digests,
         max_error: file.max_error,
+        is_confirmed: file.is_confirmed,
     ))
 }
 

@@ -42,6 +42,9 @@ def test_a_known_sha256_is_compared_when_restoring(tmp_path: Path, plain: Path) 
     zstn.unpack(packed, restored)
     assert restored.read_bytes() == plain.read_bytes()
     restored.unlink()
+    assert zstn.verify(packed, confirm=True).files[0].is_confirmed
+    assert packed.stat().st_size == computed.packed_bytes
+    assert not zstn.verify(packed, confirm=True).files[0].is_confirmed
 
     zstn.pack(plain, packed, sha256=wrong)
     for fails in (lambda: zstn.unpack(packed, restored), lambda: zstn.verify(packed)):

@@ -148,6 +148,7 @@ def verify(
     src: Input,
     *,
     original: Input | None = None,
+    confirm: bool = False,
     threads: int = 0,
     memory: int | str | None = None,
     base: Bases = None,
@@ -159,13 +160,17 @@ def verify(
     in its files, and with `original` if that is given. See `pack` for the other
     arguments.
 
+    Args:
+        confirm: whether a ``.zstn`` file records that its SHA-256, which `pack` was
+            given, has been compared. The file is then replaced by a copy.
+
     Raises:
         ZstnError: with the code ``"differs"`` if the checkpoint differs from the
             original, or with the code of the damage that was found.
     """
     with watching(progress, "verifying") as report:
         common = _common(threads, memory, True, report, token, headers)
-        verified = _reports.verified(_native.verify(src, original, base, common))
+        verified = _reports.verified(_native.verify(src, original, flag("confirm", confirm), base, common))
     LOGGER.info("verified %d files", len(verified.files))
     return verified
 

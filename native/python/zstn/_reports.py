@@ -174,6 +174,8 @@ class VerifiedFile:
     """Whether every byte was compared with digests in the file."""
     max_error: float | None
     """Largest deviation from the original of an element that is stored lossily."""
+    is_confirmed: bool
+    """Whether the file has recorded that its claimed SHA-256 has been compared."""
 
 
 @dataclass(frozen=True, slots=True)

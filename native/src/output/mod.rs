@@ -193,6 +193,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Gives the output the permissions of `input`, whose file it may replace.
+    pub(crate) fn like(&self, input: &Local) {
+        self.mode.add(input.file_ids());
+    }
+
     /// Announces the greatest length that the output can have, before any of its bytes
     /// are final. Longer uploads are sent in longer parts.
     #[doc(hidden)]

@@ -43,6 +43,7 @@ fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Resul
         frames: container.frame_count(),
         has_digests: container.has_digests(),
         max_error: None,
+        is_confirmed: false,
     })
 }
 
@@ -69,6 +70,7 @@ fn verify_records(
         frames: delta.records().len(),
         has_digests: delta.has_trailer(),
         max_error: None,
+        is_confirmed: false,
     })
 }
 

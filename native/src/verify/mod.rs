@@ -4,11 +4,12 @@ use zstn_core::catalog::{FileKind, recognise};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::BaseFile;
-use crate::report::VerifyReport;
+use crate::report::{VerifiedFile, VerifyReport};
 use crate::shards::{BASES, PACKED, PLAIN, Shard, Shards, verify_shards};
-use crate::source::{Input, Location, Source};
+use crate::source::{Input, Local, Location, Source};
 use crate::{Error, Job, Result, View};
 
+mod confirm;
 mod files;
 mod tensors;
 
@@ -21,6 +22,7 @@ pub struct VerifyOptions {
     bases: Vec<Input>,
     original: Option<Input>,
     view: View,
+    confirm: bool,
 }
 
 impl VerifyOptions {
@@ -42,6 +44,18 @@ impl VerifyOptions {
     /// [`View::Dense`].
     pub fn view(mut self, view: View) -> Self {
         self.view = view;
+        self
+    }
+
+    /// Records in the packed file that its SHA-256, which was claimed when it was packed
+    /// ([`PackOptions::sha256`](crate::PackOptions::sha256)), has been compared with the
+    /// restored bytes. The file is then the same as if the packer had computed the digest.
+    /// If the digest is not claimed, the file is left as it is.
+    ///
+    /// The input must be a single packed file at a path. It is replaced by a copy, so
+    /// the folder needs space for one.
+    pub fn confirm(mut self, confirm: bool) -> Self {
+        self.confirm = confirm;
         self
     }
 }
@@ -88,6 +102,9 @@ pub fn verify(job: &Job, input: impl Into<Input>, options: &VerifyOptions) -> Re
 
 impl VerifyOptions {
     fn verify(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        if self.confirm {
+            return self.confirm_file(job, input);
+        }
         if let Some(shards) = packed_shards(job, input)? {
             return self.verify_shards(job, &shards);
         }
@@ -114,19 +131,46 @@ impl VerifyOptions {
     /// Verifies a file that restores another file byte for byte.
     fn verify_file(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
         let local = input.fetch(&job.http, job)?;
+        Ok(self.report(self.verify_local(job, &local)?))
+    }
+
+    fn verify_local(&self, job: &Job, local: &Local) -> Result<VerifiedFile> {
         let original = self.original.as_ref();
         let original = original.map(|original| original.fetch(&job.http, job));
         let original = original.transpose()?;
-        let base = BaseFile::open(job, Some(&local), &self.bases)?;
-        let file = verify_file(job, &local, base.as_deref(), original.as_deref())?;
-        Ok(VerifyReport {
+        let base = BaseFile::open(job, Some(local), &self.bases)?;
+        verify_file(job, local, base.as_deref(), original.as_deref())
+    }
+
+    /// Returns the report on a file that restores another file byte for byte.
+    fn report(&self, file: VerifiedFile) -> VerifyReport {
+        VerifyReport {
             files: vec![file],
-            compared: original.is_some(),
-            identical: original.is_some(),
+            compared: self.original.is_some(),
+            identical: self.original.is_some(),
             indexed_tensors: 0,
             missing_tensors: Vec::new(),
             unchecked_files: Vec::new(),
-        })
+        }
+    }
+
+    /// Verifies a container at a path, and records that its SHA-256 has been compared.
+    fn confirm_file(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        if let Some(Location::Path(path)) = input.location()
+            && path.is_file()
+        {
+            let local = input.fetch(&job.http, job)?;
+            if kind(&*local)? == FileKind::Zstn {
+                let mut file = self.verify_local(job, &local)?;
+                file.is_confirmed = confirm::confirm(job, &local, path)?;
+                return Ok(self.report(file));
+            }
+        }
+        Err(Error::Usage(
+            "only a single .zstn file at a path can record that its SHA-256 has been compared; \
+             verify other inputs without that"
+                .into(),
+        ))
     }
 
     /// Verifies the tensors of a model in another format.
@@ -175,8 +219,11 @@ fn packed_shards(job: &Job, input: &Input) -> Result<Option<Shards>> {
 
 /// Returns whether the file restores another file byte for byte.
 fn is_packed(source: &dyn Source) -> Result<bool> {
+    Ok(matches!(kind(source)?, FileKind::Zstn | FileKind::Delta))
+}
+
+fn kind(source: &dyn Source) -> Result<FileKind> {
     let len = source.len_bytes();
     let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
-    let kind = recognise(&head, len).map_err(Error::place(source.name()))?;
-    Ok(matches!(kind, FileKind::Zstn | FileKind::Delta))
+    recognise(&head, len).map_err(Error::place(source.name()))
 }

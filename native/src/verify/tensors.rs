@@ -64,6 +64,7 @@ pub(super) fn verify_tensors(
             integrity.is_some_and(Integrity::is_complete)
         }),
         max_error,
+        is_confirmed: false,
     })
 }
 

@@ -24,12 +24,21 @@ fn a_wrong_one_is_found_by_everything_that_restores_the_file() {
     let out = zstn(&["unpack", "right.zstn", "-o", "back.safetensors"]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     assert!(fs::read(at("back.safetensors")).unwrap() == original);
-    assert!(zstn(&["verify", "right.zstn"]).status.success());
+    let out = zstn(&["verify", "right.zstn", "--confirm"]);
+    assert!(out.status.success());
+    let message = text(&out.stderr);
+    assert!(
+        message.contains("records that its SHA-256 has been compared"),
+        "{message}"
+    );
+    let info = json(&zstn(&["info", "right.zstn", "--json"]));
+    assert_eq!(info["originals"][0]["claimed"], false, "{info}");
 
     for arguments in [
         &["unpack", "wrong.zstn", "-o", "out"][..],
         &["unpack", "wrong.zstn", "-o", "-"],
         &["verify", "wrong.zstn"],
+        &["verify", "wrong.zstn", "--confirm"],
         &["verify", "wrong.zstn", "--against", "model.safetensors"],
         &["convert", "wrong.zstn", "out.safetensors"],
         &[

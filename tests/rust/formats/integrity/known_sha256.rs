@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use zstn::{Input, Job, PackOptions, Reader, Sink, UnpackOptions};
+use zstn::{Input, Job, PackOptions, Reader, Sink, UnpackOptions, VerifyOptions};
 use zstn_core::container::zstn::{
     ContainerOptions, IncrementalPacker, OriginalSha256, pack, parse_sha256, unpack,
 };
@@ -133,6 +133,48 @@ fn a_wrong_claim_shows_when_the_file_is_restored() {
     let base = Input::bytes("base.zstn", file);
     let error = pack_as(&disk, &original(), &PackOptions::default().base(base));
     assert_eq!(rule(error), (Some(Rule::ZstnFileDigest), None));
+}
+
+#[test]
+fn a_claim_can_be_confirmed_once_it_has_been_compared() {
+    let disk = Disk::new();
+    let confirm = |file: &[u8], options: VerifyOptions| {
+        let path = disk.write(file);
+        let job = Job::new().engine(&disk.engine);
+        let report = zstn::verify(&job, &path, &options.confirm(true));
+        let report = report.map(|report| report.files[0].is_confirmed);
+        (report, std::fs::read(path).expect("there"))
+    };
+    let (computed, claimed) = (packed(), claiming(&disk, right(&original())));
+    // Records with unknown tags are kept.
+    let with_unknown = |file: &[u8]| {
+        let mut records = section(file).1;
+        records.push(("NEWR".into(), vec![1, 2, 3]));
+        with_records(file, 1, &records)
+    };
+    for (before, after, is_claimed) in [
+        (claimed.clone(), computed.clone(), true),
+        (with_unknown(&claimed), with_unknown(&computed), true),
+        (computed.clone(), computed, false),
+    ] {
+        let (confirmed, found) = confirm(&before, VerifyOptions::default());
+        assert_eq!(confirmed.expect("verified"), is_claimed);
+        assert!(found == after);
+    }
+    let wrong = claiming(&disk, WRONG);
+    let (confirmed, found) = confirm(&wrong, VerifyOptions::default());
+    assert_eq!(rule(confirmed), (Some(Rule::ZstnFileDigest), None));
+    assert!(found == wrong, "the file is as it was");
+    let other = Input::bytes("other", vec![0; 100]);
+    let (confirmed, found) = confirm(&claimed, VerifyOptions::default().original(other));
+    assert!(confirmed.is_err() && found == claimed);
+    let left = std::fs::read_dir(disk.path("")).expect("a folder").count();
+    assert_eq!(left, 1, "no copy is left");
+
+    let in_memory = Input::bytes("m.zstn", claimed);
+    let options = VerifyOptions::default().confirm(true);
+    let refused = zstn::verify(&Job::new().engine(&disk.engine), in_memory, &options);
+    assert!(matches!(refused, Err(zstn::Error::Usage(_))));
 }
 
 #[test]

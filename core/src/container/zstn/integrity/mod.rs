@@ -86,48 +86,12 @@ impl Section {
     /// [`Rule::ZstnIntegrity`] for bytes that are not a section: damage to the
     /// magic must not turn a file with checksums into one without.
     pub fn parse(after_index: &[u8]) -> Result<Option<Self>> {
-        if after_index.is_empty() {
+        let Some((start, records)) = records(after_index)? else {
             return Ok(None);
-        }
-        let Some(front) = after_index.strip_suffix(&MAGIC) else {
-            return Err(bad(format!(
-                "the {} bytes between index and footer are not an integrity section: the file \
-                 is damaged, get it again",
-                after_index.len()
-            ))
-            .at(0));
         };
-        let Some((front, len)) = front.split_last_chunk::<8>() else {
-            return Err(bad("the integrity section is cut off").at(0));
-        };
-        let (available, len) = (front.len() as u64, u64::from_le_bytes(*len));
-        if len != available || len < 2 + CHECKSUM_BYTES {
-            return Err(bad(format!(
-                "an integrity section of {len} bytes does not fill the {available} bytes between \
-                 index and footer"
-            ))
-            .at(available));
-        }
-        let covered = part(front, 0..available - CHECKSUM_BYTES);
-        let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
-        let stored = cursor.u64("checksum of the integrity section")?;
-        if !agrees(stored, checksum([covered])) {
-            return Err(
-                bad("the integrity section does not match its checksum: it is damaged").at(0),
-            );
-        }
-        let mut cursor = Cursor::new(covered);
-        let version = cursor.u16("version of the integrity section")?;
-        if version != VERSION {
-            return Err(Error::unsupported(format!(
-                "the integrity section has version {version}, and this program reads version \
-                 {VERSION}: use a newer zstn"
-            )));
-        }
-        let records_start = cursor.position();
-        Self::from_records(&covered[records_start..])
+        Self::from_records(records)
             .map(Some)
-            .map_err(|error| error.within(records_start as u64))
+            .map_err(|error| error.within(start))
     }
 
     fn from_records(records: &[u8]) -> Result<Self> {
@@ -217,12 +181,78 @@ impl Section {
         if let Some(statistics) = &self.statistics {
             record(TAG_STATISTICS, statistics);
         }
-        let sum = checksum([&out[start..]]);
-        out.extend_from_slice(&sum.to_le_bytes());
-        let len = (out.len() - start) as u64;
-        out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(&MAGIC);
+        seal(out, start);
     }
+}
+
+/// Returns the records of the section that `after_index` contains, with their offset;
+/// `None` if there is no section.
+fn records(after_index: &[u8]) -> Result<Option<(u64, &[u8])>> {
+    if after_index.is_empty() {
+        return Ok(None);
+    }
+    let Some(front) = after_index.strip_suffix(&MAGIC) else {
+        return Err(bad(format!(
+            "the {} bytes between index and footer are not an integrity section: the file \
+             is damaged, get it again",
+            after_index.len()
+        ))
+        .at(0));
+    };
+    let Some((front, len)) = front.split_last_chunk::<8>() else {
+        return Err(bad("the integrity section is cut off").at(0));
+    };
+    let (available, len) = (front.len() as u64, u64::from_le_bytes(*len));
+    if len != available || len < 2 + CHECKSUM_BYTES {
+        return Err(bad(format!(
+            "an integrity section of {len} bytes does not fill the {available} bytes between \
+             index and footer"
+        ))
+        .at(available));
+    }
+    let covered = part(front, 0..available - CHECKSUM_BYTES);
+    let mut cursor = Cursor::new(part(front, available - CHECKSUM_BYTES..available));
+    let stored = cursor.u64("checksum of the integrity section")?;
+    if !agrees(stored, checksum([covered])) {
+        return Err(bad("the integrity section does not match its checksum: it is damaged").at(0));
+    }
+    let mut cursor = Cursor::new(covered);
+    let version = cursor.u16("version of the integrity section")?;
+    if version != VERSION {
+        return Err(Error::unsupported(format!(
+            "the integrity section has version {version}, and this program reads version \
+             {VERSION}: use a newer zstn"
+        )));
+    }
+    let start = cursor.position();
+    Ok(Some((start as u64, &covered[start..])))
+}
+
+/// Returns the section that `after_index`, the bytes between index and footer, contains,
+/// without the mark that its SHA-256 is claimed; `None` if there is no such mark.
+///
+/// # Errors
+/// The errors of [`Section::parse`].
+pub fn without_claim(after_index: &[u8]) -> Result<Option<Vec<u8>>> {
+    let file = Section::parse(after_index)?.and_then(|section| section.file);
+    let Some((_, records)) = records(after_index)?.filter(|_| file.is_some_and(|f| f.is_claimed))
+    else {
+        return Ok(None);
+    };
+    let mut out = VERSION.to_le_bytes().to_vec();
+    tagged::copy_without(&mut out, TAG_CLAIMED, records)?;
+    seal(&mut out, 0);
+    Ok(Some(out))
+}
+
+/// Completes the section that begins at `start` of `out` with its checksum, its length
+/// and the magic.
+fn seal(out: &mut Vec<u8>, start: usize) {
+    let sum = checksum([&out[start..]]);
+    out.extend_from_slice(&sum.to_le_bytes());
+    let len = (out.len() - start) as u64;
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&MAGIC);
 }
 
 fn bad(detail: impl Into<alloc::borrow::Cow<'static, str>>) -> Error {
