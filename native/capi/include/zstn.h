@@ -569,7 +569,7 @@ typedef struct {
     /**
      * For packing: the 32 bytes of the SHA-256 of the input, which must be a single
      * file; NULL to have it computed. The digest is recorded without being checked;
-     * `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong.
+     * `zstn_unpack` and `zstn_verify` compare it and fail if it is wrong. See `confirm`.
      */
     const uint8_t *sha256;
     /**
@@ -601,6 +601,15 @@ typedef struct {
      * can read a file that contains one; z4ai cannot.
      */
     int32_t extended;
+    /**
+     * For verifying: 1 records in a packed file at a path that its SHA-256, which
+     * `zstn_pack` was given, has been compared. The file is then replaced by a copy.
+     */
+    int32_t confirm;
+    /**
+     * 0.
+     */
+    int32_t reserved;
 } zstn_work_options;
 
 /**
