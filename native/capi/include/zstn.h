@@ -980,8 +980,10 @@ zstn_status zstn_pack(const zstn_input *input,
 
 /**
  * Restores a checkpoint that `zstn_pack` has packed, byte for byte. The digests
- * recorded in the packed file are checked before the output gets its name, or before a
- * writer receives any bytes. It takes the same arguments as `zstn_pack`.
+ * recorded in the packed file are checked before the output gets its name. A writer
+ * receives every tensor once its digest has been checked, and the last byte of the file
+ * once all digests have been; after an error, what it has received must not be used. It
+ * takes the same arguments as `zstn_pack`.
  */
 zstn_status zstn_unpack(const zstn_input *input,
                         const zstn_output *output,

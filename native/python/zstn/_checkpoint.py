@@ -135,7 +135,12 @@ def unpack(
     headers: dict[str, str] | None = None,
 ) -> _reports.UnpackReport:
     """Restores a checkpoint that `pack` has packed, byte for byte. See `pack` for the
-    arguments."""
+    arguments.
+
+    A writer receives every tensor once its digest has been compared, and the last byte of
+    the file once all digests have been. After an error, what it has received must not be
+    used.
+    """
     with watching(progress, "unpacking") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
         restored = _reports.unpacked(_native.unpack(src, dst, base, common))
