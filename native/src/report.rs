@@ -160,6 +160,9 @@ pub struct VerifiedFile {
     pub frames: usize,
     /// True if every byte was compared with digests stored in the file.
     pub has_digests: bool,
+    /// True if the restored file as a whole was compared with a digest stored in the
+    /// packed file; see [`VerifyOptions::fast`](crate::VerifyOptions::fast).
+    pub has_file_digest: bool,
     /// The largest error of a lossily stored element compared with the original, within
     /// the bound that the file states. `None` if no element was stored lossily, or no
     /// element was compared.

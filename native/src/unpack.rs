@@ -128,7 +128,7 @@ pub(crate) fn restore(job: &Job, input: &Local, output: &Output) -> Result<u64> 
     let container = Container::parse(job, input)?;
     let data_start = begin(output, &container.header()?, container.original_len_bytes())?;
     let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
-    container.decode(job, write)?;
+    container.decode(job, false, write)?;
     Ok(container.original_len_bytes())
 }
 

@@ -95,8 +95,9 @@ pub struct zstn_work_options {
     /// For verifying: 1 records in a packed file at a path that its SHA-256, which
     /// `zstn_pack` was given, has been compared. The file is then replaced by a copy.
     pub confirm: i32,
-    /// 0.
-    pub reserved: i32,
+    /// For verifying: 1 leaves out the digest of the restored file as a whole, usually its
+    /// SHA-256. All tensors are still compared with their own digests.
+    pub fast: i32,
 }
 
 // SAFETY: zeros are valid, and the 32-bit fields are even in number, so no padding is at
@@ -340,7 +341,9 @@ pub unsafe extern "C" fn zstn_verify(
         // SAFETY: the header requires that these pointers are NULL or valid structures.
         let given = unsafe { Given::read(input, original, options, report) }?;
         let (input, original, work) = (given.input.input, given.original, given.work);
-        let mut options = VerifyOptions::default().confirm(work.given.confirm != 0);
+        let mut options = VerifyOptions::default()
+            .confirm(work.given.confirm != 0)
+            .fast(work.given.fast != 0);
         for base in &work.bases {
             options = options.base(base);
         }

@@ -118,6 +118,7 @@ pub fn verify<'py>(
     src: &Bound<'py, PyAny>,
     original: Option<&Bound<'py, PyAny>>,
     confirm: bool,
+    fast: bool,
     base: Option<&Bound<'py, PyAny>>,
     mut common: Common,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -132,7 +133,7 @@ pub fn verify<'py>(
         .transpose()?;
     let report = run(py, &watch, move |watch| {
         let job = common.job(input.address.as_deref(), watch)?;
-        let mut options = VerifyOptions::default().confirm(confirm);
+        let mut options = VerifyOptions::default().confirm(confirm).fast(fast);
         if let Some(original) = &original {
             options = options.original(&original.input);
         }

@@ -127,6 +127,7 @@ fn verified_file<'py>(py: Python<'py>, file: &VerifiedFile) -> Dict<'py> {
         original_bytes: file.original_bytes,
         frames: file.frames,
         has_digests: file.has_digests,
+        has_file_digest: file.has_file_digest,
         max_error: file.max_error,
         is_confirmed: file.is_confirmed,
     ))

@@ -154,6 +154,7 @@ def verify(
     *,
     original: Input | None = None,
     confirm: bool = False,
+    fast: bool = False,
     threads: int = 0,
     memory: int | str | None = None,
     base: Bases = None,
@@ -168,6 +169,8 @@ def verify(
     Args:
         confirm: whether a ``.zstn`` file records that its SHA-256, which `pack` was
             given, has been compared. The file is then replaced by a copy.
+        fast: whether the digest of each file as a whole, usually its SHA-256, is left
+            out. All tensors are still compared with their own digests.
 
     Raises:
         ZstnError: with the code ``"differs"`` if the checkpoint differs from the
@@ -175,7 +178,11 @@ def verify(
     """
     with watching(progress, "verifying") as report:
         common = _common(threads, memory, True, report, token, headers)
-        verified = _reports.verified(_native.verify(src, original, flag("confirm", confirm), base, common))
+        verified = _reports.verified(
+            _native.verify(
+                src, original, flag("confirm", confirm), flag("fast", fast), base, common
+            )
+        )
     LOGGER.info("verified %d files", len(verified.files))
     return verified
 

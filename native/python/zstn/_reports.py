@@ -172,6 +172,9 @@ class VerifiedFile:
     """Number of frames, records or tensors that were decoded."""
     has_digests: bool
     """Whether every byte was compared with digests in the file."""
+    has_file_digest: bool
+    """Whether the restored file as a whole was compared with a digest in the packed file.
+    """
     max_error: float | None
     """Largest deviation from the original of an element that is stored lossily."""
     is_confirmed: bool

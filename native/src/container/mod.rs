@@ -166,10 +166,12 @@ impl<'a> Container<'a> {
 
     /// Decodes every frame and passes its bytes to `sink` from many threads, once for
     /// each span of the data buffer that they fill. Everything in the file is verified:
-    /// digests, statistics, block tables and the SHA-256 of the whole file.
+    /// digests, statistics, block tables and, unless it is `fast`, the SHA-256 of the whole
+    /// file, which one thread computes in order.
     pub(crate) fn decode(
         &self,
         job: &Job,
+        fast: bool,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let statistics = self.statistics()?;
@@ -181,7 +183,7 @@ impl<'a> Container<'a> {
             sink(span.clone(), bytes)
         };
         job.begin(self.prefix.data_len_bytes);
-        match self.integrity().and_then(Integrity::file_check) {
+        match self.file_check().filter(|_| !fast) {
             Some(check) => self.decode_in_order(job, check, sink),
             None => self.decode_in_runs(job, sink),
         }

@@ -96,11 +96,12 @@ impl<'a> Checked<'a> {
 
     /// Decodes every tensor and passes it to `sink` with its span in the data buffer,
     /// from many threads. Compares the whole file with the digest in the trailer, if
-    /// there is one and no tensors share bytes. If tensors share bytes, only
-    /// [`Checked::restore`] can check that they are consistent.
+    /// there is one, no tensors share bytes, and it is not `fast`. If tensors share bytes,
+    /// only [`Checked::restore`] can check that they are consistent.
     pub(crate) fn decode(
         &self,
         job: &Job,
+        fast: bool,
         sink: impl Fn(Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         job.begin(self.table.data_len_bytes());
@@ -111,7 +112,7 @@ impl<'a> Checked<'a> {
             sink(records[number].span.clone(), &tensor)?;
             Ok(tensor)
         };
-        let Some(check) = self.table.restored_check().filter(|_| self.is_tiled()) else {
+        let Some(check) = self.file_check().filter(|_| !fast) else {
             let items = (0..records.len()).map(|number| (number, self.cost_bytes(number)));
             let budget = Budget::of_bytes(job.memory() / SHARES);
             return for_each(job, items, budget, |number| decode(number).map(drop));
@@ -163,6 +164,12 @@ impl<'a> Checked<'a> {
         in_order(job, items, budget, decode, next)
     }
 
+    /// Returns the comparison of the target with its digest, if the delta has one and no
+    /// tensors share bytes.
+    pub(crate) fn file_check(&self) -> Option<RestoredCheck> {
+        self.table.restored_check().filter(|_| self.is_tiled())
+    }
+
     /// Returns whether no tensors of the target share bytes.
     pub(crate) fn is_tiled(&self) -> bool {
         self.table.overlapping().is_empty()
@@ -208,7 +215,7 @@ impl<'a> Checked<'a> {
     pub(crate) fn restore(&self, job: &Job, output: &Output) -> Result<()> {
         let delta = &self.table;
         let data_start = unpack::begin(output, delta.header(), delta.original_len_bytes())?;
-        self.decode(job, |span, tensor| {
+        self.decode(job, false, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
         })?;
         let shared = delta.overlapping();

@@ -22,7 +22,8 @@ const MAX_NAMED: usize = 20;
 
 /// Verifies every shard of `input`, deltas with the first of the `bases`, and looks for
 /// every tensor of the index in its file. With `original`, also compares every byte of
-/// its shards and of its index and, if both are folders, every other file.
+/// its shards and of its index and, if both are folders, every other file. If it is `fast`,
+/// the digests of whole files are left out.
 ///
 /// # Errors
 /// An index that names a missing file; a base that is missing, not needed or has other
@@ -32,6 +33,7 @@ pub(crate) fn verify_shards(
     input: &Shards,
     bases: &[Shards],
     original: Option<&Shards>,
+    fast: bool,
 ) -> Result<VerifyReport> {
     let plan = Plan::of_unpacking(input, &job.http)?;
     plan.check_bases(input, bases)?;
@@ -57,7 +59,7 @@ pub(crate) fn verify_shards(
         let original = original.transpose()?;
         let base = shard.base()?;
         let (base, original) = (base.as_deref(), original.as_ref());
-        let mut file = verify_file(shard.job, shard.local, base, original)?;
+        let mut file = verify_file(shard.job, shard.local, base, original, fast)?;
         file.name = shard.input();
         Ok(file)
     })?;

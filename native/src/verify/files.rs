@@ -14,27 +14,34 @@ use crate::{Error, Job, Output, Result};
 
 /// Decodes every frame of `input`, or every record of a delta with its `base`, and compares
 /// the result with the digests in the file, if it has any; with `original`, compares every
-/// byte. Without digests and an original, damage inside stored planes stays undetected.
+/// byte. Without digests and an original, damage inside stored planes stays undetected. If
+/// it is `fast`, the digest of the whole file is left out.
 pub(crate) fn verify_file(
     job: &Job,
     input: &Local,
     base: Option<&Local>,
     original: Option<&Local>,
+    fast: bool,
 ) -> Result<VerifiedFile> {
     let verified = match base {
-        Some(base) => verify_records(job, input, base, original),
-        None => verify_container(job, input, original),
+        Some(base) => verify_records(job, input, base, original, fast),
+        None => verify_container(job, input, original, fast),
     };
     // If a file has changed, the change is reported: it may have caused any other error.
     check_unchanged(&files([Some(input), base, original])).and(verified)
 }
 
-fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Result<VerifiedFile> {
+fn verify_container(
+    job: &Job,
+    input: &Local,
+    original: Option<&Local>,
+    fast: bool,
+) -> Result<VerifiedFile> {
     let container = Container::parse(job, input)?;
     let header = container.header()?;
     let expected = Original::new(input, original, &header);
     expected.check_header(container.original_len_bytes())?;
-    container.decode(job, |span, bytes| expected.check(&span, bytes))?;
+    container.decode(job, fast, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
         kind: FileKind::Zstn,
@@ -42,6 +49,7 @@ fn verify_container(job: &Job, input: &Local, original: Option<&Local>) -> Resul
         original_bytes: container.original_len_bytes(),
         frames: container.frame_count(),
         has_digests: container.has_digests(),
+        has_file_digest: !fast && container.file_check().is_some(),
         max_error: None,
         is_confirmed: false,
     })
@@ -52,6 +60,7 @@ fn verify_records(
     input: &Local,
     base: &Local,
     original: Option<&Local>,
+    fast: bool,
 ) -> Result<VerifiedFile> {
     let checked = Checked::parse(job, input, base)?;
     let delta = &checked.table;
@@ -61,7 +70,7 @@ fn verify_records(
         // Tensors that share bytes can only be compared in the restored file.
         checked.restore(&job.quiet(), &Output::temporary()?)?;
     }
-    checked.decode(job, |span, bytes| expected.check(&span, bytes))?;
+    checked.decode(job, fast, |span, bytes| expected.check(&span, bytes))?;
     Ok(VerifiedFile {
         name: input.name().into(),
         kind: FileKind::Delta,
@@ -69,6 +78,10 @@ fn verify_records(
         original_bytes: delta.original_len_bytes(),
         frames: delta.records().len(),
         has_digests: delta.has_trailer(),
+        has_file_digest: match checked.is_tiled() {
+            true => !fast && delta.has_trailer(),
+            false => delta.has_trailer(),
+        },
         max_error: None,
         is_confirmed: false,
     })

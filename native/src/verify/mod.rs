@@ -23,6 +23,7 @@ pub struct VerifyOptions {
     original: Option<Input>,
     view: View,
     confirm: bool,
+    fast: bool,
 }
 
 impl VerifyOptions {
@@ -56,6 +57,16 @@ impl VerifyOptions {
     /// the folder needs space for one.
     pub fn confirm(mut self, confirm: bool) -> Self {
         self.confirm = confirm;
+        self
+    }
+
+    /// Leaves out the digest of the restored file as a whole, usually its SHA-256, which
+    /// one thread computes. Every tensor is still compared with its own digest, and the
+    /// header and all other stored bytes with their checksums, on all threads.
+    ///
+    /// This cannot be combined with [`VerifyOptions::confirm`].
+    pub fn fast(mut self, fast: bool) -> Self {
+        self.fast = fast;
         self
     }
 }
@@ -102,6 +113,13 @@ pub fn verify(job: &Job, input: impl Into<Input>, options: &VerifyOptions) -> Re
 
 impl VerifyOptions {
     fn verify(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
+        if self.confirm && self.fast {
+            return Err(Error::Usage(
+                "confirming compares the SHA-256 of the file, which a fast verification leaves \
+                 out: use one of the two"
+                    .into(),
+            ));
+        }
         if self.confirm {
             return self.confirm_file(job, input);
         }
@@ -125,7 +143,13 @@ impl VerifyOptions {
         let open = |original: &Input| Shards::open_counterpart(original, PLAIN, &job.http);
         let original = original.map(open);
         let bases = Shards::open_counterparts(&self.bases, BASES, &job.http)?;
-        verify_shards(job, input, &bases, original.transpose()?.as_ref())
+        verify_shards(
+            job,
+            input,
+            &bases,
+            original.transpose()?.as_ref(),
+            self.fast,
+        )
     }
 
     /// Verifies a file that restores another file byte for byte.
@@ -139,7 +163,7 @@ impl VerifyOptions {
         let original = original.map(|original| original.fetch(&job.http, job));
         let original = original.transpose()?;
         let base = BaseFile::open(job, Some(local), &self.bases)?;
-        verify_file(job, local, base.as_deref(), original.as_deref())
+        verify_file(job, local, base.as_deref(), original.as_deref(), self.fast)
     }
 
     /// Returns the report on a file that restores another file byte for byte.

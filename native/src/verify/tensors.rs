@@ -63,6 +63,7 @@ pub(super) fn verify_tensors(
             let integrity = file.integrity();
             integrity.is_some_and(Integrity::is_complete)
         }),
+        has_file_digest: false,
         max_error,
         is_confirmed: false,
     })

@@ -34,6 +34,16 @@ fn a_wrong_one_is_found_by_everything_that_restores_the_file() {
     let info = json(&zstn(&["info", "right.zstn", "--json"]));
     assert_eq!(info["originals"][0]["claimed"], false, "{info}");
 
+    let out = zstn(&["verify", "wrong.zstn", "--fast"]);
+    assert!(out.status.success());
+    let message = text(&out.stderr);
+    assert!(
+        message.contains("SHA-256 of the whole file not compared"),
+        "{message}"
+    );
+    let out = zstn(&["verify", "wrong.zstn", "--fast", "--confirm"]);
+    assert_eq!(out.status.code(), Some(2));
+
     for arguments in [
         &["unpack", "wrong.zstn", "-o", "out"][..],
         &["unpack", "wrong.zstn", "-o", "-"],

@@ -10,6 +10,7 @@ use zstn_core::container::zstn::{
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::sha256;
+use zstn_tests::tier::stepped;
 
 use super::section::{rule, section, with_records};
 use super::{Disk, original, packed, read_all};
@@ -175,6 +176,42 @@ fn a_claim_can_be_confirmed_once_it_has_been_compared() {
     let options = VerifyOptions::default().confirm(true);
     let refused = zstn::verify(&Job::new().engine(&disk.engine), in_memory, &options);
     assert!(matches!(refused, Err(zstn::Error::Usage(_))));
+}
+
+/// Verifying fast compares everything except the SHA-256 of the file, and says so.
+#[test]
+fn a_fast_verification_leaves_out_only_the_sha256() {
+    let disk = Disk::new();
+    let verify = |file: &[u8], options: VerifyOptions| {
+        let job = Job::new().engine(&disk.engine);
+        let report = zstn::verify(&job, disk.write(file), &options)?;
+        let file = &report.files[0];
+        Ok::<_, zstn::Error>((file.has_digests, file.has_file_digest))
+    };
+    let (fast, full) = (
+        VerifyOptions::default().fast(true),
+        VerifyOptions::default(),
+    );
+    let (file, wrong) = (packed(), claiming(&disk, WRONG));
+    assert_eq!(verify(&file, full.clone()).expect("verified"), (true, true));
+    assert_eq!(
+        verify(&file, fast.clone()).expect("verified"),
+        (true, false)
+    );
+    assert_eq!(
+        verify(&wrong, fast.clone()).expect("verified"),
+        (true, false)
+    );
+    assert!(verify(&wrong, full).is_err());
+    for bit in stepped(0..file.len() * 8, 61) {
+        let mut flipped = file.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(verify(&flipped, fast.clone()).is_err(), "bit {bit}");
+    }
+    assert!(matches!(
+        verify(&file, fast.confirm(true)),
+        Err(zstn::Error::Usage(_))
+    ));
 }
 
 #[test]
