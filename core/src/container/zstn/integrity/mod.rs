@@ -232,7 +232,7 @@ fn records(after_index: &[u8]) -> Result<Option<(u64, &[u8])>> {
 /// without the mark that its SHA-256 is claimed; `None` if there is no such mark.
 ///
 /// # Errors
-/// The errors of [`Section::parse`].
+/// [`Rule::ZstnIntegrity`] for bytes that are not a section.
 pub fn without_claim(after_index: &[u8]) -> Result<Option<Vec<u8>>> {
     let file = Section::parse(after_index)?.and_then(|section| section.file);
     let Some((_, records)) = records(after_index)?.filter(|_| file.is_some_and(|f| f.is_claimed))
