@@ -607,9 +607,10 @@ typedef struct {
      */
     int32_t confirm;
     /**
-     * 0.
+     * For verifying: 1 leaves out the digest of the restored file as a whole, usually its
+     * SHA-256. All tensors are still compared with their own digests.
      */
-    int32_t reserved;
+    int32_t fast;
 } zstn_work_options;
 
 /**
