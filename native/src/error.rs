@@ -43,12 +43,13 @@ pub enum Error {
     /// Bytes in memory are refused; no file is involved.
     #[error(transparent)]
     Core(#[from] zstn_core::Error),
-    /// An operating system call failed.
+    /// An action failed with an I/O error, from the operating system or from a source or
+    /// an output that the caller implements.
     #[error("{}", Shown(format_args!("cannot {action}: {source}")))]
     Io {
         /// The attempted action, with the file's name.
         action: String,
-        /// The error that the system reported.
+        /// The underlying error.
         source: io::Error,
     },
     /// A server did not answer with the requested bytes. [`Error::http`] and

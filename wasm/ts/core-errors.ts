@@ -61,7 +61,7 @@ function sentence(message: string): string {
 function fromTrap(thrown: unknown): ZstnError {
   const cause = thrown instanceof Error ? thrown.message : String(thrown);
   return new InternalError(
-    `The decoder stopped unexpectedly (${cause}). There may not be enough memory. Open models again.`,
+    `The WebAssembly core stopped unexpectedly (${cause}). There may not be enough memory. Open the model again, or repeat the call.`,
     { cause: thrown },
   );
 }

@@ -23,7 +23,7 @@ export {
   WrongBaseError,
   ZstnError,
 } from "./errors.js";
-export type { WorkerPool, WorkerPoolOptions } from "./decode/pool.js";
+export type { WorkerPool, WorkerPoolOptions } from "./decode/worker-pool.js";
 export type { ErrorCode, ErrorLocation } from "./errors.js";
 export { configure } from "./configure.js";
 export type { Configuration, WasmFiles } from "./configure.js";
@@ -33,7 +33,7 @@ export type { Model } from "./model.js";
 export type { ModelKind } from "./model-kind.js";
 export type { BytesInput, HubInput, HubLocation, LocalInput, LocateOptions, ModelInput } from "./model-input.js";
 export { open } from "./open.js";
-export { workerPool } from "./decode/worker-pool.js";
+export { workerPool } from "./decode/choose-decoder.js";
 export type { OpenOptions, OpenOptionsFor, Verify } from "./open.js";
 export { pack } from "./pack.js";
 export type { PackDeltaOptions, PackDeltaOptionsFor, PackOptions, PackOptionsFor } from "./pack-options.js";

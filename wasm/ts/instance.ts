@@ -31,7 +31,7 @@ export class Instance<T> {
 
   /** Throws a `ModelClosedError` if the instance has trapped. */
   check(): void {
-    if (this.#trapped) throw new ModelClosedError("The decoder stopped unexpectedly. Open the model again, or begin to pack again.");
+    if (this.#trapped) throw new ModelClosedError("The WebAssembly core stopped unexpectedly. Open the model again, or begin to pack again.");
   }
 
   /** Frees an object of the instance. Does nothing after a trap, when the whole memory of the instance is abandoned. */

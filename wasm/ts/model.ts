@@ -3,7 +3,7 @@
 
 import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
 import { loadCoreFiles } from "./core-files-loader.js";
-import type { Decoding } from "./decode/pool.js";
+import type { Decoding } from "./decode/worker-pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { FormatError, ModelClosedError, type ZstnError } from "./errors.js";

@@ -3,7 +3,7 @@
 import { siblingResolver } from "./siblings.js";
 import type { ResolveSibling } from "./siblings.js";
 import { readConfig } from "./config.js";
-import type { Decoding, WorkerPool } from "./decode/pool.js";
+import type { Decoding, WorkerPool } from "./decode/worker-pool.js";
 import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";

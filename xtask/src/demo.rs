@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::debian_programs::GIT_LFS;
 use crate::prelude::*;
-use crate::{capi, node, python, stamp, wasm, wheel};
+use crate::{capi, npm, python, stamp, wasm, wheel};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Shows a model. The command line is built first, unless it `is_built`.
 pub fn run(options: &Options, is_built: bool) -> Result<()> {
     let given = options.model.as_deref().map(existing).transpose()?;
-    node::check()?;
+    npm::check()?;
     // The dev build shares most dependencies with this program. Only packing and
     // serving of local files are built, since gateway, worker and object store clients
     // would take another minute. Codecs compiled with optimisation level 1 are fast
@@ -47,7 +47,7 @@ pub fn run(options: &Options, is_built: bool) -> Result<()> {
         true => None,
         false => Some(Background::start("command line for the demo", &mut build)?),
     };
-    node::ready()?;
+    npm::ready()?;
     let is_first_page = wasm::first_page()?;
     let model = given.map_or_else(python::model, Ok)?;
     if let Some(built) = built {

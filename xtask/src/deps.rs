@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::prelude::*;
 use crate::shipped::{ARTIFACTS, Crates, Package, Shipped};
-use crate::{node, notices};
+use crate::{notices, npm};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -38,7 +38,7 @@ const NPM_REGISTRY: &str = "https://registry.npmjs.org/";
 
 /// Checks everything, or writes the notices with `--write`.
 pub fn run(options: &Options) -> Result<()> {
-    node::ready()?;
+    npm::ready()?;
     notices(options.write)?;
     licences()?;
     if let Some(folder) = &options.sbom {

@@ -5,7 +5,7 @@
 use crate::cargo::WEB;
 use crate::prelude::*;
 use crate::process::print;
-use crate::{node, python, wasm};
+use crate::{npm, python, wasm};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -47,7 +47,7 @@ pub fn with_torch(name: &str, options: &Arguments) -> Result<()> {
 
 /// Compares zstd decoders, natively and in WebAssembly.
 pub fn decoders(model: Option<&Path>) -> Result<()> {
-    node::ready()?;
+    npm::ready()?;
     let [modules, planes] = ["modules", "planes"].map(|name| target("decoders").join(name));
     // Each feature of the crate is built as a module.
     for feature in ["ours", "ruzstd", "structured"] {

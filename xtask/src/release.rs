@@ -4,9 +4,8 @@
 use sha2::{Digest, Sha256};
 
 use crate::deps::{self, NOTICES};
-use crate::node::npm;
 use crate::prelude::*;
-use crate::{debian_programs, node, wasm, wheel};
+use crate::{debian_programs, npm, wasm, wheel};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The target of the static program.
@@ -29,7 +28,7 @@ pub fn run(is_dry_run: bool) -> Result<()> {
     );
     let folder = target("release-dry-run");
     paths::empty(&folder)?;
-    node::ready()?;
+    npm::ready()?;
     deps::licences()?;
     deps::notices(false)?;
     // The command line's crate contains the viewer page.
@@ -37,7 +36,7 @@ pub fn run(is_dry_run: bool) -> Result<()> {
     crates(&folder)?;
     let tarball = step("npm tarball", |step| npm_tarball(step, &folder))?;
     // The workflow publishes this tarball unchanged.
-    let mut publish = npm("publish --dry-run --access public");
+    let mut publish = npm::command("publish --dry-run --access public");
     steps::run("npm publish --dry-run", publish.arg(tarball))?;
     for wheel in wheel::release()? {
         paths::copy_into(&folder, &wheel)?;
@@ -75,7 +74,7 @@ fn crates(folder: &Path) -> Result<()> {
 
 /// Packs the npm package into `folder`, and returns the path of the tarball.
 fn npm_tarball(step: &mut Step, folder: &Path) -> Result<PathBuf> {
-    step.run(npm("pack --workspace zstn --pack-destination").arg(folder))?;
+    step.run(npm::command("pack --workspace zstn --pack-destination").arg(folder))?;
     let tarball = folder.join(format!("zstn-{VERSION}.tgz"));
     ensure!(tarball.is_file(), "npm did not write {}", tarball.display());
     Ok(tarball)

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cargo::{BARE, WEB};
 use crate::debian_programs::{CHROMIUM, FIREFOX, GIT_LFS, NGINX};
 use crate::prelude::*;
-use crate::{capi, demo, deps, fuzz, instructions, node, python, wasm, wheel};
+use crate::{capi, demo, deps, fuzz, instructions, npm, python, wasm, wheel};
 
 /// A group of checks that is selected, run and reported together.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ pub fn help() -> String {
 /// Runs the verb `setup`, which installs the tools of the other verbs and builds
 /// nothing.
 pub fn setup() -> Result<()> {
-    node::ready()?;
+    npm::ready()?;
     for target in [WEB, BARE] {
         let add = |step: &mut Step| cargo::add_target(step, target).map(drop);
         step(&format!("Rust for {target}"), add)?;
@@ -78,9 +78,9 @@ pub fn setup() -> Result<()> {
     FIREFOX.ready()?;
     NGINX.find_or_get()?;
     GIT_LFS.find_or_get()?;
-    node::runtimes()?;
-    node::consumers()?;
-    node::azurite()?;
+    npm::runtimes()?;
+    npm::consumers()?;
+    npm::azurite()?;
     capi::tools()?;
     python::peers()?;
     python::MATURIN.ready()?;
@@ -103,12 +103,12 @@ fn rust() -> Result<()> {
 /// Returns a command that runs a script of `tests/package.json`. In [`Tier::All`], the
 /// script also uses ONNX Runtime and TensorFlow.js.
 fn script(name: &str) -> Result<Command> {
-    let mut npm = node::npm(&format!("run {name} --workspace zstn-tests"));
+    let mut npm = npm::command(&format!("run {name} --workspace zstn-tests"));
     // This reporter lists failures at the end of the log.
     npm.env("NODE_OPTIONS", "--test-reporter=spec");
     npm.env("ZSTN_SKIP_BROWSER", "1").env_remove("CHROMIUM");
     if Tier::of_process() == Tier::All
-        && let Some(consumers) = node::consumers()?
+        && let Some(consumers) = npm::consumers()?
     {
         npm.env("ZSTN_CONSUMERS", consumers);
     }
@@ -127,7 +127,7 @@ fn in_node() -> Result<()> {
     let nginx = NGINX.find_or_get()?;
     wasm::ready()?;
     check("TypeScript types", |step| {
-        step.run(&mut node::npm("run check --workspaces --if-present"))
+        step.run(&mut npm::command("run check --workspaces --if-present"))
     });
     let mut npm = script("test:node")?;
     cargo::programs()?;
@@ -146,7 +146,7 @@ fn chromium() -> Result<()> {
 /// package in Firefox.
 fn runtimes() -> Result<()> {
     let mut npm = browser_script("test:runtimes")?;
-    npm.env("ZSTN_RUNTIMES", node::runtimes()?);
+    npm.env("ZSTN_RUNTIMES", npm::runtimes()?);
     let mut firefox = browser_script("test:firefox")?;
     firefox.env("FIREFOX", FIREFOX.ready()?);
     wasm::ready()?;
@@ -187,7 +187,7 @@ fn peers() -> Result<()> {
 }
 
 fn notices() -> Result<()> {
-    node::ready()?;
+    npm::ready()?;
     deps::notices(false)
 }
 
@@ -252,7 +252,7 @@ pub fn ray(figures: bool) -> Result<()> {
 
 /// Runs all tests of object stores; plain `cargo test` skips those that need servers.
 fn stores() -> Result<()> {
-    let (moto, azurite) = (python::moto()?, node::azurite()?);
+    let (moto, azurite) = (python::moto()?, npm::azurite()?);
     cargo::programs()?;
     step("object stores", |step| {
         // Neither server reports a port that it chooses itself.
@@ -328,7 +328,7 @@ fn docs() -> Result<()> {
         step.run(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
     });
     wasm::ready()?;
-    let mut docs = node::npm("run docs");
+    let mut docs = npm::command("run docs");
     steps::run("API reference of the npm package", &mut docs)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::node;
+use crate::npm;
 use crate::prelude::*;
 use crate::suites::{self, SUITES, Suite};
 
@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
         false => Tier::Default,
     });
     step("free disk space", check_disk)?;
-    node::check()?;
+    npm::check()?;
     process::in_parallel(chosen(options), AT_A_TIME, |suite| {
         steps::keep((suite.run)())
     });

@@ -10,7 +10,7 @@ use wasm_bindgen_cli_support::Bindgen;
 
 use crate::cargo::WEB;
 use crate::prelude::*;
-use crate::{node, stamp};
+use crate::{npm, stamp};
 
 /// Flags for all modules. Every browser since 2023 and every supported Node has both
 /// features. Less inlining makes modules 10 % smaller after brotli; hot loops use
@@ -153,7 +153,7 @@ pub fn features() -> PossibleValuesParser {
 
 /// Builds one module or all, and the npm package.
 pub fn run(only: Option<&str>) -> Result<()> {
-    node::ready()?;
+    npm::ready()?;
     let [single @ .., _] = &MODULES;
     for module in &MODULES {
         if only.is_none_or(|name| module.feature == name) {
@@ -170,7 +170,7 @@ pub fn run(only: Option<&str>) -> Result<()> {
 /// otherwise with modules that compile fast, and without the threads module.
 pub fn ready() -> Result<()> {
     static READY: Shared<()> = Shared::new();
-    node::ready()?;
+    npm::ready()?;
     READY.get(|| {
         match Tier::of_process() {
             Tier::All => run(None)?,
@@ -204,7 +204,7 @@ pub fn first_page() -> Result<bool> {
     coder.write_placeholder()?;
     package()?;
     // The page has no sample model, because packing that needs the coder module.
-    let mut vite = node::npm("exec --offline -- vite build --mode reading");
+    let mut vite = npm::command("exec --offline -- vite build --mode reading");
     steps::run("page, for reading", vite.current_dir(path("web-demo")))?;
     Ok(true)
 }
@@ -213,13 +213,13 @@ pub fn first_page() -> Result<bool> {
 fn package() -> Result<()> {
     let lists = ["wasm/package.json", "wasm/tsconfig.json", "wasm/bundle.mjs"];
     let inputs = [&lists[..], &["wasm/ts", CORE]].concat();
-    node::build("npm package", "zstn", &inputs, "wasm/dist")
+    npm::build("npm package", "zstn", &inputs, "wasm/dist")
 }
 
 /// Builds the viewer, which uses the npm package like any other page.
 pub fn page() -> Result<()> {
     let inputs = ["web-demo", "wasm/dist", "wasm/package.json"];
-    node::build("viewer", "zstn-web-demo", &inputs, "web-demo/dist")
+    npm::build("viewer", "zstn-web-demo", &inputs, "web-demo/dist")
 }
 
 /// Writes a module and its JavaScript glue with wasm-bindgen. `--target web` is the only

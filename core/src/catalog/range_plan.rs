@@ -147,7 +147,9 @@ pub(crate) fn check_inside(name: &str, len_bytes: u64, span: &Range<u64>) -> Res
     if span.start <= span.end && span.end <= len_bytes {
         return Ok(());
     }
-    Err(Error::invalid_input("the requested bytes are not inside the tensor").tensor(name))
+    let Range { start, end } = span;
+    let detail = format!("bytes {start} to {end} are not inside the tensor, which has {len_bytes}");
+    Err(Error::invalid_input(detail).tensor(name))
 }
 
 impl FileCatalog {

@@ -182,9 +182,9 @@ fn section(fetched: &FetchedRanges) -> Result<Section> {
     Ok(section.unwrap_or_default())
 }
 
-/// Returns the bytes of the file before its frames. If the header was not
-/// fetched, it is restored from its copy. [`ContainerTail::parse`] compares these bytes
-/// with their checksum.
+/// Returns the bytes of the file before its frames. A header that was not fetched is
+/// restored from its copy in the integrity section; [`ContainerTail::parse`] then
+/// compares it with its checksum.
 fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'a, [u8]>> {
     let prefix_len = ContainerPrefix::len_bytes(fetched.head(), fetched.len_bytes())?;
     if fetched.missing_head(prefix_len).is_none() {

@@ -242,9 +242,10 @@ enum Wanted {
     Some(Range<u64>),
 }
 
-/// Returns the part of a file of `len` bytes that a request selects. A malformed header
-/// is ignored. A request for several ranges is answered with the whole file, which the
-/// RFC permits, unless only one of the ranges has bytes.
+/// Returns the part of a file of `len` bytes that a request selects. A malformed or
+/// repeated `Range` header is ignored. Ranges that select no bytes are left out; if
+/// several ranges remain, the whole file is sent, which the RFC permits, and if none
+/// remains, the result is [`Wanted::None`].
 fn wanted(headers: &HeaderMap, len: u64) -> Wanted {
     let mut values = headers.get_all(header::RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

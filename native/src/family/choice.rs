@@ -98,15 +98,20 @@ impl BaseChoice {
 }
 
 /// Chooses the checkpoint in the folder `family` against which the delta of `input` is
-/// smallest, by comparing sketches (docs/families.md). Only samples are read of the
-/// input, and of local members without a sketch. A member that shares a file with the
-/// input, or has the same name apart from the endings that packing changes, is the same
-/// checkpoint in another format and is left out. A plain member whose own delta is in
-/// the same folder is left out too, because that delta may need the input.
+/// smallest, by comparing sketches (docs/families.md). Chooses none if every delta would
+/// save less than [`MIN_SAVING_PERCENT`]. Only samples of the input are read. Local
+/// members without a sketch are sampled too; they are read in full if their digests are
+/// needed, which is the case with [`FamilyOptions::save_sketches`] and in a family that
+/// contains a delta with a sketch.
+///
+/// A member that shares a file with the input, or has the same name apart from the
+/// endings that packing changes, is the same checkpoint in another format and is left
+/// out. A plain member whose own delta is in the same folder is left out too, because
+/// that delta may need the input.
 ///
 /// The choice is deterministic for the same files. Among equally good bases, the first
-/// by name is chosen; a delta is chosen only if the result against the best full
-/// checkpoint would be at least [`MIN_SAVING_PERCENT`] larger.
+/// by name is chosen. A member that is itself a delta is ranked as if the result were
+/// [`MIN_SAVING_PERCENT`] larger, because reading it takes more reads.
 ///
 /// # Errors
 /// A family that is neither a local folder nor a folder in an object store; an input

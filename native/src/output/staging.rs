@@ -152,8 +152,8 @@ pub fn folder_exists(target: &Path) -> Error {
 pub fn check_file(path: &Path, replace: bool) -> Result<()> {
     if path.is_symlink() {
         return Err(Error::Usage(format!(
-            "{} is a link, and an output of several files never replaces a link; name a file \
-             to write",
+            "{} is a link, which is never replaced when several files are written; choose \
+             another output name, or remove it first",
             path.display()
         )));
     }
@@ -161,8 +161,8 @@ pub fn check_file(path: &Path, replace: bool) -> Result<()> {
         target if target.existing().is_some() && !replace => Err(Error::exists(path)),
         Target::File(_) => Ok(()),
         Target::Stdout | Target::Stream(_) => Err(Error::Usage(format!(
-            "{} is a pipe or a device, which an output of several files never replaces; name \
-             a file to write",
+            "{} is a pipe or a device, which is never replaced when several files are \
+             written; choose another output name, or remove it first",
             path.display()
         ))),
     }

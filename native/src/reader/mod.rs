@@ -282,7 +282,7 @@ fn check_takes_base(opened: &impl Opened) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{} is not a delta, so it takes no base",
+        "{} is not a delta, so it takes no base; leave the base out",
         opened.name()
     )))
 }

@@ -185,7 +185,7 @@ pub enum Error {
         /// The address.
         url: String,
     },
-    /// An operation of the operating system failed.
+    /// An operating system call failed.
     #[error("cannot {action}: {source}")]
     Io {
         /// The attempted action.

@@ -1,4 +1,4 @@
-/** The glue code of the module for packing, which the Rust build generates. */
+/** The type of the generated glue code of the module for packing. The Rust build writes the script; this declaration is written by hand. */
 
 import type { PackCore } from "../pack-module.js";
 import type { CreateGlue } from "../glue.js";

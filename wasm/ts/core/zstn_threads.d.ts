@@ -1,4 +1,4 @@
-/** The glue code of the module with threads, which the Rust build generates with a nightly toolchain. */
+/** The type of the generated glue code of the module with threads. The Rust build writes the script, with a nightly toolchain; this declaration is written by hand. */
 
 import type { CoreDecode } from "../core.js";
 import type { CoreInput, WasmModule } from "../wasm-input.js";

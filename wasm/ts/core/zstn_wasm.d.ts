@@ -1,4 +1,4 @@
-/** The glue code of the module for reading, which the Rust build generates. */
+/** The type of the generated glue code of the module for reading. The Rust build writes the script; this declaration is written by hand. */
 
 import type { Core } from "../core.js";
 import type { CreateGlue } from "../glue.js";

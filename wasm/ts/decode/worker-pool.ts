@@ -1,42 +1,208 @@
-/** Creates pools of workers, and chooses the decoder of a model. */
+/// <reference lib="esnext.disposable" preserve="true" />
+/** A pool of workers that decode tensors: the calling thread stays responsive, and several tensors are decoded at once. */
 
-import { checkOptions } from "../known-options.js";
-import type { OptionNames } from "../known-options.js";
-import { UnsupportedError } from "../errors.js";
-import { platform } from "../platform.js";
-import { undecodable } from "../mixed-versions.js";
+import { InvalidInputError, WorkerError, ZstnError } from "../errors.js";
 import { inline } from "./decoder.js";
-import type { Decoder } from "./decoder.js";
-import { WorkerPool } from "./pool.js";
-import type { Decoding, WorkerPoolOptions } from "./pool.js";
+import type { Decoder, DecodeRequest, DecodeTarget } from "./decoder.js";
+import { PoolWorker } from "./pool-worker.js";
+import type { PoolWorkerEvents } from "./pool-worker.js";
+import { Task } from "./task.js";
+import type { StartWorker } from "./worker-handle.js";
 
-let sharedPool: WorkerPool | undefined;
+/** Options of `workerPool`. */
+export interface WorkerPoolOptions {
+  /**
+   * The maximum number of workers. By default the number of processor cores, but at most 4. With 0, all tensors are
+   * decoded on the calling thread.
+   */
+  size?: number;
+  /**
+   * Tensors shorter than this, in bytes, are decoded on the calling thread, which is faster than sending them. 256 KiB
+   * by default.
+   */
+  minBytes?: number;
+}
+
+/** The decoder that a model uses. */
+export interface Decoding {
+  decoder: Decoder;
+  /** The pool to close with the model, if the model owns one. */
+  ownPool?: WorkerPool;
+}
+
+/** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */
+const DEFAULT_MIN_BYTES = 256 << 10;
+
+/** The default maximum of workers. It is low because each worker needs its own memory for stored and decoded bytes. */
+const DEFAULT_MAX_WORKERS = 4;
 
 /**
- * Creates a pool of decoding workers, for the option `workers` of one or more models. Workers start on demand. Throws
- * an `UnsupportedError` in a runtime without workers, and an `InvalidInputError` for an invalid option.
+ * The idle time after which the workers are stopped to free their memory, in milliseconds. Starting a worker again
+ * takes some ten milliseconds.
  */
-export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
-  checkOptions("workerPool()", options, { size: 1, minBytes: 1 } satisfies OptionNames<WorkerPoolOptions>);
-  const { startWorker } = platform;
-  if (!startWorker) throw new UnsupportedError("This runtime has no workers: leave out the option `workers`, or pass 0.");
-  return new WorkerPool(options, platform.coreCount(), startWorker);
-}
+const IDLE_MS = 10_000;
 
-/** Returns the decoder for the option `workers` of `open`. */
-export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
-  const { decoder, ownPool } = poolOf(workers);
-  const explained: Decoder = {
-    decode: (request) => decoder.decode(request).catch((error: unknown) => undecodable(error, request.sources)),
-    warmUp: (target) => decoder.warmUp(target),
-  };
-  return { decoder: explained, ...(ownPool && { ownPool }) };
-}
+/** The idle time after which workers that keep the process alive (Deno) are stopped, in milliseconds. */
+const HOLDING_IDLE_MS = 500;
 
-function poolOf(workers: number | WorkerPool | undefined): Decoding {
-  if (workers instanceof WorkerPool) return { decoder: workers };
-  if (workers === 0 || (workers === undefined && (!platform.startWorker || platform.avoidsWorkers?.()))) return { decoder: inline };
-  if (workers === undefined) return { decoder: (sharedPool ??= workerPool()) };
-  const ownPool = workerPool({ size: workers });
-  return { decoder: ownPool, ownPool };
+/**
+ * Returns the maximum number of workers or threads in a pool: a small multiple of the number of processor cores, since
+ * each worker takes memory of its own.
+ */
+export const mostWorkers = (cores: number): number => Math.max(16, 8 * cores);
+
+/**
+ * A pool of decoding workers for one or more models, created by `workerPool`. Workers start on demand and stop after
+ * ten idle seconds.
+ */
+export class WorkerPool {
+  /** The maximum number of workers. */
+  readonly size: number;
+  readonly #minBytes: number;
+  readonly #start: StartWorker;
+  /** The maximum in effect: `size`, until starting a worker fails. */
+  #maxSize: number;
+  readonly #workers = new Set<PoolWorker>();
+  #waiting: Task[] = [];
+  readonly #running = new Set<Task>();
+  #decoded = 0;
+  #startError: unknown;
+  #closed = false;
+  #idleTimer: ReturnType<typeof setTimeout> | undefined;
+
+  /** @internal */
+  constructor({ size, minBytes = DEFAULT_MIN_BYTES }: WorkerPoolOptions, cores: number, start: StartWorker) {
+    this.size = size ?? Math.min(cores, DEFAULT_MAX_WORKERS);
+    const most = mostWorkers(cores);
+    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers must be a whole number from 0 to ${most} on this machine, not ${String(size)}.`);
+    if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` must be a number of bytes, not ${String(minBytes)}.`);
+    this.#maxSize = this.size;
+    this.#minBytes = minBytes;
+    this.#start = start;
+  }
+
+  /** The number of workers that are running. */
+  get running(): number {
+    return this.#workers.size;
+  }
+
+  /** The number of tensors that workers have decoded so far. */
+  get decoded(): number {
+    return this.#decoded;
+  }
+
+  /**
+   * The error of a worker that could not be started; `undefined` if there was none. If no worker can be started,
+   * tensors are decoded on the calling thread.
+   */
+  get startError(): unknown {
+    return this.#startError;
+  }
+
+  /** @internal */
+  warmUp(target: DecodeTarget): void {
+    if (this.#takes(target) && this.#workers.size === 0) this.#startOne();
+  }
+
+  /** @internal */
+  async decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>> {
+    if (!this.#takes(request)) return inline.decode(request);
+    clearTimeout(this.#idleTimer);
+    const task = new Task(request);
+    this.#waiting.push(task);
+    this.#running.add(task);
+    this.#assign();
+    try {
+      const bytes = await task.promise;
+      if (!request.into || request.into === bytes) return bytes;
+      request.into.set(bytes);
+      return request.into;
+    } finally {
+      this.#running.delete(task);
+      if (this.#running.size === 0) this.#scheduleStop();
+    }
+  }
+
+  /**
+   * Stops all workers. Reads that are waiting for a worker or being decoded by one reject with a `WorkerError`. Models
+   * that use the pool then decode on the calling thread. Calling it again does nothing.
+   */
+  close(): void {
+    this.#closed = true;
+    for (const task of this.#running) task.fail(new WorkerError("The pool of workers was closed.", task.request.info.name));
+    this.#stopAll();
+  }
+
+  /** Closes the pool at the end of a block: `using pool = workerPool()`. Present if the runtime has `Symbol.dispose`. */
+  declare readonly [Symbol.dispose]: () => void;
+
+  static {
+    if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
+  }
+
+  #takes({ instance, model, index, info }: DecodeTarget): boolean {
+    return this.#maxSize > 0 && !this.#closed && info.byteLength >= this.#minBytes && !instance.call(() => model.isPlain(index));
+  }
+
+  /** Assigns waiting tensors to idle workers, and starts more workers for the rest. */
+  #assign(): void {
+    this.#waiting = this.#waiting.filter((task) => !task.settled);
+    for (const worker of this.#workers) {
+      const task = worker.idle ? this.#waiting.shift() : undefined;
+      if (task) this.#run(worker, task);
+    }
+    const starting = [...this.#workers].filter((worker) => worker.starting).length;
+    for (let missing = this.#waiting.length - starting; missing > 0 && this.#workers.size < this.#maxSize; missing--) this.#startOne();
+  }
+
+  #run(worker: PoolWorker, task: Task): void {
+    try {
+      worker.run(task);
+    } catch (cause) {
+      if (cause instanceof ZstnError) return task.fail(cause);
+      // The request could not be sent, for example because the module cannot be cloned. Nothing has been transferred,
+      // and sending later tensors would fail as well.
+      task.succeed(inline.decode(task.request));
+      this.#giveUp(cause, 0);
+    }
+  }
+
+  #startOne(): void {
+    const events: PoolWorkerEvents = {
+      onIdle: () => (this.#running.size === 0 ? this.#scheduleStop() : this.#assign()),
+      onDecoded: () => (this.#decoded += 1),
+      onExit: (worker, started, cause) => {
+        this.#workers.delete(worker);
+        if (!started) this.#giveUp(cause, this.#workers.size);
+        this.#assign();
+      },
+    };
+    try {
+      this.#workers.add(new PoolWorker(this.#start, events));
+    } catch (cause) {
+      this.#giveUp(cause, this.#workers.size);
+    }
+  }
+
+  /** Limits the pool to `maxSize` workers. With 0, everything is decoded on the calling thread. */
+  #giveUp(cause: unknown, maxSize: number): void {
+    this.#startError = cause;
+    this.#maxSize = maxSize;
+    if (maxSize > 0) return;
+    for (const task of this.#waiting.splice(0)) if (!task.settled) task.succeed(inline.decode(task.request));
+  }
+
+  #scheduleStop(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#workers.size === 0) return;
+    const holdsProcess = [...this.#workers].some((worker) => worker.holdsProcess);
+    this.#idleTimer = setTimeout(() => this.#stopAll(), holdsProcess ? HOLDING_IDLE_MS : IDLE_MS);
+    (this.#idleTimer as { unref?: () => void }).unref?.();
+  }
+
+  #stopAll(): void {
+    clearTimeout(this.#idleTimer);
+    for (const worker of this.#workers) worker.stop();
+    this.#workers.clear();
+  }
 }

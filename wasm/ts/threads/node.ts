@@ -2,14 +2,14 @@
 
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
-import type { WorkerPool } from "../decode/pool.js";
+import type { WorkerPool } from "../decode/worker-pool.js";
 import { isDeno } from "../is-deno.js";
 import { nodeWorkerStarter, workerOf } from "../node/worker-handle.js";
 import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";
 import { threadPool as webThreadPool } from "./web.js";
 
-export type { WorkerPool } from "../decode/pool.js";
+export type { WorkerPool } from "../decode/worker-pool.js";
 export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 

@@ -1,6 +1,6 @@
 /** A pool with one worker, whose module runs threads with shared memory. */
 
-import { WorkerPool, mostWorkers } from "../decode/pool.js";
+import { WorkerPool, mostWorkers } from "../decode/worker-pool.js";
 import type { StartWorker } from "../decode/worker-handle.js";
 import { InvalidInputError } from "../errors.js";
 import { checkOptions } from "../known-options.js";

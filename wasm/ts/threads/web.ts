@@ -7,12 +7,12 @@
  */
 
 import { coreCount, webWorkerStarter } from "../decode/web-worker-handle.js";
-import type { WorkerPool } from "../decode/pool.js";
+import type { WorkerPool } from "../decode/worker-pool.js";
 import { UnsupportedError } from "../errors.js";
 import { poolOfThreads } from "./pool.js";
 import type { ThreadPoolOptions } from "./pool.js";
 
-export type { WorkerPool } from "../decode/pool.js";
+export type { WorkerPool } from "../decode/worker-pool.js";
 export type { CoreInput } from "../wasm-input.js";
 export type { ThreadPoolOptions } from "./pool.js";
 

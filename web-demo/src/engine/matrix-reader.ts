@@ -24,7 +24,7 @@ export interface MatrixReader {
   readonly compare?: (block: RowBlock) => Compared;
   /** The figures that were stored with the tensor, available after `prepare`. */
   readonly stored?: StoredFigures | undefined;
-  /** The row ranges of a representative sample; all rows of a small matrix. */
+  /** The rows of a representative sample, as ranges [begin, end). All rows of a small matrix; empty if a large one can only be read as a whole. */
   readonly sample: readonly (readonly [number, number])[];
   /** Finds out which rows can be read without fetching the whole tensor, and sets `sample` and `stored` accordingly. Call it before reading either. */
   prepare(context: Context): Promise<void>;

@@ -11,7 +11,7 @@ export type Slot = "first" | "second";
 export interface Reference {
   readonly slot: Slot;
   readonly tensor: string;
-  /** The `generation` of the model's summary. A reference to a model that has been closed since then is rejected. */
+  /** The `generation` of the model's summary. If it is given, the reference is rejected once that model has been closed. */
   readonly generation?: number | undefined;
 }
 

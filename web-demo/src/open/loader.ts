@@ -10,7 +10,7 @@ import type { Action } from "../page/notice.js";
 import { hostOf } from "../page/origin.js";
 import { accessErrorOf, strangerWarning } from "../page/access-error.js";
 import type { AccessError } from "../page/access-error.js";
-import type { OpenModel } from "../page/open-model.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import type { Activities } from "../network/activity.js";
 import type { Origins } from "./origins.js";
 import { ChoiceNeeded, resolveInput } from "./resolve-input.js";
@@ -19,8 +19,8 @@ import { asFileOfRepository } from "./parse-input.js";
 import type { Tokens } from "./tokens.js";
 
 export interface Loaded {
-  readonly first: OpenModel;
-  readonly second: OpenModel | undefined;
+  readonly first: OpenedModel;
+  readonly second: OpenedModel | undefined;
 }
 
 /** The operations of the page that the loader needs. */
@@ -67,7 +67,7 @@ export class Loader {
           const request = { ...this.#withToken(first), ...(second && { second: this.#withToken(second) }) };
           const opened = await this.#engine.call("open", request, { signal, onStep });
           if (opened.secondError) this.#explainSecond(new EngineError(opened.secondError), secondInput!);
-          return { first: toOpenModel(opened.first, first), second: opened.second && toOpenModel(opened.second, second!) };
+          return { first: toOpenedModel(opened.first, first), second: opened.second && toOpenedModel(opened.second, second!) };
         },
         attempt.signal,
       );
@@ -79,7 +79,7 @@ export class Loader {
   }
 
   /** Opens the second model. Resolves to `undefined` if that failed, or if opening another one has begun in the meantime. */
-  async openSecond(input: UserInput): Promise<OpenModel | undefined> {
+  async openSecond(input: UserInput): Promise<OpenedModel | undefined> {
     this.cancelSecond();
     const attempt = new AbortController();
     this.#openingSecond = attempt;
@@ -89,7 +89,7 @@ export class Loader {
         `Opening ${labelOf(input)}`,
         async ({ signal, onStep }) => {
           const source = await this.#resolveInput(input, signal);
-          return toOpenModel(await this.#engine.call("openSecond", this.#withToken(source), { signal, onStep }), source);
+          return toOpenedModel(await this.#engine.call("openSecond", this.#withToken(source), { signal, onStep }), source);
         },
         attempt.signal,
       );
@@ -163,7 +163,7 @@ export class Loader {
   }
 }
 
-function toOpenModel(summary: ModelSummary, { source }: ResolvedInput): OpenModel {
+function toOpenedModel(summary: ModelSummary, { source }: ResolvedInput): OpenedModel {
   return { ...summary, source, byName: new Map(summary.tensors.map((tensor): [string, TensorInfo] => [tensor.name, tensor])) };
 }
 

@@ -5,7 +5,7 @@ import type { Engine } from "../engine/client.js";
 import type { ByteBreakdown } from "../engine/protocol.js";
 import type { Activities } from "../network/activity.js";
 import { button, element } from "../page/element.js";
-import type { OpenModel } from "../page/open-model.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import type { Picture, Route } from "../page/route.js";
 import { byteBreakdownCard } from "./byte-breakdown.js";
 import { metadata, tied, unreadable } from "./cards.js";
@@ -19,8 +19,8 @@ export type OverviewRoute = Pick<Route, "picture" | "colour" | "area">;
 export interface OverviewOptions {
   readonly engine: Engine;
   readonly activities: Activities;
-  readonly first: OpenModel;
-  readonly second: OpenModel | undefined;
+  readonly first: OpenedModel;
+  readonly second: OpenedModel | undefined;
   readonly onPick: (tensor: TensorInfo) => void;
   readonly onCompare: () => void;
   readonly onForgetSecond: () => void;
@@ -102,7 +102,7 @@ export class Overview {
     return element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, first.name), element("div", { class: "buttons" }, comparison, copyLink()));
   }
 
-  #changesView(second: OpenModel): ChangesView {
+  #changesView(second: OpenedModel): ChangesView {
     if (this.#changes) return this.#changes;
     const { engine, activities, first, onPick } = this.#options;
     const changes = new ChangesView({

@@ -5,7 +5,7 @@ import type { Engine } from "../engine/client.js";
 import type { Reference, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
-import type { OpenModel } from "../page/open-model.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
 import { TensorPanel } from "./panel.js";
@@ -28,8 +28,8 @@ export const MODES: readonly (readonly [Mode, string])[] = [
 export interface TensorViewOptions {
   readonly engine: Engine;
   readonly activities: Activities;
-  readonly first: OpenModel;
-  readonly second: OpenModel | undefined;
+  readonly first: OpenedModel;
+  readonly second: OpenedModel | undefined;
   readonly info: TensorInfo;
   readonly mode: Mode;
   /** The name of the other tensor, in the second model if it has a tensor of that name, otherwise in the first model. */
@@ -162,7 +162,7 @@ export class TensorView {
     });
   }
 
-  #model(slot: Slot): OpenModel {
+  #model(slot: Slot): OpenedModel {
     return slot === "second" ? this.#options.second! : this.#options.first;
   }
 }

@@ -88,7 +88,7 @@ impl DeltaTable {
         if !same_count || contents.records.len() != self.records.len() {
             return Err(Error::malformed(
                 Rule::DeltaPlaces,
-                "header, records and trailer do not list the same number of tensors",
+                "the header, the records and the trailer list different numbers of tensors",
             ));
         }
         for ((record, info), tensor) in self.records.iter().zip(&contents.records).zip(&tensors) {

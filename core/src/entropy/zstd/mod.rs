@@ -125,7 +125,7 @@ impl<'a> ZstdBlock<'a> {
         if size > cap_bytes {
             return Err(Error::malformed(
                 Rule::ZstdFrame,
-                format!("a zstd block of {size} bytes is over {cap_bytes}"),
+                format!("a zstd block of {size} bytes is over the cap of {cap_bytes}"),
             )
             .at(at));
         }

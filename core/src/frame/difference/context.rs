@@ -159,8 +159,9 @@ impl ContextMap {
         self.unchanged
     }
 
-    /// Writes the numbers assigned to the contexts of the elements `predicted`.
-    /// All elements must belong to one group.
+    /// Writes to `out` the number assigned to the context of each element.
+    /// `predicted` contains the bytes of the predicted elements, which all belong
+    /// to one group with the code `code`.
     #[inline(always)]
     pub fn fill<F: Float>(&self, code: u8, predicted: &[u8], out: &mut [u16]) {
         let words = F::Word::words(predicted).zip(out.iter_mut());

@@ -205,8 +205,8 @@ impl RowWork {
         Ok(packed)
     }
 
-    /// Returns the failure for a row whose bases are not packed: permanent if a base
-    /// was refused, otherwise transient.
+    /// Fails if a base of the row is not packed. The first such base decides: the failure
+    /// is permanent if that base was refused, and is retried otherwise.
     fn check_bases(&self, row: &Row) -> Result<(), Failure> {
         for key in &row.bases {
             let done = self.results.done(key).map_err(Failure::Error)?;

@@ -111,7 +111,7 @@ def show(tree: Tree, kind: str, resolve: Callable[[Path], Path]) -> str:
         path = tree.folder / name
         shown = restored_name(name)
         if shown is None:
-            # Files that were not downloaded do not exist.
+            # The tree also lists files that were not downloaded.
             if name not in hidden and path.exists():
                 view.link(name, path)
         elif is_index(name):

@@ -3,7 +3,7 @@
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
 import { element, select } from "../../page/element.js";
-import type { OpenModel } from "../../page/open-model.js";
+import type { OpenedModel } from "../../page/opened-model.js";
 import type { Route } from "../../page/route.js";
 import { treeOf } from "../../tree/node.js";
 import { LayerMatrix } from "../layers/matrix.js";
@@ -13,7 +13,7 @@ import { Treemap } from "./treemap.js";
 
 export interface PictureCardOptions {
   readonly engine: Engine;
-  readonly model: OpenModel;
+  readonly model: OpenedModel;
   readonly onPick: (tensor: TensorInfo) => void;
   readonly onRoute: (change: Pick<Route, "colour" | "area">) => void;
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WeightFormat;
 use super::config::Config;
-use super::module::{Table, masked, quantised, sparse};
+use super::module_parts::{Table, masked, quantised, sparse};
 use super::weight::Weight;
 use crate::bytes::Cursor;
 use crate::container::foreign::{QUANTISED, SPARSE};

@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::WeightFormat;
-use super::module::Targets;
 use super::scheme::{Group, Scheme, read_group};
+use super::targets::Targets;
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 

@@ -187,8 +187,9 @@ impl ScaleGrid {
                             Error::malformed(
                                 Rule::CompressedTensorsGroupIndex,
                                 format!(
-                                    "a column is in group {group}, but the number of groups is {}",
-                                    self.entry_columns
+                                    "`{}` assigns a column to group {group}; group numbers start \
+                                     at 0 and must be below {}",
+                                    groups.stored.name, self.entry_columns
                                 ),
                             )
                         })?,

@@ -19,9 +19,10 @@ mod config;
 mod dequantise;
 mod geometry;
 mod marlin;
-mod module;
+mod module_parts;
 mod scheme;
 mod sparse_writer;
+mod targets;
 mod weight;
 
 pub use checkpoint::{Checkpoint, CheckpointEntry, Role, TensorSpec, WeightPart};

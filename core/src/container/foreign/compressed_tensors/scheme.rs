@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::config;
-use super::module::Targets;
+use super::targets::Targets;
 use crate::{Error, Result, Rule};
 
 /// The meaning of a stored code before it is scaled.

@@ -1,5 +1,5 @@
-//! The options of the encoder, and the decision how a tensor is stored as far
-//! as it does not depend on the tensor's bytes (docs/formats/gauss.md 4 to 6).
+//! The options of the encoder, and those decisions about storing a tensor that
+//! do not depend on its bytes (docs/formats/gauss.md 4 to 6).
 
 use alloc::format;
 use alloc::string::String;
@@ -169,7 +169,8 @@ impl EncodePlan {
         });
         let Some(element_count) = element_count else {
             return Err(Error::invalid_input(format!(
-                "the size of shape {shape:?} and dtype {dtype} is beyond this machine's memory"
+                "a tensor of shape {shape:?} and dtype {dtype} is too long for the address \
+                 space of this machine"
             )));
         };
         fits(name, shape)?;

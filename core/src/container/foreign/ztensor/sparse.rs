@@ -47,10 +47,11 @@ pub(super) fn decode<E: Engine>(
     let must_rise = tensor.version == ZTensorVersion::V2 && tensor.layout == TensorLayout::Csr;
     check_distinct(&entries.cells, must_rise)?;
     let paid_for = (stored.len() as u64).max(entries.values.len() as u64);
-    if len_bytes > SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE)) {
+    let limit = SPARSE_FREE_BYTES.max(paid_for.saturating_mul(SPARSE_BYTES_PER_BYTE));
+    if len_bytes > limit {
         return Err(Error::limit(format!(
             "a sparse tensor of {paid_for} bytes would decode to {len_bytes} bytes, over the \
-             limit"
+             limit of {limit}"
         )));
     }
     let mut out = bytes::buffer(len_bytes)?;

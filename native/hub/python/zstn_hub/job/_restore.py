@@ -53,7 +53,7 @@ def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int =
             unpack(packed, part, base=bases, threads=threads)
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{row.place}: its packed file is gone: {error}; run the plan again"
+                f"{row.place}: a packed file is missing ({error}); run the plan again"
             ) from error
         except (MissingBaseError, RefusedBaseError) as error:
             raise ZstnError(f"{row.place}: {error}", "needs_base") from error

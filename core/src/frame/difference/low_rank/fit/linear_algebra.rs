@@ -260,12 +260,14 @@ const POWER_ROUNDS: usize = 2;
 /// and noise may look like a direction.
 const USUAL_RANKS: [usize; 14] = [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256];
 
-/// Returns factors of the block. The number of columns is its rank. Returns
-/// `None` if no direction, or more than `max_rank` directions, are above the
-/// rounding noise.
+/// Returns two factors whose product, the first times the transpose of the second,
+/// approximates the differences in the block. The first has a row for each row of
+/// the block, the second a row for each of its columns. Both have as many columns
+/// as the detected rank, which is rounded to a nearby usual one.
 ///
-/// The first matrix has a row for each row of the block, the second one a row
-/// for each of its columns.
+/// `width` is the number of directions that are computed. Returns `None` if none of
+/// them, or more than `max_rank`, are above the rounding noise, or if all of them
+/// are and the block may have more.
 pub fn factors<E: Engine>(
     engine: &E,
     block: &SampledBlock,

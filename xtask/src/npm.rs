@@ -10,7 +10,7 @@ const INSTRUCTIONS: &str = "Install Node 20.19 or newer with npm (from nodejs.or
 const AZURITE: &str = "azurite@3.37.0";
 
 /// Returns npm with the arguments of `line`.
-pub fn npm(line: &str) -> Command {
+pub fn command(line: &str) -> Command {
     let mut command = cmd(if cfg!(windows) { "npm.cmd" } else { "npm" });
     command.words(line).env("NO_UPDATE_NOTIFIER", "1");
     command
@@ -26,7 +26,7 @@ pub fn check() -> Result<()> {
         if process::version(&node) < Some(OLDEST_NODE) {
             bail!("Node {node} is too old. {INSTRUCTIONS}");
         }
-        let npm = ask(&mut npm("--version")).with_context(|| missing("npm"))?;
+        let npm = ask(&mut command("--version")).with_context(|| missing("npm"))?;
         step.note(format!("Node {}, npm {npm}", node.trim_start_matches('v')));
         Ok(())
     })
@@ -54,7 +54,7 @@ fn install(step: &mut Step, name: &str, lists: &Path, folder: &Path, line: &str)
         for list in lists.iter().filter(|list| !list.starts_with(folder)) {
             paths::copy_into(folder, list)?;
         }
-        let mut npm = npm(line);
+        let mut npm = command(line);
         step.run_twice(npm.words("--no-audit --no-fund").current_dir(folder))
     })
 }
@@ -102,7 +102,7 @@ pub fn azurite() -> Result<PathBuf> {
             fs::create_dir_all(&folder)?;
             // The folder is inside this repository, whose packages must not be
             // installed here.
-            let mut npm = npm("install --no-audit --no-fund --no-workspaces --prefix .");
+            let mut npm = command("install --no-audit --no-fund --no-workspaces --prefix .");
             step.run_twice(npm.arg(AZURITE).current_dir(&folder))?;
         }
         let is_there = program.is_file();
@@ -119,7 +119,7 @@ pub fn build(title: &str, package: &str, inputs: &[&str], output: &str) -> Resul
     let outputs = [path(output)];
     step(title, |step| {
         stamp::unless_fresh(step, &format!("npm-{package}"), &inputs, &outputs, |step| {
-            step.run(npm("run build --workspace").arg(package))?;
+            step.run(command("run build --workspace").arg(package))?;
             let is_filled = !paths::entries(&outputs[0])?.is_empty();
             ensure!(is_filled, "the build of {package} left {output} empty");
             Ok(())
