@@ -1,6 +1,7 @@
 //! Plans the read of a part of a tensor: which ranges of the file the part
 //! requires, and how to decode them.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
 
