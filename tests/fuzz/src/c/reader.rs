@@ -152,6 +152,8 @@ pub fn verify(file: &File, engine: &Handle<zstn_engine>) -> Outcome<()> {
         allow_truncated: 0,
         no_statistics: 0,
         extended: 0,
+        confirm: 0,
+        fast: 0,
     };
     let mut report = zstn_report {
         struct_size: size_of::<zstn_report>(),
