@@ -118,12 +118,8 @@ impl<'a> Job<'a> {
     /// Returns the job with the default limit for packing and converting, unless the
     /// caller has set a limit.
     pub(crate) fn or_default_memory(mut self) -> Self {
-        const MIN_BYTES: u64 = 1 << 30;
-        const BYTES_PER_THREAD: u64 = 256 << 20;
-        self.memory_bytes.get_or_insert_with(|| {
-            let threads = self.engine.threads() as u64;
-            threads.saturating_mul(BYTES_PER_THREAD).max(MIN_BYTES)
-        });
+        let default_bytes = default_memory_bytes(&self.engine);
+        self.memory_bytes.get_or_insert(default_bytes);
         self
     }
 
@@ -220,6 +216,14 @@ impl<'a> Job<'a> {
             Err(payload) => panic::resume_unwind(payload),
         }
     }
+}
+
+/// Returns the default limit for packing and converting on the threads of `engine`.
+pub fn default_memory_bytes(engine: &Engine) -> u64 {
+    const MIN_BYTES: u64 = 1 << 30;
+    const BYTES_PER_THREAD: u64 = 256 << 20;
+    let threads = engine.threads() as u64;
+    threads.saturating_mul(BYTES_PER_THREAD).max(MIN_BYTES)
 }
 
 impl Default for Job<'_> {

@@ -99,6 +99,7 @@ mod verify;
 #[doc(hidden)]
 pub mod internals {
     pub use crate::delta::MAX_BASES;
+    pub use crate::job::default_memory_bytes;
     pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
     pub use crate::restored_stream::restored_sha256;

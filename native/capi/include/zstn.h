@@ -983,8 +983,8 @@ zstn_status zstn_pack(const zstn_input *input,
  * Restores a checkpoint that `zstn_pack` has packed, byte for byte. The digests
  * recorded in the packed file are checked before the output gets its name. A writer
  * receives every tensor once its digest has been checked, and the last byte of the file
- * once all digests have been; after an error, what it has received must not be used. It
- * takes the same arguments as `zstn_pack`.
+ * once all digests have been; after an error, discard what it has received. It takes the
+ * same arguments as `zstn_pack`.
  */
 zstn_status zstn_unpack(const zstn_input *input,
                         const zstn_output *output,

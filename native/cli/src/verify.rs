@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use zstn::{Job, Location, Result, VerifyOptions, VerifyReport};
+use zstn::{Job, Location, Result, VerifiedFile, VerifyOptions, VerifyReport};
 use zstn_core::catalog::FileKind;
 
 use super::arguments::{self, Memory, Report, Stored, Threads};
@@ -136,6 +136,11 @@ impl Options {
             1 => "the file has",
             _ => "the files have",
         };
+        let has_left_out = |file: &VerifiedFile| file.has_digests && !file.has_file_digest;
+        let checksums = match self.fast && report.files.iter().any(has_left_out) {
+            true => "all other checksums match (SHA-256 of the whole file not compared)",
+            false => "all checksums match",
+        };
         match (&self.against, report.max_error()) {
             (Some(original), _) if report.identical => format!("identical to {original}"),
             (Some(original), Some(error)) => {
@@ -148,12 +153,9 @@ impl Options {
                 "the tensors are identical to those of {original}; other parts of the files, such \
                  as metadata, were not compared"
             ),
-            (None, _) if report.has_digests() && is_packed && self.fast => {
-                "all tensors match their digests; SHA-256 of the whole file not compared".into()
-            }
-            (None, _) if report.has_digests() => "all checksums match".into(),
+            (None, _) if report.has_digests() => checksums.into(),
             (None, _) if report.files.iter().any(|file| file.has_digests) => {
-                "all checksums match, but some files have none".into()
+                format!("{checksums}, but some files have none")
             }
             (None, _) if is_packed => {
                 format!("but nothing shows whether the values are right: {file} no checksums")

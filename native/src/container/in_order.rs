@@ -28,11 +28,24 @@ impl Container<'_> {
     pub(crate) fn decode_sorted(
         &self,
         job: &Job,
-        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+        next: impl FnMut(Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let statistics = self.statistics()?;
-        let finished = Finished::new(self, job)?;
+        let refuse = Error::place(self.name());
+        let check = |span: &Range<u64>, bytes: &[u8]| statistics.check(&job.engine, span, bytes);
         job.begin(self.prefix.data_len_bytes);
+        self.decode_in_order(job, |span, bytes| check(span, bytes).map_err(&refuse), next)
+    }
+
+    /// Decodes all frames, and passes the bytes of every span of the data buffer to
+    /// `sink` from many threads, then to `next` in order, on this thread.
+    pub(super) fn decode_in_order(
+        &self,
+        job: &Job,
+        sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync,
+        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let finished = Finished::new(self, job)?;
         let parts = self.parts.iter();
         let mut spans: Vec<(&Range<u64>, &Part)> = parts
             .flat_map(|part| part.spans().map(move |span| (span, part)))
@@ -41,9 +54,7 @@ impl Container<'_> {
         let decode = |&(span, part): &(&Range<u64>, &Part)| {
             let stored = self.input.read(part.place.clone())?;
             let bytes = self.decode_part(job, part, &stored)?;
-            statistics
-                .check(&job.engine, span, &bytes)
-                .map_err(Error::place(self.input.name()))?;
+            sink(span, &bytes)?;
             let storage = match &finished {
                 Some(_) => finished_tensor::frame(&stored),
                 None => String::new(),

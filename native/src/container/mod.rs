@@ -10,7 +10,7 @@ use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix,
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::finished_tensor::{self, Listed};
-use crate::ordered::{Budget, for_each, in_order};
+use crate::ordered::{Budget, for_each};
 use crate::source::{Local, Source};
 use crate::{Error, Job, Progress as _, Result};
 use frame_runs::{Part, Stored, parts, runs, single};
@@ -184,7 +184,7 @@ impl<'a> Container<'a> {
         };
         job.begin(self.prefix.data_len_bytes);
         match self.file_check().filter(|_| !fast) {
-            Some(check) => self.decode_in_order(job, check, sink),
+            Some(check) => self.decode_and_hash(job, check, sink),
             None => self.decode_in_runs(job, sink),
         }
     }
@@ -217,51 +217,23 @@ impl<'a> Container<'a> {
 
     /// Decodes like [`Container::decode`], and hashes the data buffer in order on one
     /// thread while other threads decode the following bytes.
-    fn decode_in_order(
+    fn decode_and_hash(
         &self,
         job: &Job,
         check: FileCheck,
-        sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
+        sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync,
     ) -> Result<()> {
-        let refuse = Error::place(self.input.name());
-        let finished = Finished::new(self, job)?;
-        let parts = self.parts.iter();
-        let mut spans: Vec<(&Range<u64>, &Part)> = parts
-            .flat_map(|part| part.spans().map(move |span| (span, part)))
-            .collect();
-        spans.sort_by_key(|(span, _)| (span.start, span.end));
         let header = self.header()?;
         let len = (header.len() as u64).to_le_bytes();
         let mut check = Some(check.with(&len).with(&header));
         drop(header);
-        let decode = |&(span, part): &(&Range<u64>, &Part)| {
-            let stored = self.input.read(part.place.clone())?;
-            let bytes = self.decode_part(job, part, &stored)?;
-            sink(span, &bytes)?;
-            let storage = match &finished {
-                Some(_) => finished_tensor::frame(&stored),
-                None => String::new(),
-            };
-            Ok((bytes, storage))
-        };
-        let hash = |(span, part): (&Range<u64>, &Part),
-                    (bytes, storage): (Vec<u8>, String)|
-         -> Result<()> {
+        self.decode_in_order(job, sink, |bytes| {
             job.feed_bytes(&bytes, |piece| {
                 check = check.take().map(|check| check.with(piece));
-            })?;
-            job.advance(bytes.len() as u64);
-            if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
-                finished.report(part, storage);
-            }
-            Ok(())
-        };
-        let lens_bytes = spans.iter().map(|(span, _)| span.end - span.start);
-        let budget = decoded_in_order(job, lens_bytes);
-        let items = spans.into_iter();
-        let items = items.map(|(span, part)| Ok(((span, part), span.end - span.start)));
-        in_order(job, items, budget, decode, hash)?;
-        check.map_or(Ok(()), FileCheck::finish).map_err(&refuse)
+            })
+        })?;
+        let compared = check.map_or(Ok(()), FileCheck::finish);
+        compared.map_err(Error::place(self.input.name()))
     }
 }
 

@@ -61,8 +61,9 @@ impl VerifyOptions {
     }
 
     /// Leaves out the digest of the restored file as a whole, usually its SHA-256, which
-    /// one thread computes. Every tensor is still compared with its own digest, and the
-    /// header and all other stored bytes with their checksums, on all threads.
+    /// one thread computes. Everything else is still compared, on all threads: in a file
+    /// with checksums, they cover every stored byte, and every tensor has its own digest.
+    /// A delta whose tensors share bytes is compared as a whole nevertheless.
     ///
     /// This cannot be combined with [`VerifyOptions::confirm`].
     pub fn fast(mut self, fast: bool) -> Self {
@@ -113,15 +114,15 @@ pub fn verify(job: &Job, input: impl Into<Input>, options: &VerifyOptions) -> Re
 
 impl VerifyOptions {
     fn verify(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
-        if self.confirm && self.fast {
+        if self.confirm {
+            if !self.fast {
+                return self.confirm_file(job, input);
+            }
             return Err(Error::Usage(
                 "confirming compares the SHA-256 of the file, which a fast verification leaves \
                  out: use one of the two"
                     .into(),
             ));
-        }
-        if self.confirm {
-            return self.confirm_file(job, input);
         }
         if let Some(shards) = packed_shards(job, input)? {
             return self.verify_shards(job, &shards);

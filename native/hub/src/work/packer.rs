@@ -13,7 +13,7 @@ use super::Failure;
 use crate::lock::Lock;
 use crate::manifest::{Done, Row};
 use crate::proof;
-use zstn::internals::Staging;
+use zstn::internals::{Staging, default_memory_bytes};
 use zstn::source::HttpOptions;
 use zstn::{
     Engine, Error, Input, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
@@ -69,14 +69,11 @@ impl Packer {
 
     /// Returns the memory limit of one file in bytes; `None` for the default of [`Job`].
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        /// The default of [`Job`] for a file that is packed alone.
-        const MIN_BYTES: u64 = 1 << 30;
-        const BYTES_PER_THREAD: u64 = 256 << 20;
         if self.at_once <= 1 {
             return self.options.memory_bytes;
         }
-        let default = (self.engine.threads() as u64 * BYTES_PER_THREAD).max(MIN_BYTES);
-        let all = self.options.memory_bytes.unwrap_or(default);
+        let default = || default_memory_bytes(&self.engine);
+        let all = self.options.memory_bytes.unwrap_or_else(default);
         Some(all / self.at_once as u64)
     }
 
