@@ -4,22 +4,23 @@
 //! In a flat code, every symbol is its own code, so a stream consists of packed
 //! numbers, starting with the last one. Shifts unpack eight of them at a time.
 
+use core::mem;
+
 use super::Fault;
 use super::huffman_table::{Code, SEVERAL_BITS, SEVERAL_LEN, Several};
 
-/// Number of lookups between two reads of input. The bits that they take, plus
-/// a partly read byte, fit in a word with one bit left to mark the end.
+/// Number of lookups of several symbols between two reads of input. The bits
+/// that they take, plus a partly read byte, fit in a word with one bit left to
+/// mark the end.
 const LOOKUPS: usize = 5;
-/// Maximum number of symbols that [`LOOKUPS`] lookups produce.
-const MAX_SYMBOLS: usize = 3 * LOOKUPS;
-/// Number of output bytes that a step may write: its symbols and the surplus
+/// Number of output bytes that such a lookup may write: its symbols and surplus
 /// bytes after them.
-const OUTPUT_BYTES: usize = 20;
-/// Maximum number of input bytes that [`LOOKUPS`] lookups consume.
-const MAX_BYTES: usize = 7;
-/// Streams with fewer symbols are decoded one symbol at a time, because a table
-/// for several would cost more than it saves.
-const MIN_SEVERAL: usize = 512;
+const OUTPUT_BYTES: usize = 8;
+/// Number of lookups of one symbol between two reads of input.
+const LOOKUPS_OF_ONE: usize = 4;
+/// Fewer literals than this are decoded one by one, because a table for several
+/// would cost more than it saves.
+const MIN_SEVERAL: usize = 1024;
 
 /// A stream that is read bit by bit from its end.
 pub struct Backwards<'a> {
@@ -84,24 +85,19 @@ impl<'a> Backwards<'a> {
 pub(crate) const EMPTY: Fault = Fault("a Huffman stream has no end mark");
 pub const END: Fault = Fault("a Huffman stream does not end with its last symbol");
 
-/// Decodes one stream, which must fill `bytes`, into `out`.
-pub(crate) fn decode_one(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+/// Decodes one stream, which contains at most 1023 symbols, into `out`.
+pub(crate) fn decode_one(code: &Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     if let Some(bits) = code.flat_bits {
         return decode_flat(bits, bytes, out);
     }
-    let mut stream = Stream::new(bytes, out)?;
-    if out_is_long(stream.out.len())
-        && let Some(table) = code.several()
-    {
-        stream.run(table);
-    }
-    stream.finish(code)
+    Stream::new(bytes, out)?.finish(code)
 }
 
 /// Decodes four streams, which follow a table of their lengths, into a quarter
 /// of `out` each.
 pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
+    let is_long = out.len() >= MIN_SEVERAL;
     let quarter = out.len().div_ceil(4);
     let mut next = |len: Option<usize>| {
         let len = len.unwrap_or(bytes.len());
@@ -130,124 +126,103 @@ pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Resu
         Stream::new(three, c)?,
         Stream::new(four, d)?,
     ];
-    if out_is_long(quarter)
-        && let Some(table) = code.several()
-    {
-        run_four(&mut streams, table);
-        for stream in &mut streams {
-            stream.run(table);
-        }
+    if is_long && let Some(table) = code.several() {
+        // Streams advance at different speeds, so each is continued alone.
+        streams = run::<4, LOOKUPS>(streams, table).map(|stream| {
+            let [stream] = run::<1, 1>(run::<1, LOOKUPS>([stream], table), table);
+            stream
+        });
     }
     streams
         .into_iter()
         .try_for_each(|stream| stream.finish(code))
 }
 
-fn out_is_long(len: usize) -> bool {
-    len >= MIN_SEVERAL
-}
-
 /// A stream that is being decoded.
 struct Stream<'a> {
+    /// The input up to the byte that is read next, which streams read from the
+    /// end.
     bytes: &'a [u8],
+    /// Number of bits of the last byte of `bytes` that have been read.
+    taken_bits: usize,
+    /// Space for the remaining symbols.
     out: &'a mut [u8],
-    /// Number of symbols decoded so far.
-    done: usize,
-    /// Offset of `word` in the input.
-    from: usize,
-    /// The next bits, left-aligned. The lowest set bit marks their end.
-    word: u64,
 }
 
 impl<'a> Stream<'a> {
     fn new(bytes: &'a [u8], out: &'a mut [u8]) -> Result<Self, Fault> {
         let Backwards { left, .. } = Backwards::new(bytes)?;
-        let from = bytes.len().saturating_sub(8);
-        let mut stream = Self {
+        Ok(Self {
             bytes,
+            taken_bits: 8 * bytes.len() - left,
             out,
-            done: 0,
-            from,
-            word: 0,
-        };
-        stream.word = stream.load(8 * bytes.len() - left);
-        Ok(stream)
+        })
     }
 
-    /// Returns the word at `from` without its topmost `taken_bits` bits.
+    /// Returns the next bits, left-aligned. The lowest set bit marks their end.
+    /// Returns `None` if a whole word of input or the space for `lookups`
+    /// lookups is not left.
     #[inline(always)]
-    fn load(&self, taken_bits: usize) -> u64 {
-        let word = self.bytes[self.from..].first_chunk();
-        // Streams of less than eight bytes are not read by words.
-        word.map_or(0, |word| (u64::from_le_bytes(*word) | 1) << taken_bits)
-    }
-
-    /// Returns how many times [`Self::step`] can run without a bounds check.
-    fn steps(&self) -> usize {
-        let capacity = (self.out.len() - self.done + MAX_SYMBOLS).saturating_sub(OUTPUT_BYTES);
-        (capacity / MAX_SYMBOLS).min(self.from / MAX_BYTES)
-    }
-
-    #[inline(always)]
-    fn step(&mut self, table: &[Several; SEVERAL_LEN]) {
-        let Some(dest) = self.out[self.done..].first_chunk_mut::<OUTPUT_BYTES>() else {
-            return;
-        };
-        let mut word = self.word;
-        let mut at = 0;
-        for _ in 0..LOOKUPS {
-            let found = table[(word >> (64 - SEVERAL_BITS)) as usize];
-            dest[at & 15..][..4].copy_from_slice(&found.to_le_bytes());
-            word <<= found >> 24 & 15;
-            at += (found >> 28) as usize;
-        }
-        self.done += at;
-        let taken = word.trailing_zeros() as usize;
-        self.from -= taken / 8;
-        self.word = self.load(taken % 8);
-    }
-
-    /// Decodes everything except the symbols near the end of input or output.
-    fn run(&mut self, table: &[Several; SEVERAL_LEN]) {
-        loop {
-            let steps = self.steps();
-            if steps == 0 {
-                return;
-            }
-            for _ in 0..steps {
-                self.step(table);
-            }
-        }
+    fn word(&self, lookups: usize) -> Option<u64> {
+        let word = self.bytes.last_chunk()?;
+        let has_space = self.out.len() >= OUTPUT_BYTES * lookups;
+        has_space.then(|| (u64::from_le_bytes(*word) | 1) << self.taken_bits)
     }
 
     /// Decodes the remaining symbols one by one.
     fn finish(self, code: &Code) -> Result<(), Fault> {
-        let mut stream = Backwards::new(self.bytes)?;
-        if self.done > 0 {
-            let taken = self.word.trailing_zeros() as usize;
-            stream.left = 8 * self.from + 64 - taken;
-        }
-        for byte in &mut self.out[self.done..] {
-            let found = code.one(stream.peek(code.one_bits));
-            stream.left = stream.left.checked_sub(found.bits.into()).ok_or(END)?;
-            *byte = found.symbol;
+        let mut stream = Backwards {
+            bytes: self.bytes,
+            left: 8 * self.bytes.len() - self.taken_bits,
+        };
+        for symbols in self.out.chunks_mut(LOOKUPS_OF_ONE) {
+            let mut word = stream.window();
+            let mut taken = 0;
+            for symbol in symbols {
+                let found = code.one(word);
+                *symbol = found.symbol;
+                word <<= found.bits;
+                taken += u32::from(found.bits);
+            }
+            stream.skip(taken).ok_or(END)?;
         }
         if stream.left == 0 { Ok(()) } else { Err(END) }
     }
 }
 
-/// Decodes all four streams together as far as possible without checking for
-/// their ends.
-fn run_four(streams: &mut [Stream; 4], table: &[Several; SEVERAL_LEN]) {
+/// Decodes `STREAMS` streams together, until the end of the input or output of
+/// one of them is near. Between two reads of its input, each stream takes
+/// `LOOKUPS` lookups. They alternate between the streams, because a lookup waits
+/// for the previous one of the same stream.
+fn run<'a, const STREAMS: usize, const LOOKUPS: usize>(
+    mut streams: [Stream<'a>; STREAMS],
+    table: &[Several; SEVERAL_LEN],
+) -> [Stream<'a>; STREAMS] {
     loop {
-        let steps = streams.iter().map(Stream::steps).min().unwrap_or(0);
-        if steps == 0 {
-            return;
-        }
-        for _ in 0..steps {
-            for stream in &mut *streams {
-                stream.step(table);
+        let mut words = [0; STREAMS];
+        for (word, stream) in words.iter_mut().zip(&streams) {
+            match stream.word(LOOKUPS) {
+                Some(next) => *word = next,
+                None => return streams,
             }
+        }
+        // The masks of these counts, which are at most 30, let the compiler omit
+        // bounds checks.
+        let mut counts = [0; STREAMS];
+        for _ in 0..LOOKUPS {
+            for ((stream, word), count) in streams.iter_mut().zip(&mut words).zip(&mut counts) {
+                let found = table[(*word >> (64 - SEVERAL_BITS)) as usize];
+                let dest = &mut stream.out[*count & 31..][..OUTPUT_BYTES];
+                dest.copy_from_slice(&found.symbols());
+                *word <<= found.bits();
+                *count += found.count();
+            }
+        }
+        for ((stream, word), count) in streams.iter_mut().zip(words).zip(counts) {
+            let taken = word.trailing_zeros() as usize;
+            stream.bytes = &stream.bytes[..stream.bytes.len() - taken / 8];
+            stream.taken_bits = taken % 8;
+            stream.out = &mut mem::take(&mut stream.out)[count & 31..];
         }
     }
 }

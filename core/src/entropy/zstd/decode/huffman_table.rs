@@ -21,18 +21,67 @@ pub struct One {
     pub bits: u8,
 }
 
-/// Up to three symbols whose codes are completely contained in 11 bits. The
-/// first symbol is in the lowest byte, the total length of the codes starts at
-/// bit 24, and the number of symbols starts at bit 28.
-pub type Several = u32;
+/// Up to [`MAX_SEVERAL`] symbols whose codes are completely contained in the
+/// bits that index the entry. The lowest byte is the total length of these codes
+/// in bits, the symbols follow, and the topmost byte is their number.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Several(u64);
+
+/// Maximum number of symbols of an entry.
+const MAX_SEVERAL: u32 = 6;
+/// The bytes of an entry that contain symbols.
+const SYMBOLS: u64 = 0x00FF_FFFF_FFFF_FF00;
+
+impl Several {
+    /// Returns the symbols and surplus bytes after them.
+    #[inline(always)]
+    pub fn symbols(self) -> [u8; 8] {
+        (self.0 >> 8).to_le_bytes()
+    }
+
+    /// Returns the total length of the codes in bits.
+    #[inline(always)]
+    pub fn bits(self) -> u64 {
+        self.0 & 63
+    }
+
+    /// Returns the number of symbols.
+    #[inline(always)]
+    pub fn count(self) -> usize {
+        (self.0 >> 56) as usize
+    }
+
+    /// Returns an entry of `first` and the symbols of this entry, which must be
+    /// fewer than [`MAX_SEVERAL`].
+    #[inline(always)]
+    fn after(self, first: One) -> Self {
+        let symbols = (self.0 & SYMBOLS) << 8 & SYMBOLS | u64::from(first.symbol) << 8;
+        let lens = (self.0 & !SYMBOLS) + (1 << 56 | u64::from(first.bits));
+        Self(symbols | lens)
+    }
+
+    /// Returns whether the entry has [`MAX_SEVERAL`] symbols.
+    #[inline(always)]
+    fn is_full(self) -> bool {
+        self.0 >> 56 == MAX_SEVERAL.into()
+    }
+
+    /// Removes the last symbol of a full entry. `lens` has the lengths of the
+    /// codes.
+    fn without_last(self, lens: &[u8; 256]) -> Self {
+        let [_, _, _, _, _, _, last, _] = self.0.to_le_bytes();
+        Self(self.0 - (1 << 56 | u64::from(lens[usize::from(last)])))
+    }
+}
 
 /// The decoding tables of a code.
 pub struct Code {
     /// One symbol for each value of the next `one_bits` bits; empty for a flat
     /// code.
     one: Box<[One]>,
-    pub one_bits: u32,
-    several: Option<Box<[Several; SEVERAL_LEN]>>,
+    one_bits: u32,
+    /// The result of [`several`]; empty until its first use.
+    several: Box<[Several]>,
     /// The number of bits of every symbol in a flat code. In such a code, all
     /// values below a power of two, and no others, have codes of equal length,
     /// so each value is its own code.
@@ -49,31 +98,34 @@ impl Code {
             let flat = Self {
                 one: Box::default(),
                 one_bits: bits,
-                several: None,
+                several: Box::default(),
                 flat_bits: Some(flat_bits),
             };
             return Ok((flat, rest));
         }
         let one_bits = bits.max(SEVERAL_BITS);
         let mut one = alloc::vec![One::default(); 1 << one_bits].into_boxed_slice();
-        let mut free = &mut one[..];
         // Entries are ordered by descending code length, then by symbol.
-        for weight in 1..=bits {
-            for (symbol, _) in (0..=u8::MAX)
-                .zip(weights)
-                .filter(|(_, w)| u32::from(*w) == weight)
-            {
-                let (entries, after) = free.split_at_mut(1 << (weight - 1 + one_bits - bits));
-                let len = (bits + 1 - weight).to_le_bytes()[0];
-                entries.fill(One { symbol, bits: len });
-                free = after;
-            }
+        let entries = |weight: u8| 1 << (u32::from(weight) - 1 + one_bits - bits);
+        let mut starts = [0; MAX_BITS as usize + 2];
+        for &weight in weights.iter().filter(|weight| **weight > 0) {
+            starts[usize::from(weight) + 1] += entries(weight);
+        }
+        for weight in 1..starts.len() {
+            starts[weight] += starts[weight - 1];
+        }
+        for (symbol, weight) in (0..=u8::MAX).zip(weights).filter(|(_, weight)| *weight > 0) {
+            let start = &mut starts[usize::from(weight)];
+            let len = entries(weight);
+            let bits = (bits + 1 - u32::from(weight)).to_le_bytes()[0];
+            one[*start..][..len].fill(One { symbol, bits });
+            *start += len;
         }
         Ok((
             Self {
                 one,
                 one_bits,
-                several: None,
+                several: Box::default(),
                 flat_bits: None,
             },
             rest,
@@ -86,22 +138,22 @@ impl Code {
         read.is_ok_and(|(weights, bits)| flat_bits(&weights, bits).is_some())
     }
 
-    /// Returns the symbol whose code is at the start of `bits`, a value of
-    /// `one_bits` bits.
+    /// Returns the symbol whose code is at the start of `word`, in its topmost
+    /// bits.
     #[inline]
-    pub fn one(&self, bits: usize) -> One {
-        self.one[bits]
+    pub fn one(&self, word: u64) -> One {
+        self.one[(word >> (64 - MAX_BITS) >> (MAX_BITS - self.one_bits)) as usize]
     }
 
-    /// Returns the table of up to three symbols at a time, or `None` if codes
-    /// are too long for it. The table is built on first use, because it is not
+    /// Returns the table of several symbols at a time, or `None` if codes are
+    /// too long for it. The table is built on first use, because it is not
     /// worthwhile for few literals.
     pub fn several(&mut self) -> Option<&[Several; SEVERAL_LEN]> {
-        if self.several.is_none() {
+        if self.several.is_empty() {
             let one: &[One; SEVERAL_LEN] = (&*self.one).try_into().ok()?;
-            self.several = Some(several(one));
+            self.several = several(one);
         }
-        self.several.as_deref()
+        self.several.last_chunk()
     }
 }
 
@@ -111,25 +163,51 @@ fn flat_bits(weights: &[u8; 256], bits: u32) -> Option<u32> {
     is_flat.then_some(bits)
 }
 
-fn several(one: &[One; SEVERAL_LEN]) -> Box<[Several; SEVERAL_LEN]> {
-    let mut table = Box::new([0; SEVERAL_LEN]);
-    for (start, entry) in table.iter_mut().enumerate() {
-        let first = one[start];
-        let mut used = u32::from(first.bits);
-        let mut symbols = u32::from(first.symbol);
-        let mut count = 1;
-        while count < 3 {
-            let next = one[start << used & (SEVERAL_LEN - 1)];
-            if used + u32::from(next.bits) > SEVERAL_BITS {
-                break;
+/// Returns tables of several symbols for the next 0 to [`SEVERAL_BITS`] bits. The
+/// table for `bits` bits starts at `1 << bits`, so the last one, which is the one
+/// for decoding, is the second half.
+///
+/// All entries that start with the same symbol are the entries for the bits after
+/// its code, with the symbol put first. Entries without a whole code and tables
+/// that no code requires remain empty.
+fn several(one: &[One; SEVERAL_LEN]) -> Box<[Several]> {
+    let mut tables = alloc::vec![Several::default(); 2 * SEVERAL_LEN].into_boxed_slice();
+    // Entries are ordered by descending code length.
+    let shortest = u32::from(one[SEVERAL_LEN - 1].bits);
+    let may_be_full = shortest * MAX_SEVERAL < SEVERAL_BITS;
+    let lens = lens(one);
+    for bits in (0..=SEVERAL_BITS - shortest).chain([SEVERAL_BITS]) {
+        let (smaller, table) = tables.split_at_mut(1 << bits);
+        let mut start = 0;
+        while start < 1 << bits {
+            let first = one[start << (SEVERAL_BITS - bits)];
+            let Some(bits_after) = bits.checked_sub(first.bits.into()) else {
+                start += 1;
+                continue;
+            };
+            let rest = &smaller[1 << bits_after..2 << bits_after];
+            for (entry, &rest) in table[start..].iter_mut().zip(rest) {
+                *entry = if may_be_full && rest.is_full() {
+                    rest.without_last(&lens).after(first)
+                } else {
+                    rest.after(first)
+                };
             }
-            symbols |= u32::from(next.symbol) << (8 * count);
-            used += u32::from(next.bits);
-            count += 1;
+            start += rest.len();
         }
-        *entry = symbols | used << 24 | count << 28;
     }
-    table
+    tables
+}
+
+/// Returns the length in bits of the code of each symbol.
+fn lens(one: &[One; SEVERAL_LEN]) -> [u8; 256] {
+    let mut lens = [0; 256];
+    let mut start = 0;
+    while let Some(&One { symbol, bits }) = one.get(start) {
+        lens[usize::from(symbol)] = bits;
+        start += SEVERAL_LEN >> bits;
+    }
+    lens
 }
 
 /// Maximum length of a code in bits. RFC 8878 specifies 11; C zstd accepts 12.
