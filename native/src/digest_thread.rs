@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+use crate::buffers::Buffer;
 use crate::{Error, Job, Result};
 
 /// A digest, or several, to which bytes are added in order.
@@ -26,7 +27,7 @@ const MAX_HELD_BYTES: usize = 8 << 20;
 pub(crate) enum DigestThread<'s, D> {
     Own(D),
     Other {
-        sender: Sender<Arc<Vec<u8>>>,
+        sender: Sender<Arc<Buffer<'s>>>,
         flow: Arc<Flow>,
         thread: ScopedJoinHandle<'s, Result<D>>,
     },
@@ -94,7 +95,7 @@ impl<'s, D: Digests> DigestThread<'s, D> {
     ///
     /// # Errors
     /// [`Error::Cancelled`].
-    pub(crate) fn add(&mut self, job: &Job, piece: &Arc<Vec<u8>>) -> Result<()> {
+    pub(crate) fn add(&mut self, job: &Job, piece: &Arc<Buffer<'s>>) -> Result<()> {
         match self {
             Self::Own(digests) => job.feed_bytes(piece, |bytes| digests.update(bytes)),
             Self::Other { sender, flow, .. } => {
@@ -137,7 +138,7 @@ impl Flow {
     fn hash<D: Digests>(
         &self,
         job: &Job,
-        pieces: &Receiver<Arc<Vec<u8>>>,
+        pieces: &Receiver<Arc<Buffer<'_>>>,
         mut digests: D,
     ) -> Result<D> {
         let _end = EndOnDrop(self);

@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::buffers::Buffers;
 use crate::source::{HttpOptions, Input, Local};
 use crate::{Engine, Error, FinishedTensor, Phase, Progress, Reader, ReaderOptions, Result, View};
 
@@ -48,6 +49,8 @@ pub struct Job<'a> {
     memory_bytes: Option<u64>,
     progress: &'a dyn Progress,
     cancel_token: CancelToken,
+    /// Memory that is used again while the job runs.
+    pub(crate) buffers: Buffers,
 }
 
 impl Job<'_> {
@@ -60,6 +63,7 @@ impl Job<'_> {
             memory_bytes: None,
             progress: &(),
             cancel_token: CancelToken::new(),
+            buffers: Buffers::default(),
         }
     }
 }
@@ -207,6 +211,7 @@ impl<'a> Job<'a> {
         self.cancel_token.check()?;
         let job = Self {
             engine: self.engine.clone().ended_by(&self.cancel_token),
+            buffers: Buffers::default(),
             ..self.clone()
         };
         match panic::catch_unwind(AssertUnwindSafe(|| work(&job))) {

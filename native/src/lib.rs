@@ -64,6 +64,7 @@ pub use zstn_core;
 
 #[cfg(target_os = "linux")]
 pub mod allocator;
+mod buffers;
 mod catalog;
 mod container;
 pub mod convert;

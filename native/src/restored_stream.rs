@@ -7,6 +7,7 @@ use std::thread;
 use zstn_core::container::model_delta::RestoredCheck;
 use zstn_core::container::zstn::integrity::{FileCheck, OriginalHash};
 
+use crate::buffers::Buffer;
 use crate::container::Container;
 use crate::delta::{BaseFile, Checked};
 use crate::digest_thread::{DigestThread, Digests};
@@ -142,7 +143,7 @@ impl<'a> Packed<'a> {
         thread::scope(|scope| {
             let mut open = Some(DigestThread::begin(scope, job, len_bytes, digests));
             let (mut so_far_bytes, mut sha256) = (0, None);
-            let mut pass = |piece: Vec<u8>| {
+            let mut pass = |piece: Buffer<'a>| {
                 let piece = Arc::new(piece);
                 so_far_bytes += piece.len() as u64;
                 let Some((last, start)) = piece.split_last() else {
@@ -164,7 +165,7 @@ impl<'a> Packed<'a> {
                 check_last()?;
                 sink(&[*last])
             };
-            pass(self.head()?)?;
+            pass(self.head()?.into())?;
             match self {
                 Self::Container(container) => container.decode_sorted(job, pass)?,
                 Self::Delta { delta, .. } => delta.decode_sorted(job, pass)?,

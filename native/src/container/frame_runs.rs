@@ -1,13 +1,13 @@
 //! The frames of a container, and runs of small frames.
 
-use std::borrow::Cow;
 use std::iter;
 use std::ops::Range;
 
 use zstn_core::container::zstn::{self, ContainerIndex, ContainerPrefix};
 
-use crate::Result;
-use crate::source::{Local, Source};
+use crate::buffers::Buffer;
+use crate::source::Local;
+use crate::{Job, Result};
 
 /// A frame, with all spans of the data buffer that it fills. A container may have a
 /// hundred thousand frames, so all other properties are looked up or parsed when they
@@ -68,19 +68,19 @@ pub(super) fn runs(parts: &[Part]) -> Vec<&[Part]> {
 /// The stored bytes of the frames of a run.
 pub(super) struct Stored<'a> {
     start: u64,
-    bytes: Cow<'a, [u8]>,
+    bytes: Buffer<'a>,
 }
 
 impl<'a> Stored<'a> {
     /// Reads the frames of a run.
-    pub(super) fn read(input: &'a Local, run: &[Part]) -> Result<Self> {
+    pub(super) fn read(job: &Job, input: &'a Local, run: &[Part]) -> Result<Self> {
         let place = match run {
             [] => 0..0,
             [first, ..] => first.place.start..run[run.len() - 1].place.end,
         };
         Ok(Self {
             start: place.start,
-            bytes: input.read(place)?,
+            bytes: input.read_with(&job.buffers, place)?,
         })
     }
 

@@ -6,11 +6,12 @@ use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 
 use super::frame_runs::Part;
 use super::{Container, Finished, decoded_in_order};
+use crate::buffers::Buffer;
 use crate::ordered::in_order;
 use crate::source::Source as _;
 use crate::{Error, Job, Progress as _, Result, finished_tensor};
 
-impl Container<'_> {
+impl<'a> Container<'a> {
     /// Returns the name of the packed file in messages.
     pub(crate) fn name(&self) -> &str {
         self.input.name()
@@ -28,7 +29,7 @@ impl Container<'_> {
     pub(crate) fn decode_sorted(
         &self,
         job: &Job,
-        next: impl FnMut(Vec<u8>) -> Result<()>,
+        next: impl FnMut(Buffer<'a>) -> Result<()>,
     ) -> Result<()> {
         let statistics = self.statistics()?;
         let refuse = Error::place(self.name());
@@ -43,7 +44,7 @@ impl Container<'_> {
         &self,
         job: &Job,
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync,
-        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+        mut next: impl FnMut(Buffer<'a>) -> Result<()>,
     ) -> Result<()> {
         let finished = Finished::new(self, job)?;
         let parts = self.parts.iter();
@@ -52,7 +53,7 @@ impl Container<'_> {
             .collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
         let decode = |&(span, part): &(&Range<u64>, &Part)| {
-            let stored = self.input.read(part.place.clone())?;
+            let stored = self.input.read_with(&job.buffers, part.place.clone())?;
             let bytes = self.decode_part(job, part, &stored)?;
             sink(span, &bytes)?;
             let storage = match &finished {
@@ -61,7 +62,7 @@ impl Container<'_> {
             };
             Ok((bytes, storage))
         };
-        let take = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Vec<u8>, String)| {
+        let take = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Buffer<'a>, String)| {
             let len_bytes = bytes.len() as u64;
             next(bytes)?;
             job.advance(len_bytes);

@@ -9,6 +9,7 @@ use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsChec
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
+use crate::buffers::Buffer;
 use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each};
 use crate::source::{Local, Source};
@@ -76,7 +77,7 @@ impl<'a> Container<'a> {
             parts,
         };
         let check = |run: &[Part]| {
-            let bytes = Stored::read(input, run)?;
+            let bytes = Stored::read(job, input, run)?;
             run.iter().try_for_each(|part| {
                 let checked = container.frame(part, bytes.of(part)).map(drop);
                 checked.map_err(|error| refuse(container.named(part, error)))
@@ -118,10 +119,10 @@ impl<'a> Container<'a> {
     /// Decodes a frame from its stored bytes. Compares the result with the digests in
     /// the file, and compares the frame with its block table, which is otherwise used
     /// only to read rows.
-    fn decode_part(&self, job: &Job, part: &Part, stored: &[u8]) -> Result<Vec<u8>> {
+    fn decode_part(&self, job: &Job, part: &Part, stored: &[u8]) -> Result<Buffer<'static>> {
         let place = Error::place(self.input.name());
-        let decode = || -> zstn_core::Result<Vec<u8>> {
-            let mut bytes = zstn_core::bytes::buffer(part.len_bytes())?;
+        let decode = || -> zstn_core::Result<Buffer<'static>> {
+            let mut bytes = job.buffers.take(part.len_bytes())?;
             self.frame(part, stored)?.decode(&job.engine, &mut bytes)?;
             Ok(bytes)
         };
@@ -196,7 +197,7 @@ impl<'a> Container<'a> {
     ) -> Result<()> {
         let finished = Finished::new(self, job)?;
         let decode = |run: &&[Part]| {
-            let stored = Stored::read(self.input, run)?;
+            let stored = Stored::read(job, self.input, run)?;
             for part in *run {
                 let stored = stored.of(part);
                 let bytes = self.decode_part(job, part, stored)?;

@@ -10,6 +10,7 @@ use zstn_core::container::model_delta::{
 };
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
 
+use crate::buffers::Buffer;
 use crate::container::{MAX_CHECKED_BYTES, SHARES, decoded_in_order};
 use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
@@ -76,7 +77,7 @@ impl<'a> Checked<'a> {
             base,
         };
         let check = |&number: &usize| {
-            let payload = checked.payload(number)?;
+            let payload = checked.payload(job, number)?;
             let result = checked.table.check(number, &payload, &checked.base_header);
             result.map_err(Error::place(input.name()))
         };
@@ -89,9 +90,9 @@ impl<'a> Checked<'a> {
     }
 
     /// Reads the payload of a record.
-    fn payload(&self, number: usize) -> Result<Cow<'a, [u8]>> {
-        self.input
-            .read(self.table.records()[number].payload.clone())
+    fn payload(&self, job: &Job, number: usize) -> Result<Buffer<'a>> {
+        let range = self.table.records()[number].payload.clone();
+        self.input.read_with(&job.buffers, range)
     }
 
     /// Decodes every tensor and passes it to `sink` with its span in the data buffer,
@@ -123,7 +124,7 @@ impl<'a> Checked<'a> {
                 .with(&(header.len() as u64).to_le_bytes())
                 .with(header),
         );
-        let hash = |_, tensor: Cow<[u8]>| {
+        let hash = |_, tensor: Buffer| {
             check = check.take().map(|check| check.with(&tensor));
             Ok(())
         };
@@ -138,12 +139,12 @@ impl<'a> Checked<'a> {
     pub(crate) fn decode_sorted(
         &self,
         job: &Job,
-        mut next: impl FnMut(Vec<u8>) -> Result<()>,
+        mut next: impl FnMut(Buffer<'a>) -> Result<()>,
     ) -> Result<()> {
         job.begin(self.table.data_len_bytes());
         let listed = self.listed(job);
         let decode = |&number: &usize| self.decode_record(job, number, listed.as_ref());
-        self.in_order(job, decode, |_, tensor| next(tensor.into_owned()))
+        self.in_order(job, decode, |_, tensor| next(tensor))
     }
 
     /// Runs `decode` for all records, and passes the results to `next` in the order of
@@ -151,8 +152,8 @@ impl<'a> Checked<'a> {
     fn in_order(
         &self,
         job: &Job,
-        decode: impl Fn(&usize) -> Result<Cow<'a, [u8]>> + Sync,
-        next: impl FnMut(usize, Cow<'a, [u8]>) -> Result<()>,
+        decode: impl Fn(&usize) -> Result<Buffer<'a>> + Sync,
+        next: impl FnMut(usize, Buffer<'a>) -> Result<()>,
     ) -> Result<()> {
         let records = self.table.records();
         let mut numbers: Vec<usize> = (0..records.len()).collect();
@@ -197,9 +198,9 @@ impl<'a> Checked<'a> {
         job: &Job,
         number: usize,
         listed: Option<&Listed>,
-    ) -> Result<Cow<'a, [u8]>> {
+    ) -> Result<Buffer<'a>> {
         let record = &self.table.records()[number];
-        let payload = self.payload(number)?;
+        let payload = self.payload(job, number)?;
         let tensor = self.tensor(job, number, &payload)?;
         if let Some(listed) = listed {
             let storage = finished_tensor::record(record.kind, &payload);
@@ -227,7 +228,7 @@ impl<'a> Checked<'a> {
         for number in shared {
             let record = &delta.records()[number];
             let span = data_start + record.span.start..data_start + record.span.end;
-            let tensor = self.tensor(job, number, &self.payload(number)?)?;
+            let tensor = self.tensor(job, number, &self.payload(job, number)?)?;
             delta
                 .check_shared(record, &written.read(span)?, &tensor)
                 .map_err(&refuse)?;
@@ -241,18 +242,19 @@ impl<'a> Checked<'a> {
     }
 
     /// Decodes the tensor of record `number` from its payload.
-    fn tensor(&self, job: &Job, number: usize, payload: &[u8]) -> Result<Cow<'a, [u8]>> {
+    fn tensor(&self, job: &Job, number: usize, payload: &[u8]) -> Result<Buffer<'a>> {
         let refuse = Error::place(self.input.name());
         let reference = self.table.reference(number, &self.base_header);
         let reference = reference.map_err(&refuse)?;
-        let reference = reference.map(|range| self.base.read(range)).transpose()?;
+        let read = |range| self.base.read_with(&job.buffers, range);
+        let reference = reference.map(read).transpose()?;
         let table = &self.table;
         let decoded = table.decode(&job.engine, number, payload, reference.as_deref());
         let decoded = match decoded.map_err(&refuse)? {
-            Cow::Owned(tensor) => Some(Cow::Owned(tensor)),
+            Cow::Owned(tensor) => Some(tensor.into()),
             Cow::Borrowed(_) => None,
         };
         // If nothing was decoded, the tensor equals the tensor of the base.
-        Ok(decoded.or(reference).unwrap_or_default())
+        Ok(decoded.or(reference).unwrap_or_else(|| Vec::new().into()))
     }
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use super::file::read_exact_at;
 use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
+use crate::buffers::{Buffer, Buffers};
 use crate::{Error, Result};
 
 /// A whole input on this machine: a file, or bytes in memory with a name.
@@ -120,6 +121,21 @@ impl Local {
     /// I/O errors; a file that does not fit into memory.
     pub fn read_all(&self) -> Result<Cow<'_, [u8]>> {
         self.read(0..self.len_bytes())
+    }
+
+    /// Returns the bytes of `range`. If they have to be read, their memory comes from
+    /// `buffers`.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn read_with(&self, buffers: &Buffers, range: Range<u64>) -> Result<Buffer<'_>> {
+        if self.is_in_memory() {
+            return self.read(range).map(Buffer::from);
+        }
+        check_inside(self, &range)?;
+        let mut bytes = buffers.take(range.end - range.start)?;
+        self.read_into(range.start, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Passes the bytes of `range` to `sink`, in order and in small pieces.

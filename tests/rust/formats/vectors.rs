@@ -15,8 +15,8 @@ use zstn_core::catalog::{FileCatalog, FileKind, FileOpener, IndexName, renamed};
 use zstn_core::container::model_delta::{Base, ModelDelta};
 use zstn_core::container::zstn::{ContainerOptions, pack, unpack};
 use zstn_core::engine::Engine;
-use zstn_core::frame::decompress;
 use zstn_core::frame::select::Effort;
+use zstn_core::frame::{Frame, decompress};
 use zstn_core::limits::FRAME_DECODED_BYTES;
 use zstn_core::pure::Pure;
 use zstn_core::sketch::Sketch;
@@ -30,6 +30,11 @@ fn frames_decode(engine: &impl Engine) {
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(bytes.len() as u64, case.original_len, "{name}");
         assert_eq!(sha256(&bytes), case.original_sha256, "{name}");
+        // Every byte of the output is written, whatever it contains before.
+        let mut out = vec![0xAA; bytes.len()];
+        let parsed = Frame::parse(&frame).expect("it has just been parsed");
+        parsed.decode(engine, &mut out).expect("decodes");
+        assert!(out == bytes, "{name}: decoding in place differs");
         decoded += 1;
     }
     assert!(decoded >= 514, "only {decoded} frames");

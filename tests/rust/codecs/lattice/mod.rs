@@ -132,6 +132,10 @@ fn coded(bytes: &[u8], dtype: Dtype, shape: &[u64]) -> Option<Vec<u8>> {
     let limit = bytes.len() as u64;
     assert!(decompress(&Pure, &frame, limit).expect("decodes") == bytes);
     assert!(decompress(&native(), &frame, limit).expect("decodes") == bytes);
+    let mut out = vec![0xAA; bytes.len()];
+    let parsed = Frame::parse(&frame).expect("it has just been parsed");
+    parsed.decode(&native(), &mut out).expect("decodes");
+    assert!(out == bytes, "decoding in place differs");
     Some(frame)
 }
 

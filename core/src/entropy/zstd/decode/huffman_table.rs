@@ -63,7 +63,7 @@ impl Several {
     /// Returns whether the entry has [`MAX_SEVERAL`] symbols.
     #[inline(always)]
     fn is_full(self) -> bool {
-        self.0 >> 56 == MAX_SEVERAL.into()
+        self.0 >> 56 == u64::from(MAX_SEVERAL)
     }
 
     /// Removes the last symbol of a full entry. `lens` has the lengths of the
