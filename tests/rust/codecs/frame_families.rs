@@ -58,6 +58,10 @@ fn vectors_decode(engine: &impl Engine) {
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(bytes.len() as u64, case.original_len, "{name}");
             assert_eq!(sha256(&bytes), case.original_sha256, "{name}");
+            let parsed = Frame::parse(&frame).expect("it has just been parsed");
+            let mut out = vec![0xAA; bytes.len()];
+            parsed.decode(engine, &mut out).expect("decodes");
+            assert!(out == bytes, "{name}: decoding in place differs");
             if case.original_len > 0 {
                 let error = decompress(engine, &frame, case.original_len - 1).expect_err("limit");
                 assert_eq!(error.kind(), ErrorKind::Limit, "{name}: {error}");
