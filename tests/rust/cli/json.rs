@@ -86,7 +86,7 @@ fn collect_described(schema: &Value, keys: &mut BTreeSet<String>) {
 }
 
 /// Commands that print JSON, in every variant that leads to different keys.
-const LINES: [&str; 22] = [
+const LINES: [&str; 23] = [
     "pack a.safetensors",
     "pack tuned.safetensors --base a.zstn",
     "pack model",
@@ -109,6 +109,7 @@ const LINES: [&str; 22] = [
     "ls a.zstn --name w --sort ratio",
     "get a.zstn [wx] -o both.safetensors",
     "bench a.safetensors --runs 1",
+    "bench --files a.safetensors --runs 1",
 ];
 
 #[test]

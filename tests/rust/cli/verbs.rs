@@ -149,6 +149,38 @@ fn bench_reports_what_it_measured() {
 }
 
 #[test]
+fn bench_of_files_reports_every_verb_and_leaves_no_file() {
+    let folder = folder_with("m.safetensors", &vector("float_weights.safetensors"));
+    let line = "bench --files --size 1M --work . --runs 1 --threads 2";
+    let words: Vec<&str> = line.split(' ').collect();
+    let table = zstn(folder.path(), &words);
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    let report = json(&zstn(folder.path(), &[&words[..], &["--json"]].concat()));
+    let verbs = report["verbs"].as_array().unwrap();
+    let names: Vec<&str> = verbs.iter().filter_map(|v| v["verb"].as_str()).collect();
+    assert_eq!(names, ["pack", "pack --sha256", "unpack", "verify"]);
+    for verb in verbs {
+        assert!(text(&table.stdout).contains(verb["verb"].as_str().unwrap()));
+        assert!(verb["seconds"].as_f64().is_some_and(|s| s > 0.0));
+        // Only Linux reports the times of threads.
+        let Some(total) = verb["processor_seconds"].as_f64() else {
+            continue;
+        };
+        let serial = verb["serial_seconds"].as_f64().unwrap();
+        assert!(0.0 < serial && serial <= total + 1e-3, "{verb}");
+        let shares = ["running", "queued", "idle_or_blocked"];
+        let share = |name| verb[format!("workers_{name}")].as_f64().unwrap();
+        let sum: f64 = shares.map(share).iter().sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{verb}");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
 fn frames_compress_and_decompress() {
     let weights = Rng(13).bf16_weights(40_000);
     let folder = folder_with("w.bin", &weights);
