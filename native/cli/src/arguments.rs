@@ -186,9 +186,9 @@ impl Overwrite {
 /// The number of threads.
 #[derive(Args, Clone, Copy)]
 pub struct Threads {
-    /// Number of threads; 0, the default, is one per core
-    #[arg(short = 'T', long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
-    threads: Option<usize>,
+    /// Number of threads, 0 for one per core
+    #[arg(short = 'T', long, default_value_t = 0, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    threads: usize,
 }
 
 fn threads(text: &str) -> Result<usize, String> {
@@ -206,12 +206,15 @@ fn threads(text: &str) -> Result<usize, String> {
 impl Threads {
     /// Starts the threads.
     pub fn engine(self) -> Result<Engine> {
-        self.engine_or(0)
+        Engine::new(self.threads)
     }
 
-    /// Starts the threads, or `default` threads if no number is given.
+    /// Starts the threads, or `default` threads if the number is 0.
     pub fn engine_or(self, default: usize) -> Result<Engine> {
-        Engine::new(self.threads.unwrap_or(default))
+        match self.threads {
+            0 => Engine::new(default),
+            _ => self.engine(),
+        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! `zstn bench --files`: packs, unpacks and verifies files, and shows why a verb is not
-//! faster: the processor time of each stage, the time in which threads wait, and the
-//! speed that the serial stages allow on machines with more cores.
+//! faster: the processor time that cannot be divided among cores, the time in which the
+//! workers wait, and the bytes that are read and written.
 
 use std::borrow::Cow;
 use std::path::Path;
 use std::thread::available_parallelism;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 use zstn::internals::Staging;
@@ -13,8 +12,8 @@ use zstn::{
     Engine, Error, Job, PackOptions, Reader, Result, SafetensorsView, UnpackOptions, VerifyOptions,
 };
 
-use super::thread_times::{ThreadGroup, Threads, measure};
-use super::{Options, print, size, synthetic, table};
+use super::usage::{Role, Usage, measure};
+use super::{Options, Stdout, print, size, synthetic, table};
 
 /// The default number of threads for each core. Threads that wait are visible even on a
 /// machine with few cores, because more threads could run than there are cores.
@@ -23,34 +22,34 @@ const THREADS_PER_CORE: usize = 4;
 /// The numbers of cores for which a bound is printed.
 const CORES: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
-/// A verb, and its fastest run.
-struct Measured {
-    verb: &'static str,
-    computes_sha256: bool,
-    run: Option<Run>,
-}
-
-struct Run {
-    seconds: f64,
-    /// `None` if the system does not report the times of threads.
-    groups: Option<Vec<ThreadGroup>>,
+struct Results {
+    input: String,
+    folder: String,
+    threads: usize,
+    cores: usize,
+    runs: u32,
+    original_bytes: u64,
+    packed_bytes: u64,
+    /// Each verb with its fastest run.
+    verbs: Vec<(&'static str, Usage)>,
 }
 
 pub fn run(options: &Options, file: Option<&Path>) -> Result<()> {
+    // If the system does not report the times of threads, nothing is written.
+    measure(|| Ok(()))?;
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = (THREADS_PER_CORE * cores).min(Engine::max_threads());
     let engine = options.threads.engine_or(threads)?;
-    let staging = match &options.work {
-        Some(folder) => Staging::beside(&folder.join("zstn-bench"))?,
-        None => Staging::temporary()?,
+    let folder = options.work.clone().unwrap_or_else(std::env::temp_dir);
+    // The packed file and one more output exist at the same time.
+    let needed_bytes = match file {
+        Some(file) => len_bytes(file)?.saturating_mul(2),
+        None => options.size.saturating_mul(3),
     };
-    let [made, packed, claimed, restored] = [
-        "original.safetensors",
-        "packed.zstn",
-        "claimed.zstn",
-        "restored.safetensors",
-    ]
-    .map(|name| staging.path(name));
+    ensure_space(&folder, needed_bytes)?;
+    let staging = Staging::beside(&folder.join("zstn-bench"))?;
+    let [made, packed, output] =
+        ["original.safetensors", "packed", "output"].map(|name| staging.path(name));
     let original = match file {
         Some(file) => file,
         None => {
@@ -58,86 +57,107 @@ pub fn run(options: &Options, file: Option<&Path>) -> Result<()> {
             &made
         }
     };
+    let input = file.map_or("synthetic BF16".into(), |file| file.display().to_string());
     let job = Job::new().engine(&engine);
     let packing = PackOptions::default()
         .effort(options.effort.into())
         .integrity(!options.no_integrity)
         .statistics(!options.no_statistics);
+    let pack = |packing: &PackOptions, to: &Path| zstn::pack(&job, original, to, packing);
+    let verify = |options: &VerifyOptions| zstn::verify(&job, &*packed, options);
 
     // The round that does not count also checks that the packed file is right.
-    let report = zstn::pack(&job, original, &*packed, &packing)?;
-    let against = VerifyOptions::default().original(original);
-    if !zstn::verify(&job, &*packed, &against)?.identical {
+    let report = pack(&packing, &packed)?;
+    if !verify(&VerifyOptions::default().original(original))?.identical {
         return Err(Error::Differs {
-            detail: format!(
-                "{} does not survive the round trip; this is a bug in zstn",
-                original.display()
-            ),
+            detail: format!("{input} does not survive the round trip; this is a bug in zstn"),
         });
     }
-    let sha256 = match original.is_file() && !options.no_integrity {
-        true => SafetensorsView::new(Reader::options().open(&*packed)?, 0)?
+    let known = match original.is_file() && !options.no_integrity {
+        true => SafetensorsView::new(Reader::options().engine(&engine).open(&*packed)?, 0)?
             .sha256()
-            .copied(),
+            .map(|&digest| packing.clone().sha256(digest)),
         false => None,
     };
-    let computes_sha256 = !options.no_integrity;
-    let measured = |verb, computes_sha256| Measured {
-        verb,
-        computes_sha256,
-        run: None,
+    let mut verbs = Vec::<(&str, Usage)>::new();
+    let mut measured = |verb, output: &Path, work: &dyn Fn() -> Result<()>| -> Result<()> {
+        remove(output)?;
+        let usage = measure(work)?;
+        match verbs.iter_mut().find(|(name, _)| *name == verb) {
+            None => verbs.push((verb, usage)),
+            Some((_, best)) if usage.seconds < best.seconds => *best = usage,
+            Some(_) => {}
+        }
+        Ok(())
     };
-    let mut verbs = vec![
-        measured("pack", computes_sha256),
-        measured("unpack", computes_sha256),
-        measured("verify", computes_sha256),
-    ];
-    if sha256.is_some() {
-        verbs.insert(1, measured("pack --sha256", false));
-    }
     for _ in 0..options.runs {
-        for verb in &mut verbs {
-            match verb.verb {
-                "pack" => {
-                    remove(&packed)?;
-                    verb.run(|| zstn::pack(&job, original, &*packed, &packing).map(drop))?;
-                }
-                "unpack" => {
-                    remove(&restored)?;
-                    let unpacking = UnpackOptions::default();
-                    verb.run(|| zstn::unpack(&job, &*packed, &*restored, &unpacking).map(drop))?;
-                    remove(&restored)?;
-                }
-                "verify" => {
-                    let verifying = VerifyOptions::default();
-                    verb.run(|| zstn::verify(&job, &*packed, &verifying).map(drop))?;
-                }
-                _ => {
-                    let packing = sha256.map_or(packing.clone(), |it| packing.clone().sha256(it));
-                    remove(&claimed)?;
-                    verb.run(|| zstn::pack(&job, original, &*claimed, &packing).map(drop))?;
-                    remove(&claimed)?;
-                }
-            }
+        measured("pack", &packed, &|| pack(&packing, &packed).map(drop))?;
+        if let Some(packing) = &known {
+            let pack = || pack(packing, &output).map(drop);
+            measured("pack --sha256", &output, &pack)?;
+        }
+        measured("unpack", &output, &|| {
+            zstn::unpack(&job, &*packed, &*output, &UnpackOptions::default()).map(drop)
+        })?;
+        remove(&output)?;
+        measured("verify", &output, &|| {
+            verify(&VerifyOptions::default()).map(drop)
+        })?;
+        if !options.no_integrity {
+            let fast = VerifyOptions::default().fast(true);
+            measured("verify --fast", &output, &|| verify(&fast).map(drop))?;
         }
     }
     let results = Results {
-        input: file.map_or("synthetic BF16".into(), |file| file.display().to_string()),
-        folder: match &options.work {
-            Some(folder) => folder.display().to_string(),
-            None => std::env::temp_dir().display().to_string(),
-        },
+        input,
+        folder: folder.display().to_string(),
         threads: engine.threads(),
         cores,
         runs: options.runs,
         original_bytes: report.original_bytes(),
         packed_bytes: report.packed_bytes(),
-        verbs: verbs.iter().filter_map(Measured::result).collect(),
+        verbs,
     };
     match options.json {
         true => print(results.json()),
         false => results.print(),
     }
+}
+
+/// Returns the length of a file, or of all files in a folder.
+fn len_bytes(path: &Path) -> Result<u64> {
+    let failed = |error| Error::io(format!("read {}", path.display()), error);
+    let metadata = path.metadata().map_err(failed)?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
+    }
+    let mut len = 0;
+    for entry in path.read_dir().map_err(failed)? {
+        len += len_bytes(&entry.map_err(failed)?.path())?;
+    }
+    Ok(len)
+}
+
+/// Checks that the disk of `folder` has space for `needed_bytes`.
+#[cfg(unix)]
+fn ensure_space(folder: &Path, needed_bytes: u64) -> Result<()> {
+    let disk = rustix::fs::statvfs(folder)
+        .map_err(|error| Error::io(format!("use {}", folder.display()), error.into()))?;
+    let free_bytes = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if needed_bytes <= free_bytes {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the files take up to {}, but {} has {} free; choose another folder with --work",
+        size::bytes(needed_bytes),
+        folder.display(),
+        size::bytes(free_bytes)
+    )))
+}
+
+#[cfg(not(unix))]
+fn ensure_space(_: &Path, _: u64) -> Result<()> {
+    Ok(())
 }
 
 /// Removes an output of an earlier run, so that no run replaces a file.
@@ -154,179 +174,40 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-impl Measured {
-    /// Runs the verb once, and keeps the result if it is the fastest.
-    fn run(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let ((result, seconds), groups) = measure(|| {
-            let started = Instant::now();
-            let result = work();
-            (result, started.elapsed().as_secs_f64())
-        });
-        result?;
-        if self.run.as_ref().is_none_or(|best| seconds < best.seconds) {
-            self.run = Some(Run { seconds, groups });
-        }
-        Ok(())
-    }
-
-    fn result(&self) -> Option<Verb<'_>> {
-        let run = self.run.as_ref()?;
-        let is_sha256 = |group: &ThreadGroup| group.threads == Threads::Named("zstn-sha256".into());
-        let groups = run.groups.as_deref();
-        Some(Verb {
-            name: self.verb,
-            seconds: run.seconds,
-            groups,
-            // Without a thread of its own, the calling thread computes it.
-            calling_hashes: self.computes_sha256
-                && !groups.is_some_and(|all| all.iter().any(is_sha256)),
-        })
-    }
+/// Returns the shares of the time of all workers, `threads` in number: they ran, waited
+/// for a core, or waited for anything else, such as work, memory, a lock or a disk.
+fn workers(usage: &Usage, threads: usize) -> [f64; 3] {
+    let workers = usage.of(Role::Worker);
+    let available_seconds = usage.seconds * threads as f64;
+    let running = (workers.cpu_seconds / available_seconds).min(1.0);
+    let queued = (workers.queued_seconds / available_seconds).min(1.0 - running);
+    [running, queued, 1.0 - running - queued]
 }
 
-/// The fastest run of a verb.
-struct Verb<'a> {
-    name: &'static str,
-    seconds: f64,
-    groups: Option<&'a [ThreadGroup]>,
-    /// Whether the calling thread computes the SHA-256 of the file.
-    calling_hashes: bool,
-}
-
-/// The processor time of all threads of a name, for each GB of the original.
-struct Stage {
-    threads: String,
-    work: &'static str,
-    cpu: f64,
-    system: f64,
-    is_serial: bool,
-}
-
-/// The shares of the time of all workers.
-struct Workers {
-    running: f64,
-    queued: f64,
-    idle: f64,
-}
-
-struct Results<'a> {
-    input: String,
-    folder: String,
-    threads: usize,
-    cores: usize,
-    runs: u32,
-    original_bytes: u64,
-    packed_bytes: u64,
-    verbs: Vec<Verb<'a>>,
-}
-
-impl Verb<'_> {
-    fn stages(&self, gigabytes: f64) -> Option<Vec<Stage>> {
-        let stage = |group: &ThreadGroup| {
-            let (threads, work) = match &group.threads {
-                Threads::Workers => ("workers".into(), "read or write, code, and check tensors"),
-                Threads::Calling if self.calling_hashes => (
-                    "calling thread".into(),
-                    "everything else, with the file's SHA-256",
-                ),
-                Threads::Calling => ("calling thread".into(), "everything else"),
-                Threads::Named(name) if name == "zstn-sha256" => {
-                    (name.clone(), "SHA-256 of the file")
-                }
-                Threads::Named(name) => (name.clone(), ""),
-                Threads::Ended => (
-                    "ended threads".into(),
-                    "unknown, because the threads have ended",
-                ),
-            };
-            Stage {
-                threads: match group.count {
-                    1 => threads,
-                    count => format!("{count} {threads}"),
-                },
-                work,
-                cpu: group.cpu_seconds / gigabytes,
-                system: group.system_seconds / gigabytes,
-                is_serial: group.is_serial(),
-            }
-        };
-        let is_shown = |group: &&ThreadGroup| {
-            matches!(group.threads, Threads::Workers | Threads::Calling)
-                || group.cpu_seconds > MIN_SECONDS
-        };
-        let groups = self.groups?.iter().filter(is_shown);
-        Some(groups.map(stage).collect())
-    }
-
-    /// Returns the processor time of all threads, and of the longest serial stage.
-    fn totals(&self) -> Option<(f64, f64)> {
-        let groups = self.groups?;
-        let total = groups.iter().map(|group| group.cpu_seconds).sum();
-        let serial = groups.iter().filter(|group| group.is_serial());
-        let serial = serial.map(|group| group.cpu_seconds / group.count as f64);
-        Some((total, serial.fold(0.0, f64::max)))
-    }
-
-    fn workers(&self) -> Option<Workers> {
-        let groups = self.groups?.iter();
-        let group = groups
-            .clone()
-            .find(|group| group.threads == Threads::Workers)?;
-        let available = self.seconds * group.count as f64;
-        let running = (group.cpu_seconds / available).min(1.0);
-        let queued = (group.queued_seconds / available).min(1.0 - running);
-        Some(Workers {
-            running,
-            queued,
-            idle: 1.0 - running - queued,
-        })
-    }
-}
-
-/// Threads that ran for less time do nothing for a verb.
-const MIN_SECONDS: f64 = 1e-4;
-
-impl ThreadGroup {
-    /// Returns whether one file cannot use more threads of this name.
-    fn is_serial(&self) -> bool {
-        matches!(self.threads, Threads::Calling | Threads::Named(_))
-    }
-}
-
-impl Results<'_> {
-    fn gigabytes(&self) -> f64 {
-        self.original_bytes as f64 / 1e9
-    }
-
-    /// Returns the bound of a verb in GB/s on this number of cores.
-    fn bound(&self, verb: &Verb, cores: u32) -> Option<f64> {
-        let (total, serial) = verb.totals()?;
-        Some(self.gigabytes() / serial.max(total / f64::from(cores)).max(1e-9))
-    }
-
+impl Results {
     fn json(&self) -> Value {
-        let verb = |verb: &Verb| {
-            let workers = verb.workers();
-            let totals = verb.totals();
-            let stages = verb.stages(self.gigabytes());
+        let verb = |(verb, usage): &(&str, Usage)| {
+            let [running, queued, waiting] = workers(usage, self.threads);
             json!({
-                "verb": verb.name,
-                "seconds": verb.seconds,
-                "workers_running": workers.as_ref().map(|workers| workers.running),
-                "workers_queued": workers.as_ref().map(|workers| workers.queued),
-                "workers_idle_or_blocked": workers.as_ref().map(|workers| workers.idle),
-                "processor_seconds": totals.map(|(total, _)| total),
-                "serial_seconds": totals.map(|(_, serial)| serial),
-                "stages": stages.map(|stages| stages.iter().map(stage_json).collect::<Vec<_>>()),
-                "bounds": CORES.iter().filter_map(|&cores| {
-                    let bound = self.bound(verb, cores)?;
-                    Some(json!({ "cores": cores, "gigabytes_per_second": bound }))
-                }).collect::<Vec<_>>(),
+                "verb": verb,
+                "seconds": usage.seconds,
+                "workers_running": running,
+                "workers_queued": queued,
+                "workers_waiting": waiting,
+                "read_bytes": usage.counters.read_bytes,
+                "written_bytes": usage.counters.written_bytes,
+                "page_faults": usage.counters.page_faults,
+                "processor_seconds": usage.cpu_seconds,
+                "system_seconds": usage.counters.system_seconds,
+                "worker_seconds": usage.of(Role::Worker).cpu_seconds,
+                "in_order_seconds": usage.of(Role::File).cpu_seconds,
+                "sha256_seconds": usage.of(Role::Sha256).cpu_seconds,
+                "serial_seconds": usage.serial_seconds(),
             })
         };
         json!({
             "input": self.input,
-            "folder": self.folder,
+            "work_folder": self.folder,
             "threads": self.threads,
             "cores": self.cores,
             "runs": self.runs,
@@ -337,14 +218,19 @@ impl Results<'_> {
     }
 
     fn print(&self) -> Result<()> {
+        let (original, packed) = (self.original_bytes, self.packed_bytes);
         table::print_facts(&[
             (
                 "checkpoint",
-                format!("{}, {}", self.input, size::bytes(self.original_bytes)),
+                format!("{}, {}", self.input, size::bytes(original)),
             ),
             (
                 "packed",
-                size::ratio(self.original_bytes, self.packed_bytes),
+                format!(
+                    "{} ({})",
+                    size::bytes(packed),
+                    size::ratio(original, packed)
+                ),
             ),
             ("folder", self.folder.clone()),
             (
@@ -353,100 +239,90 @@ impl Results<'_> {
             ),
             ("measured", format!("the fastest of {} runs", self.runs)),
         ])?;
-        let percent = |share: f64| Cow::from(format!("{:.0} %", share * 100.0));
+        let gigabytes = original as f64 / 1e9;
         let number = |value: f64| Cow::from(format!("{value:.3}"));
-        let speed = |value: f64| Cow::from(format!("{value:.2}"));
-        heading("Speed, and the time of the workers: running, queued for a core, idle or blocked")?;
+        let percent = |share: f64| Cow::from(format!("{:.0} %", share * 100.0));
+        lines(&[
+            "",
+            "Speed in GB of the original per second, and how the workers spent the time: running,",
+            "queued for a core, or waiting for work, memory, a lock or a disk. Bytes that were read",
+            "and written, in GB; page faults per MB of the original.",
+        ])?;
         table::print(
             [
-                "verb",
-                ">seconds",
-                ">GB/s",
-                ">running",
-                ">queued",
-                ">idle or blocked",
+                "verb", ">seconds", ">GB/s", ">running", ">queued", ">waiting", ">read",
+                ">written", ">faults",
             ],
             || {
-                self.verbs.iter().map(|verb| {
-                    let shares = match verb.workers() {
-                        Some(workers) => {
-                            [workers.running, workers.queued, workers.idle].map(percent)
-                        }
-                        None => ["–"; 3].map(Cow::from),
-                    };
-                    let [running, queued, idle] = shares;
-                    let rate = speed(self.gigabytes() / verb.seconds.max(1e-9));
+                self.verbs.iter().map(|(verb, usage)| {
+                    let [running, queued, waiting] = workers(usage, self.threads).map(percent);
+                    let counters = &usage.counters;
                     [
-                        verb.name.into(),
-                        number(verb.seconds),
-                        rate,
+                        Cow::from(*verb),
+                        number(usage.seconds),
+                        format!("{:.2}", gigabytes / usage.seconds.max(1e-9)).into(),
                         running,
                         queued,
-                        idle,
+                        waiting,
+                        number(counters.read_bytes as f64 / 1e9),
+                        number(counters.written_bytes as f64 / 1e9),
+                        format!("{:.1}", counters.page_faults as f64 / gigabytes / 1e3).into(),
                     ]
                 })
             },
         )?;
-        if self.verbs.iter().any(|verb| verb.groups.is_none()) {
-            return heading(
-                "This system does not report the times of threads, so the other figures are missing.",
-            );
-        }
-        heading(
-            "Processor seconds for each GB of the original (the system's part is an estimate)",
-        )?;
+        lines(&[
+            "",
+            "Processor seconds per GB of the original: of all threads and the kernel's part of them,",
+            "then of the workers, of the thread of each file that writes or hashes in order, and of",
+            "threads that only compute SHA-256. The part that one core has to do is serial.",
+        ])?;
         table::print(
-            ["verb", "threads", ">seconds", ">system", "serial", "work"],
+            [
+                "verb",
+                ">all",
+                ">kernel",
+                ">workers",
+                ">in order",
+                ">SHA-256",
+                ">serial",
+            ],
             || {
-                self.verbs.iter().flat_map(|verb| {
-                    let stages = verb.stages(self.gigabytes()).unwrap_or_default();
-                    let total = Stage {
-                        threads: "all".into(),
-                        work: "",
-                        cpu: verb.totals().map_or(0.0, |(total, _)| total) / self.gigabytes(),
-                        system: stages.iter().map(|stage| stage.system).sum(),
-                        is_serial: false,
-                    };
-                    stages.into_iter().chain([total]).map(|stage| {
-                        [
-                            verb.name.into(),
-                            stage.threads.into(),
-                            number(stage.cpu),
-                            number(stage.system),
-                            if stage.is_serial { "serial" } else { "" }.into(),
-                            stage.work.into(),
-                        ]
-                    })
+                self.verbs.iter().map(|(verb, usage)| {
+                    let of = |role| usage.of(role).cpu_seconds;
+                    let seconds = [
+                        usage.cpu_seconds,
+                        usage.counters.system_seconds,
+                        of(Role::Worker),
+                        of(Role::File),
+                        of(Role::Sha256),
+                        usage.serial_seconds(),
+                    ];
+                    let [a, b, c, d, e, f] = seconds.map(|seconds| number(seconds / gigabytes));
+                    [Cow::from(*verb), a, b, c, d, e, f]
                 })
             },
         )?;
-        heading(
-            "Bound in GB/s by the number of cores: 1 / max(longest serial stage, all / cores). \
-             An estimate, which ignores disks and memory that are slower",
-        )?;
-        table::print([">cores", ">2", ">4", ">8", ">16", ">32", ">64"], || {
-            self.verbs.iter().map(|verb| {
-                let [a, b, c, d, e, f] =
-                    CORES.map(|cores| speed(self.bound(verb, cores).unwrap_or(0.0)));
-                [verb.name.into(), a, b, c, d, e, f]
+        lines(&[
+            "",
+            "Upper bound of the speed in GB/s by the number of cores: 1 / max(serial, all / cores).",
+            "Disks and memory may be slower.",
+        ])?;
+        table::print(["cores", ">2", ">4", ">8", ">16", ">32", ">64"], || {
+            self.verbs.iter().map(|(verb, usage)| {
+                let [a, b, c, d, e, f] = CORES.map(|cores| {
+                    let seconds = usage.cpu_seconds / f64::from(cores);
+                    let bound = gigabytes / seconds.max(usage.serial_seconds()).max(1e-9);
+                    Cow::from(format!("{bound:.2}"))
+                });
+                [Cow::from(*verb), a, b, c, d, e, f]
             })
         })
     }
 }
 
-fn stage_json(stage: &Stage) -> Value {
-    json!({
-        "stage": stage.threads,
-        "work": stage.work,
-        "seconds_per_gigabyte": stage.cpu,
-        "system_seconds_per_gigabyte": stage.system,
-        "is_serial": stage.is_serial,
-    })
-}
-
-fn heading(text: &str) -> Result<()> {
-    let mut out = super::super::terminal::Stdout::new();
-    out.line("")?;
-    out.line(text)?;
+fn lines(lines: &[&str]) -> Result<()> {
+    let mut out = Stdout::new();
+    lines.iter().try_for_each(|line| out.line(line))?;
     out.finish()
 }

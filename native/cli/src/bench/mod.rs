@@ -16,11 +16,12 @@ use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
 use super::arguments::Threads;
 use super::pack::Effort;
+use super::terminal::Stdout;
 use super::{print, size, table};
 
 mod files;
 mod synthetic;
-mod thread_times;
+mod usage;
 
 #[derive(Args)]
 pub struct Options {
@@ -28,16 +29,18 @@ pub struct Options {
     /// checkpoint
     #[arg(required_unless_present = "files")]
     file: Option<PathBuf>,
-    /// Pack, unpack and verify files on a disk, and show where the time goes: the stages
-    /// that are serial, the threads that wait, and the speed that more cores allow.
-    /// Starts four threads per core unless --threads is given
+    /// Pack, unpack and verify files on a disk, and show where the time goes: work that
+    /// cannot be divided among cores, workers that wait, and bytes read and written
+    /// (docs/benchmarks.md). Starts four threads per core unless --threads is given.
+    /// Needs Linux
     #[arg(long, conflicts_with = "fresh_buffers")]
     files: bool,
     /// Length of the synthetic checkpoint
     #[arg(long, default_value = "512M", value_name = "SIZE", value_parser = size::parse, requires = "files", conflicts_with = "file")]
     size: u64,
     /// Folder for the files, such as one on the disk to be measured; by default that of
-    /// temporary files. It takes up to three times the length of the checkpoint
+    /// temporary files. It needs space for twice the checkpoint, or three times the
+    /// synthetic one
     #[arg(long, value_name = "DIR", requires = "files")]
     work: Option<PathBuf>,
     /// Speed/size trade-off
