@@ -75,15 +75,17 @@ impl Random {
     }
 
     /// Returns a number of mean 0 and deviation 1 that is almost normally distributed:
-    /// a sum of eight uniform numbers.
+    /// a sum of four uniform numbers.
     fn normal(&mut self) -> f32 {
-        /// The deviation of the sum of eight whole numbers from 0 to 255.
-        const DEVIATION: f32 = 209.0;
-        /// The deviation of the last, much smaller summand, which fills the gaps
-        /// between whole numbers.
-        const STEP: f32 = 1.0 / 256.0;
-        let sum: u16 = self.next().to_le_bytes().map(u16::from).iter().sum();
-        let [fine, ..] = self.next().to_le_bytes();
-        (f32::from(sum) - 8.0 * 127.5 + f32::from(fine) * STEP) / DEVIATION
+        /// The mean and the deviation of the sum of four whole numbers below 65,536.
+        const MEAN: f32 = 131_070.0;
+        const DEVIATION: f32 = 37_837.0;
+        let [a, b, c, d, e, f, g, h] = self.next().to_le_bytes();
+        let numbers = [[a, b], [c, d], [e, f], [g, h]];
+        let sum: f32 = numbers
+            .map(|it| f32::from(u16::from_le_bytes(it)))
+            .iter()
+            .sum();
+        (sum - MEAN) / DEVIATION
     }
 }
