@@ -200,7 +200,7 @@ impl Results {
                 "processor_seconds": usage.cpu_seconds,
                 "system_seconds": usage.counters.system_seconds,
                 "worker_seconds": usage.of(Role::Worker).cpu_seconds,
-                "in_order_seconds": usage.of(Role::File).cpu_seconds,
+                "file_thread_seconds": usage.of(Role::File).cpu_seconds,
                 "sha256_seconds": usage.of(Role::Sha256).cpu_seconds,
                 "serial_seconds": usage.serial_seconds(),
             })
@@ -235,7 +235,7 @@ impl Results {
             ("folder", self.folder.clone()),
             (
                 "threads",
-                format!("{} workers on {} cores", self.threads, self.cores),
+                format!("{} ({} cores)", self.threads, self.cores),
             ),
             ("measured", format!("the fastest of {} runs", self.runs)),
         ])?;
@@ -274,18 +274,12 @@ impl Results {
         lines(&[
             "",
             "Processor seconds per GB of the original: of all threads and the kernel's part of them,",
-            "then of the workers, of the thread of each file that writes or hashes in order, and of",
-            "threads that only compute SHA-256. The part that one core has to do is serial.",
+            "then of the workers, of the thread of each file, which writes or hashes in order, and",
+            "of threads that only compute SHA-256. The part that one core has to do is serial.",
         ])?;
         table::print(
             [
-                "verb",
-                ">all",
-                ">kernel",
-                ">workers",
-                ">in order",
-                ">SHA-256",
-                ">serial",
+                "verb", ">all", ">kernel", ">workers", ">file", ">SHA-256", ">serial",
             ],
             || {
                 self.verbs.iter().map(|(verb, usage)| {
@@ -305,8 +299,8 @@ impl Results {
         )?;
         lines(&[
             "",
-            "Upper bound of the speed in GB/s by the number of cores: 1 / max(serial, all / cores).",
-            "Disks and memory may be slower.",
+            "Upper bound of the speed in GB/s with as many cores and threads as in the first line:",
+            "1 / max(serial, all / cores). Disks and memory may be slower.",
         ])?;
         table::print(["cores", ">2", ">4", ">8", ">16", ">32", ">64"], || {
             self.verbs.iter().map(|(verb, usage)| {

@@ -14,8 +14,9 @@ use zstn::{Error, Result};
 pub enum Role {
     /// A thread of the engine.
     Worker,
-    /// The thread that works on a file and does everything that is done in order: it
-    /// writes records, or hashes what the workers have decoded.
+    /// The thread that begins the work on a file, one for each file. Everything that has
+    /// to be done in order is done by it: writing records, or hashing decoded tensors. It
+    /// also processes a tensor that is the only one of its file.
     File,
     /// A thread that computes the SHA-256 of a file and does nothing else.
     Sha256,
