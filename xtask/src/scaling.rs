@@ -59,7 +59,7 @@ enum Base {
 /// to check its frames, then again to decode them.
 #[rustfmt::skip]
 const LIMITS: [Limits; 5] = [
-    Limits { verb: "pack", original: 1.0, packed: 1.0, in_order: 0.4, in_order_of: Base::Workers, page_faults: 400.0 },
+    Limits { verb: "pack", original: 1.0, packed: 1.0, in_order: 1.2, in_order_of: Base::Sha256, page_faults: 400.0 },
     Limits { verb: "pack --sha256", original: 1.0, packed: 1.0, in_order: 0.4, in_order_of: Base::Workers, page_faults: 400.0 },
     Limits { verb: "unpack", original: 1.0, packed: 2.0, in_order: 1.5, in_order_of: Base::Sha256, page_faults: 150.0 },
     Limits { verb: "verify", original: 0.0, packed: 2.0, in_order: 1.5, in_order_of: Base::Sha256, page_faults: 150.0 },
