@@ -20,11 +20,11 @@ SPREAD = 0.4  # standard deviation of the logarithm of a row's scale
 ROWS_AT_A_TIME = 8192
 
 
-def header(tensors, rows):
-    """The header of `tensors` matrices with `rows` rows each."""
+def header(tensors, rows, first):
+    """The header of `tensors` matrices with `rows` rows each, whose names count from `first`."""
     len_bytes = 2 * ROW * rows
     entries = {
-        f"layers.{number}.weight": {
+        f"layers.{first + number}.weight": {
             "dtype": "BF16",
             "shape": [rows, ROW],
             "data_offsets": [number * len_bytes, (number + 1) * len_bytes],
@@ -36,15 +36,15 @@ def header(tensors, rows):
     return struct.pack("<Q", len(text)) + text
 
 
-def write(path, tensors, tensor_bytes):
+def write(path, tensors, tensor_bytes, first=0):
     """Writes whole rows of every tensor, so a tensor may have up to 2047 bytes less than
-    `tensor_bytes`."""
+    `tensor_bytes`. With another number `first`, all names and values differ."""
     rows = tensor_bytes // (2 * ROW)
     if rows == 0:
         raise SystemExit(f"a tensor has at least one row, {2 * ROW} bytes")
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(SEED + first)
     with open(path, "wb") as file:
-        file.write(header(tensors, rows))
+        file.write(header(tensors, rows, first))
         left = rows * tensors
         while left:
             count = min(left, ROWS_AT_A_TIME)

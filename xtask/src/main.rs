@@ -20,6 +20,7 @@ mod prelude;
 mod process;
 mod python;
 mod release;
+mod scaling;
 mod shipped;
 mod stamp;
 mod steps;

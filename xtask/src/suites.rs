@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cargo::{BARE, WEB};
 use crate::debian_programs::{CHROMIUM, FIREFOX, GIT_LFS, NGINX};
 use crate::prelude::*;
-use crate::{capi, demo, deps, fuzz, instructions, npm, python, wasm, wheel};
+use crate::{capi, demo, deps, fuzz, instructions, npm, python, scaling, wasm, wheel};
 
 /// A group of checks that is selected, run and reported together.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ pub struct Suite {
 
 /// All suites in starting order. Suites whose builds are needed by others come first.
 #[rustfmt::skip]
-pub const SUITES: [Suite; 20] = [
+pub const SUITES: [Suite; 21] = [
     suite(Tier::Default, "rust", "format, clippy, tests of all crates", rust),
     suite(Tier::Default, "node", "the npm package in Node, types of all TypeScript", in_node),
     suite(Tier::Default, "python", "the wheel: its tests, types and README, and the tests of safetensors on it", in_python),
@@ -40,6 +40,7 @@ pub const SUITES: [Suite; 20] = [
     suite(Tier::All, "docs", "API references of the crates and of the npm package", docs),
     suite(Tier::All, "msrv", "all crates with the oldest Rust", msrv),
     suite(Tier::All, "instructions", "instructions that each stage executes, under valgrind", instructions::suite),
+    suite(Tier::All, "scaling", "bytes read and written, and serial work, of packing, unpacking and verifying", scaling::suite),
     suite(Tier::All, "licences", "licences and origins of all crates, by cargo-deny", deps::licences),
     suite(Tier::All, "z4ai", "the tests of z4ai on zstn.z4ai", z4ai),
     suite(Tier::All, "demos", "cargo xtask demo and hub-demo", demo::suite),

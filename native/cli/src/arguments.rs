@@ -208,6 +208,14 @@ impl Threads {
     pub fn engine(self) -> Result<Engine> {
         Engine::new(self.threads)
     }
+
+    /// Starts the threads, or `default` threads if the number is 0.
+    pub fn engine_or(self, default: usize) -> Result<Engine> {
+        match self.threads {
+            0 => Engine::new(default),
+            _ => self.engine(),
+        }
+    }
 }
 
 /// The memory limit.

@@ -191,7 +191,13 @@ const ALL: &[Examples] = &[
     ),
     (
         "bench",
-        &[("zstn bench model.safetensors --threads 1 --runs 9", "")],
+        &[
+            ("zstn bench model.safetensors --threads 1 --runs 9", ""),
+            (
+                "zstn bench --files --work /mnt/disk",
+                "where packing, unpacking and verifying files spend their time",
+            ),
+        ],
     ),
     (
         "completions",

@@ -100,7 +100,7 @@ enum Verb {
     /// Pack the files pushed to a model hub or listed in a plan
     #[cfg(feature = "worker")]
     Worker(worker::Options),
-    /// Measure the speed of packing and unpacking in memory
+    /// Measure the speed of packing and unpacking, in memory or with files
     Bench(bench::Options),
     /// Print a shell script that completes verbs, options and values
     Completions(help::CompletionsOptions),

@@ -148,6 +148,57 @@ fn bench_reports_what_it_measured() {
     }
 }
 
+/// Only Linux reports the times of threads.
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_of_files_reports_every_verb_and_leaves_no_file() {
+    const LEN: u64 = 8 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench --files --size 8M --work . --runs 1 --threads 2";
+    let words: Vec<&str> = line.split(' ').collect();
+    let table = zstn(folder.path(), &words);
+    assert!(table.status.success(), "{}", text(&table.stderr));
+    let report = json(&zstn(folder.path(), &[&words[..], &["--json"]].concat()));
+    let packed = report["packed_bytes"].as_u64().unwrap();
+    // Reads and writes in bytes: packing reads the original once; the other verbs read
+    // the packed file to check its frames, then again to decode them.
+    let expected = [
+        ("pack", LEN, packed),
+        ("pack --sha256", LEN, packed),
+        ("unpack", 2 * packed, LEN),
+        ("verify", 2 * packed, 0),
+        ("verify --fast", 2 * packed, 0),
+    ];
+    let verbs = report["verbs"].as_array().unwrap();
+    assert_eq!(verbs.len(), expected.len());
+    for (verb, (name, read, written)) in verbs.iter().zip(expected) {
+        assert_eq!(verb["verb"], name);
+        assert!(text(&table.stdout).contains(name));
+        let number = |key: &str| verb[key].as_f64().unwrap();
+        for (key, expected) in [("read_bytes", read), ("written_bytes", written)] {
+            let rest = number(key) - expected as f64;
+            assert!(rest.abs() < 500e3, "{key} {expected}: {verb}");
+        }
+        assert!(number("seconds") > 0.0);
+        assert!(number("serial_seconds") <= number("processor_seconds") + 1e-3);
+        let shares = ["running", "queued", "waiting"].map(|name| format!("workers_{name}"));
+        let sum: f64 = shares.iter().map(|key| number(key)).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{verb}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn bench_of_files_refuses_a_disk_that_is_too_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "bench --files --size 1000000T --work .";
+    let out = zstn(folder.path(), &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("choose another folder with --work"));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn frames_compress_and_decompress() {
     let weights = Rng(13).bf16_weights(40_000);

@@ -2,8 +2,10 @@
 //! bytes are identical. Reading the file is not measured. The first round is a warm-up
 //! that starts the threads, loads the program's pages and allocates the buffers of both
 //! results. Later rounds reuse the buffers unless `--fresh-buffers` is given.
+//!
+//! `zstn bench --files` measures files on a disk instead (`files.rs`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -14,18 +16,39 @@ use zstn_core::container::zstn::{ContainerOptions, pack_into, unpack_into};
 
 use super::arguments::Threads;
 use super::pack::Effort;
+use super::terminal::Stdout;
 use super::{print, size, table};
+
+mod files;
+mod synthetic;
+mod usage;
 
 #[derive(Args)]
 pub struct Options {
-    /// Safetensors file
-    file: PathBuf,
+    /// Safetensors file; with --files also a folder, or nothing for a synthetic BF16
+    /// checkpoint
+    #[arg(required_unless_present = "files")]
+    file: Option<PathBuf>,
+    /// Pack, unpack and verify files on a disk, and show where the time goes: work that
+    /// cannot be divided among cores, workers that wait, and bytes read and written
+    /// (docs/benchmarks.md). Starts four threads per core unless --threads is given.
+    /// Needs Linux
+    #[arg(long, conflicts_with = "fresh_buffers")]
+    files: bool,
+    /// Length of the synthetic checkpoint
+    #[arg(long, default_value = "512M", value_name = "SIZE", value_parser = size::parse, requires = "files", conflicts_with = "file")]
+    size: u64,
+    /// Folder for the files, such as one on the disk to be measured; by default that of
+    /// temporary files. It needs space for twice the checkpoint, or three times the
+    /// synthetic one
+    #[arg(long, value_name = "DIR", requires = "files")]
+    work: Option<PathBuf>,
     /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
     #[command(flatten)]
     threads: Threads,
-    /// Timed runs after one warm-up; the medians are printed
+    /// Timed runs after one warm-up; the medians are printed, with --files the fastest
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Omit the checksums and digests that detect damage
@@ -44,9 +67,16 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
+    match &options.file {
+        Some(file) if !options.files => in_memory(options, file),
+        file => files::run(options, file.as_deref()),
+    }
+}
+
+fn in_memory(options: &Options, file: &Path) -> Result<()> {
     let engine = options.threads.engine()?;
-    let name = options.file.display().to_string();
-    let original = Location::from(&options.file).fetch(&HttpOptions::default(), &|_, _| ())?;
+    let name = file.display().to_string();
+    let original = Location::from(file).fetch(&HttpOptions::default(), &|_, _| ())?;
     let original = original.read_all()?;
     let in_file = |source| Error::Format {
         place: name.clone(),
