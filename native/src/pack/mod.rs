@@ -21,6 +21,7 @@ use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
 mod aliases;
+mod arrivals;
 mod frames;
 mod hashing;
 mod large_tensor;
@@ -96,7 +97,7 @@ pub fn pack<'s>(
         let begun = match feed {
             Some(feed) => {
                 let fetching = |so_far, len| job.fetching(so_far, len);
-                Some(Arriving::begin(feed, check_kind, &fetching)?)
+                Some(Arriving::begin(feed, check_head, &fetching)?)
             }
             None => None,
         };
