@@ -106,7 +106,7 @@ impl<'a> Job<'a> {
     /// returns [`Error::Cancelled`], and its output does not appear.
     ///
     /// Work ends within a fifth of a second, unless it waits for the operating system
-    /// or for a server that sends nothing, or the program is compiled with
+    /// or sends to a server that accepts nothing, or the program is compiled with
     /// `panic = "abort"`: then a tensor that is being coded is completed first. A result
     /// that has begun to appear is completed.
     pub fn cancel_token(mut self, token: &CancelToken) -> Self {
@@ -209,8 +209,11 @@ impl<'a> Job<'a> {
     /// has not succeeded nevertheless.
     pub(crate) fn run<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         self.cancel_token.check()?;
+        let mut http = HttpOptions::clone(&self.http);
+        http.cancel_token = self.cancel_token.clone();
         let job = Self {
             engine: self.engine.clone().ended_by(&self.cancel_token),
+            http: Arc::new(http),
             buffers: Buffers::default(),
             ..self.clone()
         };
