@@ -134,9 +134,17 @@ impl<'a> Job<'a> {
         let share = |bytes: u64| bytes / count.max(1) as u64;
         Self {
             memory_bytes: self.memory_bytes.map(share),
+            http: self.http_ended_by(token),
             cancel_token: token.clone(),
             ..self.clone()
         }
+    }
+
+    /// Returns the network options with reads that end once `token` is cancelled.
+    fn http_ended_by(&self, token: &CancelToken) -> Arc<HttpOptions> {
+        let mut http = HttpOptions::clone(&self.http);
+        http.cancel_token = token.clone();
+        Arc::new(http)
     }
 
     /// Returns a token that is also cancelled when the job is.
@@ -209,11 +217,9 @@ impl<'a> Job<'a> {
     /// has not succeeded nevertheless.
     pub(crate) fn run<T>(&self, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         self.cancel_token.check()?;
-        let mut http = HttpOptions::clone(&self.http);
-        http.cancel_token = self.cancel_token.clone();
         let job = Self {
             engine: self.engine.clone().ended_by(&self.cancel_token),
-            http: Arc::new(http),
+            http: self.http_ended_by(&self.cancel_token),
             buffers: Buffers::default(),
             ..self.clone()
         };

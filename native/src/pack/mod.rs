@@ -88,9 +88,7 @@ pub fn pack<'s>(
             return pack_shards(job, &shards, &sink.folder()?, options);
         }
         let output = sink.file(&job.http)?;
-        // A delta is made of a whole file, and a file that is cut off can only be
-        // recognised at its end. Other files are packed while they arrive.
-        let feed = match options.bases.is_empty() && !options.container.allow_truncated {
+        let feed = match options.can_arrive() {
             true => input.feed(&job.http)?,
             false => None,
         };
@@ -130,9 +128,9 @@ pub fn pack<'s>(
 /// A file to pack that [`check_kind`] has accepted.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a> {
-    input: &'a Local,
+    pub(crate) input: &'a Local,
     /// Fetches the file, if it is still arriving.
-    arriving: Option<&'a Arriving>,
+    pub(crate) arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Plain<'a> {

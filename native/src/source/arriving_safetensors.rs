@@ -1,6 +1,7 @@
 //! A safetensors file that is packed while it arrives.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
@@ -47,8 +48,11 @@ struct Arrival {
     feed: Feed,
     /// The number of bytes that have arrived.
     arrived_bytes: u64,
-    /// The bytes that have arrived last; those before `taken` have been taken.
-    piece: Vec<u8>,
+    /// All bytes that have arrived, until the layout is known.
+    head: Vec<u8>,
+    /// The bytes that have arrived since, and have not been taken.
+    pieces: VecDeque<Vec<u8>>,
+    /// The number of bytes of the first piece that have been taken.
     taken: usize,
 }
 
@@ -74,14 +78,15 @@ impl Arriving {
         let mut arrival = Arrival {
             feed,
             arrived_bytes: 0,
-            piece: Vec::new(),
+            head: Vec::new(),
+            pieces: VecDeque::new(),
             taken: 0,
         };
         let layout = arrival.layout()?;
         let len_bytes = layout.as_ref().map(|layout| layout.len_bytes);
-        let head_len = zstn_core::bytes::index(HEAD_LEN_BYTES).min(arrival.piece.len());
+        let head_len = zstn_core::bytes::index(HEAD_LEN_BYTES).min(arrival.head.len());
         let len_bytes = len_bytes.or(arrival.feed.len_bytes());
-        check(arrival.feed.name(), &arrival.piece[..head_len], len_bytes)?;
+        check(arrival.feed.name(), &arrival.head[..head_len], len_bytes)?;
         let Some(Layout {
             data_start,
             len_bytes,
@@ -90,8 +95,8 @@ impl Arriving {
             return arrival.copy(progress).map(Begun::Whole);
         };
         let data_start = zstn_core::bytes::index(data_start);
-        let rest = arrival.piece[data_start..].to_vec();
-        let mut head = std::mem::replace(&mut arrival.piece, rest);
+        let mut head = std::mem::take(&mut arrival.head);
+        arrival.pieces.push_back(head[data_start..].to_vec());
         head.truncate(data_start.max(head_len));
         head.shrink_to_fit();
         let stored = Arc::new(Stored {
@@ -128,7 +133,7 @@ impl Arriving {
                 let cut_off = arrival.cut_off(&self.input);
                 return Err(Error::place(self.input.name())(cut_off));
             }
-            let arrived = &arrival.piece[arrival.taken..];
+            let arrived = &arrival.pieces[0][arrival.taken..];
             let len = zstn_core::bytes::index(left.min(arrived.len() as u64));
             sink(&arrived[..len])?;
             arrival.taken += len;
@@ -228,36 +233,43 @@ struct Layout {
 impl Arrival {
     /// Returns the offset of the next byte to be taken.
     fn position(&self) -> u64 {
-        self.arrived_bytes - (self.piece.len() - self.taken) as u64
+        let waiting: usize = self.pieces.iter().map(Vec::len).sum();
+        self.arrived_bytes - (waiting - self.taken) as u64
     }
 
     /// Fetches the next bytes unless bytes that have arrived can be taken. Returns
     /// `false` at the end of the feed.
     fn fetch(&mut self) -> Result<bool> {
-        if self.taken < self.piece.len() {
-            return Ok(true);
+        if self
+            .pieces
+            .front()
+            .is_some_and(|piece| piece.len() == self.taken)
+        {
+            self.pieces.pop_front();
+            self.taken = 0;
         }
-        self.piece.clear();
-        self.taken = 0;
-        self.fetch_more()
+        if self.pieces.is_empty() {
+            self.pieces = self.read()?.into();
+        }
+        Ok(!self.pieces.is_empty())
     }
 
-    /// Fetches the next bytes; returns `false` at the end of the feed.
-    fn fetch_more(&mut self) -> Result<bool> {
-        let len_before = self.piece.len();
-        self.feed.read(&mut self.piece)?;
-        let len = self.piece.len() - len_before;
-        self.arrived_bytes += len as u64;
-        Ok(len > 0)
+    /// Reads the next bytes; returns no pieces at the end of the feed.
+    fn read(&mut self) -> Result<Vec<Vec<u8>>> {
+        let pieces = self.feed.read()?;
+        self.arrived_bytes += pieces.iter().map(Vec::len).sum::<usize>() as u64;
+        Ok(pieces)
     }
 
-    /// Fetches until `len_bytes` bytes of the file have arrived; returns `false` if the
-    /// feed ends before.
-    fn fetch_until(&mut self, len_bytes: u64) -> Result<bool> {
+    /// Reads until the first `len_bytes` bytes of the file have arrived; returns `false`
+    /// if the feed ends before.
+    fn read_head(&mut self, len_bytes: u64) -> Result<bool> {
         while self.arrived_bytes < len_bytes {
-            if !self.fetch_more()? {
+            let pieces = self.read()?;
+            if pieces.is_empty() {
                 return Ok(false);
             }
+            pieces.iter().for_each(|piece| self.head.extend(piece));
         }
         Ok(true)
     }
@@ -266,18 +278,18 @@ impl Arrival {
     /// rule or contradicts the length of the feed.
     fn layout(&mut self) -> Result<Option<Layout>> {
         let len_bytes = self.feed.len_bytes();
-        if !self.fetch_until(PREFIX_BYTES)? {
+        if !self.read_head(PREFIX_BYTES)? {
             return Ok(None);
         }
-        let header_len = safetensors::header_len_bytes(&self.piece, len_bytes.unwrap_or(u64::MAX));
+        let header_len = safetensors::header_len_bytes(&self.head, len_bytes.unwrap_or(u64::MAX));
         let Ok(header_len) = header_len else {
             return Ok(None);
         };
         let data_start = PREFIX_BYTES + header_len;
-        if !self.fetch_until(data_start)? {
+        if !self.read_head(data_start)? {
             return Ok(None);
         }
-        let header = zstn_core::bytes::part(&self.piece, PREFIX_BYTES..data_start);
+        let header = zstn_core::bytes::part(&self.head, PREFIX_BYTES..data_start);
         let Some(data_len) = data_len_bytes(header) else {
             return Ok(None);
         };
@@ -296,7 +308,7 @@ impl Arrival {
     /// Copies the whole file, of which nothing has been taken.
     fn copy(mut self, progress: &dyn Fn(u64, Option<u64>)) -> Result<Local> {
         let mut file = temporary::create()?;
-        let written = file.write_all(&self.piece);
+        let written = file.write_all(&self.head);
         written.map_err(|error| temporary::failed("write")(error))?;
         self.feed.copy(file, self.arrived_bytes, progress)
     }

@@ -4,11 +4,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use zstn::{CancelToken, Engine, Error, Job, Location, PackOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::command::{program, text};
 use zstn_tests::fault_server::{FaultServer, Served, Then, begin, drip, right, right_parts};
 use zstn_tests::rng::Rng;
+use zstn_tests::round_server::{Page, RoundServer};
 
 /// Returns a checkpoint of 18 MiB that arrives in several pieces, with one alias.
 fn model() -> Vec<u8> {
@@ -32,6 +34,20 @@ fn serve(behaviour: impl zstn_tests::fault_server::Behaviour) -> FaultServer {
     FaultServer::start(served, behaviour)
 }
 
+/// Packs without a folder for temporary files.
+fn pack(folder: &TempDir, arguments: &[&str]) {
+    let out = Command::new(program())
+        .arg("pack")
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("TMPDIR", folder.path().join("missing"))
+        .env("TMP", folder.path().join("missing"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+}
+
 #[test]
 fn no_temporary_file_is_needed_even_if_connections_break() {
     let server = serve(|asked, served, to| match asked.number {
@@ -43,22 +59,45 @@ fn no_temporary_file_is_needed_even_if_connections_break() {
     });
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("model.safetensors"), model()).unwrap();
-    let pack = |input: &str, output: &str| {
-        let out = Command::new(program())
-            .args(["pack", input, "-o", output, "--memory", "64M"])
-            .current_dir(folder.path())
-            .env("TMPDIR", folder.path().join("missing"))
-            .env("TMP", folder.path().join("missing"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(out.status.success(), "{}", text(&out.stderr));
-        std::fs::read(folder.path().join(output)).unwrap()
-    };
-    let expected = pack("model.safetensors", "local.zstn");
-    assert!(pack(&server.url, "remote.zstn") == expected);
+    pack(
+        &folder,
+        &["model.safetensors", "-o", "local.zstn", "--memory", "64M"],
+    );
+    pack(
+        &folder,
+        &[&server.url, "-o", "remote.zstn", "--memory", "64M"],
+    );
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(read("local.zstn") == read("remote.zstn"));
     let resumed = server.log().iter().any(|asked| asked.if_range.is_some());
     assert!(resumed, "the rest of a broken response was not requested");
+}
+
+#[test]
+fn no_temporary_file_is_needed_for_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RoundServer::start();
+    let add = |name: &str, bytes: Vec<u8>| {
+        std::fs::write(folder.path().join(name), &bytes).unwrap();
+        server.add(name, Page::File(bytes))
+    };
+    for name in ["a", "b", "c"] {
+        let weights = Rng(name.as_bytes()[0].into()).bf16_weights(100_000);
+        let tensors = [(name, "BF16", &weights[..])];
+        add(&format!("{name}.safetensors"), checkpoint(&tensors));
+    }
+    let index = r#"{"weight_map":{"a":"a.safetensors","b":"b.safetensors","c":"c.safetensors"}}"#;
+    let url = add("model.safetensors.index.json", index.into());
+    pack(&folder, &["model.safetensors.index.json", "-o", "local"]);
+    pack(&folder, &[&url, "-o", "remote"]);
+    for entry in std::fs::read_dir(folder.path().join("local")).unwrap() {
+        let local = entry.unwrap().path();
+        let remote = folder
+            .path()
+            .join("remote")
+            .join(local.file_name().unwrap());
+        assert!(std::fs::read(&local).unwrap() == std::fs::read(remote).unwrap());
+    }
 }
 
 #[test]
