@@ -106,7 +106,7 @@ impl<'a> Job<'a> {
     /// returns [`Error::Cancelled`], and its output does not appear.
     ///
     /// Work ends within a fifth of a second, unless it waits for the operating system
-    /// or for a server that sends nothing, or the program is compiled with
+    /// or sends to a server that accepts nothing, or the program is compiled with
     /// `panic = "abort"`: then a tensor that is being coded is completed first. A result
     /// that has begun to appear is completed.
     pub fn cancel_token(mut self, token: &CancelToken) -> Self {
@@ -134,9 +134,17 @@ impl<'a> Job<'a> {
         let share = |bytes: u64| bytes / count.max(1) as u64;
         Self {
             memory_bytes: self.memory_bytes.map(share),
+            http: self.http_ended_by(token),
             cancel_token: token.clone(),
             ..self.clone()
         }
+    }
+
+    /// Returns the network options with reads that end once `token` is cancelled.
+    fn http_ended_by(&self, token: &CancelToken) -> Arc<HttpOptions> {
+        let mut http = HttpOptions::clone(&self.http);
+        http.cancel_token = token.clone();
+        Arc::new(http)
     }
 
     /// Returns a token that is also cancelled when the job is.
@@ -211,6 +219,7 @@ impl<'a> Job<'a> {
         self.cancel_token.check()?;
         let job = Self {
             engine: self.engine.clone().ended_by(&self.cancel_token),
+            http: self.http_ended_by(&self.cancel_token),
             buffers: Buffers::default(),
             ..self.clone()
         };

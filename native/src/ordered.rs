@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
@@ -26,6 +27,11 @@ impl Budget {
         Self { max_bytes }
     }
 
+    /// Returns the limit in bytes.
+    pub(crate) fn max_bytes(self) -> u64 {
+        self.max_bytes
+    }
+
     /// Returns a budget of at most `max_bytes`, which is no larger than necessary to
     /// keep all threads busy while a result is consumed. The largest item costs
     /// `largest_bytes`.
@@ -43,21 +49,23 @@ impl Budget {
 /// Runs `work` for all `items` on the threads of the engine, and passes the results in
 /// the order of the items to `next` on this thread. The next items begin as soon as
 /// `budget` has room for their costs in bytes; an item's cost is released when `next`
-/// returns.
+/// returns. When an item begins, `begin` prepares it on this thread, in the order of the
+/// items.
 ///
 /// # Errors
 /// The error of the first item that fails, in the order of the items. Items after it may
 /// have been processed, but their results are dropped.
-pub(crate) fn in_order<T: Send, R: Send>(
+pub(crate) fn in_order<P, T: Send, R: Send>(
     job: &Job,
-    items: impl IntoIterator<Item = Result<(T, u64)>>,
+    items: impl IntoIterator<Item = (P, u64)>,
     budget: Budget,
+    begin: impl FnMut(P) -> Result<T>,
     work: impl Fn(&T) -> Result<R> + Sync,
     mut next: impl FnMut(T, R) -> Result<()>,
 ) -> Result<()> {
     let mut groups = Groups {
-        items: items.into_iter().fuse(),
-        waiting: None,
+        items: items.into_iter().peekable(),
+        begin,
         failure: None,
     };
     let work_on = |group: Vec<T>| {
@@ -121,7 +129,7 @@ pub(crate) fn for_each<T: Send>(
     budget: Budget,
     work: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
-    in_order(job, items.into_iter().map(Ok), budget, work, |_, ()| Ok(()))
+    in_order(job, items, budget, Ok, work, |_, ()| Ok(()))
 }
 
 /// Items that are processed by one thread.
@@ -130,28 +138,25 @@ struct Group<T> {
     bytes: u64,
 }
 
-/// Divides items into groups.
-struct Groups<T, I> {
-    items: I,
-    /// The first item of the next group.
-    waiting: Option<(T, u64)>,
+/// Divides items into groups, and begins them.
+struct Groups<I: Iterator, B> {
+    items: Peekable<I>,
+    begin: B,
     /// The error that ended the items.
     failure: Option<Error>,
 }
 
-impl<T, I: Iterator<Item = Result<(T, u64)>>> Groups<T, I> {
+impl<P, T, I: Iterator<Item = (P, u64)>, B: FnMut(P) -> Result<T>> Groups<I, B> {
     /// Returns the cost of the first item of the next group; `None` at the end.
     fn peek_bytes(&mut self) -> Option<u64> {
-        if self.waiting.is_none() && self.failure.is_none() {
-            match self.items.next() {
-                Some(Ok(item)) => self.waiting = Some(item),
-                Some(Err(error)) => self.failure = Some(error),
-                None => {}
-            }
+        match self.failure {
+            Some(_) => None,
+            None => self.items.peek().map(|(_, bytes)| *bytes),
         }
-        self.waiting.as_ref().map(|(_, bytes)| *bytes)
     }
 
+    /// Begins the next group. Returns `None` if there is no other group, or if its first
+    /// item fails.
     fn next(&mut self) -> Option<Group<T>> {
         let mut group = Group {
             items: Vec::new(),
@@ -159,11 +164,15 @@ impl<T, I: Iterator<Item = Result<(T, u64)>>> Groups<T, I> {
         };
         while let Some(bytes) = self.peek_bytes()
             && (group.items.is_empty() || group.has_room(bytes))
+            && let Some((item, _)) = self.items.next()
         {
-            group
-                .items
-                .extend(self.waiting.take().map(|(item, _)| item));
-            group.bytes = group.bytes.saturating_add(bytes);
+            match (self.begin)(item) {
+                Ok(item) => {
+                    group.items.push(item);
+                    group.bytes = group.bytes.saturating_add(bytes);
+                }
+                Err(error) => self.failure = Some(error),
+            }
         }
         (!group.items.is_empty()).then_some(group)
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use zstn::{Engine, Job, PackOptions, UnpackOptions, pack, unpack};
+use zstn::{Engine, Input, Job, PackOptions, Sink, UnpackOptions, pack, unpack};
 use zstn_tests::allocator::{Counting, peak_bytes};
 use zstn_tests::rng::Rng;
 use zstn_tests::with_header;
@@ -32,8 +32,9 @@ fn checkpoint(path: &Path, tensors: usize, len_bytes: usize) {
     std::fs::write(path, with_header(header, data)).unwrap();
 }
 
-/// Returns the peak memory of packing and of unpacking such a checkpoint, in bytes.
-fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
+/// Returns the peak memory of packing, of packing from a stream, and of unpacking such a
+/// checkpoint, in bytes.
+fn held(tensors: usize, len_bytes: usize) -> [usize; 3] {
     let folder = tempfile::tempdir().unwrap();
     let [original, packed, restored] = ["a", "b", "c"].map(|name| folder.path().join(name));
     checkpoint(&original, tensors, len_bytes);
@@ -41,11 +42,15 @@ fn held(tensors: usize, len_bytes: usize) -> [usize; 2] {
     let options = PackOptions::default();
     let (report, packing) = peak_bytes(|| pack(&job, &original, &packed, &options));
     assert_eq!(report.unwrap().tensors(), tensors);
+    let stream = Input::reader("stream", std::fs::File::open(&original).unwrap());
+    let sink = Sink::writer(std::io::sink());
+    let (report, streaming) = peak_bytes(|| pack(&job, stream, sink, &options));
+    assert_eq!(report.unwrap().tensors(), tensors);
     let (report, unpacking) =
         peak_bytes(|| unpack(&job, &packed, &restored, &UnpackOptions::default()));
     report.unwrap();
     assert!(std::fs::read(&original).unwrap() == std::fs::read(&restored).unwrap());
-    [packing, unpacking]
+    [packing, streaming, unpacking]
 }
 
 /// Returns the peak memory in bytes of unpacking with this memory limit.
@@ -78,7 +83,7 @@ fn memory_grows_with_tensors_in_work_and_little_with_their_number() {
     assert!(most as u64 <= memory_bytes, "{most} bytes");
     const SMALL_BYTES: usize = 1 << 10;
     let (few, many) = (held(12_000, SMALL_BYTES), held(24_000, SMALL_BYTES));
-    // Both operations hold the parsed header: unpacking compares statistics, which
+    // All operations hold the parsed header: unpacking compares statistics, which
     // requires dtypes and shapes.
     for (few, many) in few.into_iter().zip(many) {
         let each = many.saturating_sub(few) / 12_000;

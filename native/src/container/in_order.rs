@@ -74,7 +74,7 @@ impl<'a> Container<'a> {
         let lens_bytes = spans.iter().map(|(span, _)| span.end - span.start);
         let budget = decoded_in_order(job, lens_bytes);
         let items = spans.into_iter();
-        let items = items.map(|(span, part)| Ok(((span, part), span.end - span.start)));
-        in_order(job, items, budget, decode, take)
+        let items = items.map(|(span, part)| ((span, part), span.end - span.start));
+        in_order(job, items, budget, Ok, decode, take)
     }
 }

@@ -101,8 +101,8 @@ impl<'a> Conversion<'a> {
         let lens_bytes = numbers.iter().map(|&number| tensors[number].len_bytes());
         let largest_bytes = lens_bytes.clone().max().unwrap_or(0);
         let budget = Budget::for_threads(&self.job, largest_bytes, self.job.memory() / SHARES);
-        let items = numbers.iter().copied().zip(lens_bytes).map(Ok);
-        in_order(&self.job, items, budget, convert, sink)?;
+        let items = numbers.iter().copied().zip(lens_bytes);
+        in_order(&self.job, items, budget, Ok, convert, sink)?;
         self.check_unchanged()
     }
 

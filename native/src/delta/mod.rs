@@ -161,8 +161,8 @@ impl<'a> Checked<'a> {
         let costs = numbers.iter().map(|&number| self.cost_bytes(number));
         let budget = decoded_in_order(job, costs);
         let items = numbers.into_iter();
-        let items = items.map(|number| Ok((number, self.cost_bytes(number))));
-        in_order(job, items, budget, decode, next)
+        let items = items.map(|number| (number, self.cost_bytes(number)));
+        in_order(job, items, budget, Ok, decode, next)
     }
 
     /// Returns the comparison of the target with its digest, if the delta has one and no

@@ -31,7 +31,7 @@ impl Aliases {
     pub(super) fn of(data: &Data, tensors: &[HeaderTensor]) -> Result<Self> {
         let spans = tensors.iter().map(|tensor| &tensor.span);
         let lens_bytes: Vec<u64> = spans.map(|span| span.end - span.start).collect();
-        Ok(match data.is_arriving() {
+        Ok(match data.arriving.is_some() {
             true => Self {
                 targets: vec![None; tensors.len()],
                 search: Some(Search::new(&lens_bytes)),
@@ -62,24 +62,20 @@ impl Aliases {
         self.targets.iter().flatten().count()
     }
 
-    /// Compares tensor `number`, which has just arrived, with all earlier tensors.
-    pub(super) fn look_at(
-        &mut self,
-        data: &Data,
-        tensors: &[HeaderTensor],
-        number: usize,
-    ) -> Result<()> {
-        let Some(search) = &mut self.search else {
-            return Ok(());
-        };
-        if search.may_be_equal[number] {
-            let span = &tensors[number].span;
-            let key = (span.end - span.start, data.digest(span)?);
+    /// Returns whether tensor `number`, which will arrive, may have the same bytes as
+    /// another one, so that [`Self::add`] needs its digest.
+    pub(super) fn need_digest(&self, number: usize) -> bool {
+        let search = self.search.as_ref();
+        search.is_some_and(|search| search.may_be_equal[number])
+    }
+
+    /// Compares tensor `number`, which has arrived, with all earlier tensors.
+    pub(super) fn add(&mut self, number: usize, len_bytes: u64, digest: Digest) {
+        if let Some(search) = &mut self.search {
             // Tensors with equal 256-bit digests are treated as equal.
-            let first = *search.first.entry(key).or_insert(number);
+            let first = *search.first.entry((len_bytes, digest)).or_insert(number);
             self.targets[number] = (first != number).then_some(first);
         }
-        Ok(())
     }
 }
 

@@ -156,6 +156,7 @@ impl<'a> FrameCoder<'a> {
     /// Writes a container with one frame, for a file that breaks the rules of
     /// safetensors.
     fn write_single_frame(&self, header: &[u8], output: &mut Output) -> Result<Packed> {
+        self.data.store_all()?;
         self.data.check_end()?;
         let data_len_bytes = self.data.input.len_bytes() - self.data.start;
         let data = self.data.read(&(0..data_len_bytes))?;

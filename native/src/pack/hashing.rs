@@ -1,6 +1,5 @@
 //! Hashes the original file while its tensors are coded.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -11,12 +10,13 @@ use std::thread;
 use zstn_core::container::zstn::integrity::OriginalHash;
 
 use super::tensor_data::Data;
+use crate::buffers::Buffer;
 use crate::{Error, Job, Result};
 
 /// The bytes of one tensor, which are hashed in the order of the tensors.
 pub(crate) enum Piece<'a> {
     /// Bytes in memory, which are shared with the thread that codes them.
-    Bytes(Arc<Cow<'a, [u8]>>),
+    Bytes(Arc<Buffer<'a>>),
     /// Bytes that have to be read: of an alias, or of a tensor that does not fit into
     /// memory.
     Span(Range<u64>),

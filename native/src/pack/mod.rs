@@ -21,6 +21,7 @@ use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
 mod aliases;
+mod arrivals;
 mod frames;
 mod hashing;
 mod large_tensor;
@@ -87,16 +88,14 @@ pub fn pack<'s>(
             return pack_shards(job, &shards, &sink.folder()?, options);
         }
         let output = sink.file(&job.http)?;
-        // A delta is made of a whole file, and a file that is cut off can only be
-        // recognised at its end. Other files are packed while they arrive.
-        let feed = match options.bases.is_empty() && !options.container.allow_truncated {
+        let feed = match options.can_arrive() {
             true => input.feed(&job.http)?,
             false => None,
         };
         let begun = match feed {
             Some(feed) => {
                 let fetching = |so_far, len| job.fetching(so_far, len);
-                Some(Arriving::begin(feed, check_kind, &fetching)?)
+                Some(Arriving::begin(feed, check_head, &fetching)?)
             }
             None => None,
         };
@@ -129,9 +128,9 @@ pub fn pack<'s>(
 /// A file to pack that [`check_kind`] has accepted.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a> {
-    input: &'a Local,
+    pub(crate) input: &'a Local,
     /// Fetches the file, if it is still arriving.
-    arriving: Option<&'a Arriving>,
+    pub(crate) arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Plain<'a> {

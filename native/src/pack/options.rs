@@ -103,6 +103,12 @@ impl PackOptions {
         self
     }
 
+    /// Returns whether files can be packed while they arrive. A delta is made of a whole
+    /// file, and a file that is cut off can only be recognised at its end.
+    pub(crate) fn can_arrive(&self) -> bool {
+        self.bases.is_empty() && !self.container.allow_truncated
+    }
+
     /// Refuses options that exclude each other, and a job without enough memory.
     pub(crate) fn check(&self, job: &Job) -> Result<()> {
         if self.container.original_sha256 != OriginalSha256::Computed {

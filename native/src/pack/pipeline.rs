@@ -13,8 +13,10 @@ use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::aliases::Aliases;
+use super::arrivals::{Arrivals, Arrived, Expected};
 use super::hashing::{Hashing, Piece, hash_during};
 use super::tensor_data::Data;
+use crate::buffers::Buffer;
 use crate::ordered::{Budget, in_order};
 use crate::{Job, Output, Progress as _, Result, finished_tensor};
 
@@ -95,6 +97,8 @@ pub(crate) struct Pipeline<'a, C> {
 struct Item {
     number: usize,
     form: Form,
+    /// The bytes of the tensor, if they have arrived; otherwise they are read.
+    bytes: Option<Arc<Buffer<'static>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -150,19 +154,46 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
         let max_bytes = self.job.memory() / C::MEMORY_SHARES;
         let largest = self.tensors.iter().map(len_bytes).max().unwrap_or(0);
         let budget = Budget::for_threads(self.job, largest, max_bytes);
-        let items = (0..self.tensors.len()).map(|number| {
+        let arrivals = self.arrivals(aliases, budget, max_bytes);
+        let items: Vec<_> = (0..self.tensors.len())
+            .map(|number| {
+                let (form, cost_bytes) = match len_bytes(&self.tensors[number]) {
+                    _ if aliases.of_tensor(number).is_some() => (Form::Coded, 0),
+                    len_bytes if len_bytes > max_bytes => (Form::Large, u64::MAX),
+                    len_bytes => (Form::Coded, len_bytes),
+                };
+                ((number, form), cost_bytes)
+            })
+            .collect();
+        let begin = |(number, form): (usize, Form)| {
             let span = &self.tensors[number].span;
-            self.data.fetch_until(span.end)?;
-            aliases.look_at(&self.data, self.tensors, number)?;
-            let len_bytes = len_bytes(&self.tensors[number]);
-            let (form, cost_bytes) = match aliases.of_tensor(number) {
-                Some(target) => (Form::Alias(target), 0),
-                None if len_bytes > max_bytes => (Form::Large, u64::MAX),
-                None => (Form::Coded, len_bytes),
-            };
-            self.data.will_need(span);
-            Ok((Item { number, form }, cost_bytes))
-        });
+            let mut bytes = None;
+            match &arrivals {
+                Some(arrivals) => {
+                    let arrived = arrivals.take(number)?;
+                    let digest = match arrived {
+                        Arrived::Bytes(arrived, digest) => {
+                            bytes = Some(arrived);
+                            digest
+                        }
+                        Arrived::Stored if aliases.need_digest(number) => {
+                            Some(self.data.digest(span)?)
+                        }
+                        Arrived::Stored => None,
+                    };
+                    if let Some(digest) = digest {
+                        aliases.add(number, span.end - span.start, digest);
+                    }
+                }
+                None => self.data.will_need(span),
+            }
+            let form = aliases.of_tensor(number).map_or(form, Form::Alias);
+            Ok(Item {
+                number,
+                form,
+                bytes,
+            })
+        };
         let code = |item: &Item| self.code(item, hashing);
         let write = |item: Item, coded: Option<Coded<C::Entry>>| {
             let tensor = &self.tensors[item.number];
@@ -191,11 +222,42 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
             if let Some(hashing) = hashing {
                 hashing.wait_for(self.job, self.data, item.number)?;
             }
-            self.data.free_until(tensor.span.end);
+            let number = item.number;
+            drop(item);
+            if let Some(arrivals) = &arrivals {
+                arrivals.release(number);
+            }
             Ok(())
         };
-        in_order(self.job, items, budget, code, write)?;
-        self.data.check_end()
+        let work = || {
+            in_order(self.job, items, budget, begin, code, write)?;
+            self.data.check_end()
+        };
+        match &arrivals {
+            Some(arrivals) => arrivals.fetch_during(work),
+            None => work(),
+        }
+    }
+
+    /// Returns the tensors that will arrive, or `None` if the file can be read at any
+    /// offset.
+    fn arrivals(&self, aliases: &Aliases, budget: Budget, max_bytes: u64) -> Option<Arrivals<'a>> {
+        let expected = self.tensors.iter().enumerate().map(|(number, tensor)| {
+            let len_bytes = len_bytes(tensor);
+            Expected {
+                len_bytes,
+                is_large: len_bytes > max_bytes,
+                has_digest: aliases.need_digest(number),
+            }
+        });
+        let arriving = self.data.arriving?;
+        let expected = expected.collect();
+        Some(Arrivals::new(
+            self.job,
+            arriving,
+            expected,
+            budget.max_bytes(),
+        ))
     }
 
     /// Reads and codes a tensor, unless it is an alias or large, and supplies its bytes to
@@ -207,12 +269,20 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
                 hashing.supply(item.number, piece);
             }
         };
-        if !matches!(item.form, Form::Coded) {
+        let is_coded = matches!(item.form, Form::Coded);
+        let bytes: Option<Arc<Buffer<'a>>> = match &item.bytes {
+            Some(bytes) => Some(Arc::clone(bytes)),
+            None if is_coded => Some(Arc::new(self.data.read(&tensor.span)?.into())),
+            None => None,
+        };
+        let Some(bytes) = bytes else {
             supply(Piece::Span(tensor.span.clone()));
             return Ok(None);
-        }
-        let bytes = Arc::new(self.data.read(&tensor.span)?);
+        };
         supply(Piece::Bytes(Arc::clone(&bytes)));
+        if !is_coded {
+            return Ok(None);
+        }
         let coded = self.coder.code(tensor, &bytes)?;
         self.job.advance(bytes.len() as u64);
         Ok(Some(coded))

@@ -15,8 +15,9 @@ pub(crate) struct Data<'a> {
     job: &'a Job<'a>,
     pub(crate) input: &'a Local,
     pub(crate) start: u64,
-    /// Fetches the file if it is still arriving.
-    arriving: Option<&'a Arriving>,
+    /// The file, if it is still arriving. Its tensors are then read through
+    /// [`Arrivals`](super::arrivals::Arrivals).
+    pub(super) arriving: Option<&'a Arriving>,
 }
 
 impl<'a> Data<'a> {
@@ -30,17 +31,10 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Lets these data be fetched on demand from `arriving`, which must be the same
-    /// file.
+    /// Uses the data while they arrive from `arriving`, which must be the same file.
     pub(crate) fn arriving(mut self, arriving: Option<&'a Arriving>) -> Self {
         self.arriving = arriving;
         self
-    }
-
-    /// Returns whether the file is still arriving; its bytes can then be freed after
-    /// use.
-    pub(super) fn is_arriving(&self) -> bool {
-        self.arriving.is_some()
     }
 
     /// Returns the range of a span in the file.
@@ -82,23 +76,16 @@ impl<'a> Data<'a> {
 
     /// Asks the system to load a span that will be read soon.
     pub(super) fn will_need(&self, span: &Range<u64>) {
-        if !self.is_arriving() {
-            self.input.will_need(self.range(span));
-        }
+        self.input.will_need(self.range(span));
     }
 
-    /// Waits until the data up to the offset `end` have arrived.
-    pub(super) fn fetch_until(&self, end: u64) -> Result<()> {
-        let end = self.start.saturating_add(end);
-        self.arriving.map_or(Ok(()), |file| file.fetch_until(end))
-    }
-
-    /// Frees the disk space of the data before the offset `end`, if the file was
-    /// fetched for this work.
-    pub(super) fn free_until(&self, end: u64) {
-        if let Some(file) = self.arriving {
-            file.free_until(self.start.saturating_add(end));
-        }
+    /// Makes all data readable, if none of them have been taken from a file that is
+    /// still arriving.
+    pub(super) fn store_all(&self) -> Result<()> {
+        let len_bytes = self.input.len_bytes() - self.start;
+        let check = || self.job.ensure_running();
+        self.arriving
+            .map_or(Ok(()), |file| file.store(len_bytes, &check))
     }
 
     /// Checks that the file ends at its expected length.

@@ -40,18 +40,23 @@ pub(crate) fn pack_shards(
         _ => FileKind::Delta,
     };
     let plan = Plan::of_packing(input, kind, &job.http)?;
-    let (files, folder) = write_folder(job, input, plan, &bases, target, |shard, output| {
+    let is_arriving = options.can_arrive();
+    let write = |shard: &CurrentShard, output: Output| {
         check_kind(shard.local, Some(shard.local.len_bytes()))?;
         let base = match options.bases.is_empty() || breaks_rules(shard.local)? {
             true => None,
             false => shard.base()?,
         };
-        let plain = Plain::of(shard.local);
+        let plain = Plain {
+            input: shard.local,
+            arriving: shard.arriving,
+        };
         let mut file = pack_file(shard.job, plain, base.as_deref(), output, options)?;
         file.input = shard.input();
         file.output = Some(shard.output());
         Ok(file)
-    })?;
+    };
+    let (files, folder) = write_folder(job, input, plan, &bases, target, is_arriving, write)?;
     Ok(PackReport {
         files,
         folder: Some(folder),
@@ -75,13 +80,14 @@ pub(crate) fn unpack_shards(
 ) -> Result<UnpackReport> {
     let plan = Plan::of_unpacking(input, &job.http)?;
     plan.check_bases(input, bases)?;
-    let (files, folder) = write_folder(job, input, plan, bases, target, |shard, output| {
+    let write = |shard: &CurrentShard, output: Output| {
         let base = shard.base()?;
         let mut file = unpack_file(shard.job, shard.local, base.as_deref(), output)?;
         file.input = shard.input();
         file.output = Some(shard.output());
         Ok(file)
-    })?;
+    };
+    let (files, folder) = write_folder(job, input, plan, bases, target, false, write)?;
     Ok(UnpackReport {
         files,
         folder: Some(folder),
@@ -89,7 +95,7 @@ pub(crate) fn unpack_shards(
 }
 
 /// Writes the result of `plan` into the new folder `target`. `write` writes the result
-/// of one shard. Returns the results of all calls of `write`, and the report about the
+/// of one shard, which is still arriving if `is_arriving` and it is remote. Returns the results of all calls of `write`, and the report about the
 /// other files.
 fn write_folder<T: Send>(
     job: &Job,
@@ -97,9 +103,10 @@ fn write_folder<T: Send>(
     plan: Plan<'_>,
     bases: &[Shards],
     target: &FolderPlace,
+    is_arriving: bool,
     write: impl Fn(&CurrentShard, Output) -> Result<T> + Sync,
 ) -> Result<(Vec<T>, FolderReport)> {
-    let work = Work::open(job, &plan, bases)?;
+    let work = Work::open(job, &plan, bases)?.while_arriving(is_arriving);
     let mut folder = OutputFolder::create(target, &job.http)?;
     plan.make_folders(input, &mut folder)?;
     let done = work.each(|shard| write(&shard, folder.file(&shard.output())?));

@@ -14,13 +14,15 @@ use crate::delta::BaseFile;
 use crate::pack::LEAST_MEMORY_BYTES;
 use crate::progress::Part;
 use crate::source::parallel::{self, FILES_AT_ONCE};
-use crate::source::{Local, Source};
+use crate::source::{Arriving, Begun, Local, Source};
 use crate::{CancelToken, Engine, Error, Job, Progress as _, Result};
 
 /// All checkpoints of a plan, opened, with their bases if they have any.
 pub(super) struct Work<'a> {
     job: &'a Job<'a>,
     units: Vec<(&'a Unit<'a>, Option<Bases>, Files<'a>)>,
+    /// True if remote shards are processed while they arrive.
+    is_arriving: bool,
 }
 
 /// The shard that is being processed.
@@ -32,6 +34,8 @@ pub(super) struct CurrentShard<'a> {
     pub(super) number: usize,
     /// The file of the shard on this machine.
     pub(super) local: &'a Local,
+    /// The same file, if it is still arriving.
+    pub(super) arriving: Option<&'a Arriving>,
     /// The job for the work on this shard.
     pub(super) job: &'a Job<'a>,
     bases: Option<&'a Bases>,
@@ -73,9 +77,20 @@ impl<'a> Work<'a> {
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));
         }
-        let work = Self { job, units };
+        let work = Self {
+            job,
+            units,
+            is_arriving: false,
+        };
         job.begin(work.len_bytes());
         Ok(work)
+    }
+
+    /// Processes remote shards while they arrive, if `is_arriving`. Only packing without
+    /// a base can do this.
+    pub(super) fn while_arriving(mut self, is_arriving: bool) -> Self {
+        self.is_arriving = is_arriving;
+        self
     }
 
     /// Runs `work` on all shards. Returns the results in the order of the shards, and the
@@ -98,15 +113,30 @@ impl<'a> Work<'a> {
         let results = parallel::run(shards.len(), at_once, |place| {
             let (unit_number, number) = shards[place];
             let (unit, bases, files) = &self.units[unit_number];
-            let (local, len_bytes) = files.fetch(number, || self.len_bytes())?;
-            let progress = Part::new(self.job, len_bytes);
             let job = self.job.for_one_of(at_once, &tokens[place]);
+            let arriving = match self.is_arriving {
+                true => files.begin(&job, number)?,
+                false => None,
+            };
+            let (begun, len_bytes) = match arriving {
+                Some(begun) => begun,
+                None => {
+                    let (local, len_bytes) = files.fetch(number, || self.len_bytes())?;
+                    (Begun::Whole(local), len_bytes)
+                }
+            };
+            let (local, arriving) = match &begun {
+                Begun::Arriving(arriving) => (arriving.input(), Some(arriving)),
+                Begun::Whole(local) => (local, None),
+            };
+            let progress = Part::new(self.job, len_bytes);
             let result = job.progress(&progress).run(|job| {
                 work(CurrentShard {
                     unit,
                     unit_number,
                     number,
-                    local: &local,
+                    local,
+                    arriving,
                     job,
                     bases: bases.as_ref(),
                 })
@@ -127,22 +157,30 @@ impl<'a> Work<'a> {
 
     /// Returns the number of shards that are processed at the same time. Each has one
     /// thread for SHA-256, which would be the limit on a machine with many cores. Shards
-    /// that are fetched or restored take disk space, so there is one of them at a time.
+    /// that arrive wait for their servers, so the number of threads is no limit for them.
+    /// Shards that are fetched or restored take disk space, so there is one of them at a
+    /// time.
     fn at_once(&self) -> usize {
         const MAX_AT_ONCE: usize = 4;
         const THREADS_EACH: usize = 2;
-        let is_local = |shard: &Shard| !shard.location.is_remote();
-        let are_ready = self
-            .units
-            .iter()
-            .all(|(_, bases, files)| bases.is_none() && files.shards.files().iter().all(is_local));
-        let by_memory = self.job.memory() / LEAST_MEMORY_BYTES;
-        let by_threads = self.job.engine.threads() / THREADS_EACH;
-        let most = by_threads.min(usize::try_from(by_memory).unwrap_or(usize::MAX));
-        match are_ready {
-            true => most.clamp(1, MAX_AT_ONCE),
-            false => 1,
+        let shards = || {
+            self.units
+                .iter()
+                .flat_map(|(.., files)| files.shards.files())
+        };
+        let are_remote = shards().any(|shard| shard.location.is_remote());
+        if self.units.iter().any(|(_, bases, _)| bases.is_some())
+            || (are_remote && !self.is_arriving)
+        {
+            return 1;
         }
+        let by_memory = self.job.memory() / LEAST_MEMORY_BYTES;
+        let by_memory = usize::try_from(by_memory).unwrap_or(usize::MAX);
+        let most = match are_remote {
+            true => by_memory,
+            false => by_memory.min(self.job.engine.threads() / THREADS_EACH),
+        };
+        most.clamp(1, MAX_AT_ONCE)
     }
 
     /// Returns the known number of bytes of work on all shards.
@@ -241,6 +279,23 @@ impl<'a> Files<'a> {
     /// Returns the known number of bytes of work on all shards.
     fn len_bytes(&self) -> u64 {
         self.state().lens_bytes.iter().sum()
+    }
+
+    /// Begins to receive a remote shard, for work with `job`. Returns it with the number
+    /// of bytes of work on it, or `None` for a shard that has to be on this machine or
+    /// whose server ignores ranges.
+    fn begin(&self, job: &Job, number: usize) -> Result<Option<(Begun, u64)>> {
+        let location = &self.shards.files()[number].location;
+        let known_bytes = self.state().lens_bytes[number];
+        if known_bytes == 0 || !location.is_remote() {
+            return Ok(None);
+        }
+        let Some(feed) = location.feed(&job.http)? else {
+            return Ok(None);
+        };
+        let fetching = |so_far, len| self.job.fetching(so_far, len);
+        let begun = Arriving::begin(feed, |_, _, _| Ok(()), &fetching)?;
+        Ok(Some((begun, known_bytes)))
     }
 
     /// Opens or fetches a shard. Returns it with the number of bytes of work on it. If that

@@ -13,7 +13,7 @@ pub(super) use missing::{download, open_ranged, small, without_ranges};
 mod linked {
     use zstn_core::limits::HEAD_LEN_BYTES;
 
-    use crate::source::http::{self, wait};
+    use crate::source::http;
     pub use crate::source::http::{check_absent, put_watched};
     use crate::source::{HttpOptions, Local, Remote, Source};
     use crate::{Error, Result};
@@ -25,9 +25,13 @@ mod linked {
         Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
     }
 
+    fn wait<T>(http: &HttpOptions, work: impl Future<Output = Result<T>>) -> Result<T> {
+        http::wait_unless_cancelled(&http.cancel_token, work)
+    }
+
     /// Reads a whole file, whose server ignores ranges, into memory.
     pub fn without_ranges(url: &str, http: &HttpOptions) -> Result<Local> {
-        wait(http::without_ranges(url, http))
+        wait(http, http::without_ranges(url, http))
     }
 
     /// Downloads the file at `url` into a temporary file.
@@ -36,7 +40,7 @@ mod linked {
         http: &HttpOptions,
         progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<Local> {
-        wait(http::download(url, http, progress))
+        wait(http, http::download(url, http, progress))
     }
 
     /// Reads a small file. Returns its bytes and, if this version of the file has its
@@ -48,7 +52,7 @@ mod linked {
         max_bytes: u64,
         too_long: impl FnOnce() -> Error,
     ) -> Result<(Vec<u8>, Option<String>)> {
-        let small = wait(http::small(url, http, max_bytes, too_long))?;
+        let small = wait(http, http::small(url, http, max_bytes, too_long))?;
         Ok((small.bytes, small.pinned))
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes that can be read once, in order.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -75,12 +76,14 @@ impl Feed {
         }
     }
 
-    /// Appends the next bytes to `out`; appends none at the end.
-    pub fn read(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        match self {
+    /// Returns the next bytes, in pieces; returns no pieces at the end.
+    pub fn read(&mut self) -> Result<Vec<Vec<u8>>> {
+        let mut pieces = match self {
             Self::Stream { name, from } => {
-                let read = from.take(STREAM_PIECE_BYTES as u64).read_to_end(out);
+                let mut piece = Vec::new();
+                let read = from.take(STREAM_PIECE_BYTES as u64).read_to_end(&mut piece);
                 read.map_err(|error| Error::io(format!("read {name}"), error))?;
+                vec![piece]
             }
             Self::Source { source, position } => {
                 let (start, len_bytes) = (*position, source.len_bytes());
@@ -92,14 +95,13 @@ impl Feed {
                     // request.
                     read_parts(&[(&**source, range)])
                 })?;
-                for bytes in parts.iter().flatten() {
-                    out.extend_from_slice(bytes);
-                }
                 let end = at(READS);
                 *position = end;
+                parts.into_iter().flatten().map(Cow::into_owned).collect()
             }
-        }
-        Ok(())
+        };
+        pieces.retain(|piece| !piece.is_empty());
+        Ok(pieces)
     }
 
     /// Returns [`Error::Changed`] if the bytes may come from different versions of a
@@ -120,17 +122,17 @@ impl Feed {
         mut so_far: u64,
         progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<Local> {
-        let mut piece = Vec::new();
         loop {
-            piece.clear();
-            self.read(&mut piece)?;
-            if piece.is_empty() {
+            let pieces = self.read()?;
+            if pieces.is_empty() {
                 break;
             }
-            let written = file.write_all(&piece);
-            written.map_err(|error| temporary::failed("write")(error))?;
-            so_far += piece.len() as u64;
-            progress(so_far, self.len_bytes());
+            for piece in pieces {
+                let written = file.write_all(&piece);
+                written.map_err(|error| temporary::failed("write")(error))?;
+                so_far += piece.len() as u64;
+                progress(so_far, self.len_bytes());
+            }
         }
         self.check_unchanged()?;
         let copy = Local::of_file(self.name().into(), &file)?;

@@ -23,9 +23,10 @@ use crate::{Error, Progress, Result};
 ///
 /// Reading single tensors reads ranges of an input. Functions that process whole inputs
 /// read local files by range and first copy other inputs into a temporary file.
-/// [`pack`](crate::pack()) processes a safetensors file while it arrives, so only a few
-/// tensors are copied at a time (on Linux; on other systems, and with a base, the whole
-/// file is).
+/// [`pack`](crate::pack()) processes a safetensors file while it arrives, in memory. It
+/// copies only tensors that do not fit into the memory of the job, one at a time; with a
+/// base, and for a server that ignores ranges or names no version of its files, it
+/// copies the whole file.
 ///
 /// ```
 /// use zstn::{Input, Location};

@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
+use super::arriving_safetensors::Stored;
 use super::file::read_exact_at;
 use super::version::{FileId, FileVersion};
 use super::{Source, check_inside};
@@ -35,6 +37,8 @@ enum Bytes {
         range: Range<u64>,
     },
     Owned(Vec<u8>),
+    /// A file that arrives, of which a few ranges can be read.
+    Stored(Arc<Stored>),
 }
 
 /// The number of bytes that [`Local::feed`] reads at a time. Statistics require a
@@ -61,6 +65,15 @@ impl Local {
         Self {
             name,
             bytes: Bytes::Owned(bytes),
+            file_ids: Vec::new(),
+        }
+    }
+
+    /// Uses a file that arrives. Messages call it `name`.
+    pub(super) fn of_stored(name: String, stored: Arc<Stored>) -> Self {
+        Self {
+            name,
+            bytes: Bytes::Stored(stored),
             file_ids: Vec::new(),
         }
     }
@@ -106,13 +119,18 @@ impl Local {
         self
     }
 
-    /// Returns the first `len_bytes` bytes, or all bytes if there are fewer.
+    /// Returns the first `len_bytes` bytes, or all bytes if there are fewer. Of a file
+    /// that arrives, these may be fewer, but they contain the header.
     ///
     /// # Errors
     /// I/O errors.
     #[doc(hidden)]
     pub fn head(&self, len_bytes: u64) -> Result<Cow<'_, [u8]>> {
-        self.read(0..len_bytes.min(self.len_bytes()))
+        let most_bytes = match &self.bytes {
+            Bytes::Stored(stored) => stored.head_len_bytes(),
+            _ => self.len_bytes(),
+        };
+        self.read(0..len_bytes.min(most_bytes))
     }
 
     /// Returns all bytes.
@@ -202,7 +220,7 @@ impl Local {
         match &self.bytes {
             Bytes::File(version) => Some((version.file(), 0)),
             Bytes::Private { file, range } => Some((file, range.start)),
-            Bytes::Owned(_) => None,
+            Bytes::Owned(_) | Bytes::Stored(_) => None,
         }
     }
 }
@@ -223,7 +241,7 @@ impl Source for Local {
     fn check_unchanged(&self) -> Result<()> {
         match &self.bytes {
             Bytes::File(version) => version.check_unchanged(&self.name),
-            Bytes::Private { .. } | Bytes::Owned(_) => Ok(()),
+            Bytes::Private { .. } | Bytes::Owned(_) | Bytes::Stored(_) => Ok(()),
         }
     }
 
@@ -232,6 +250,7 @@ impl Source for Local {
             Bytes::File(version) => version.len_bytes(),
             Bytes::Private { range, .. } => range.end - range.start,
             Bytes::Owned(bytes) => bytes.len() as u64,
+            Bytes::Stored(stored) => stored.len_bytes(),
         }
     }
 
@@ -254,6 +273,7 @@ impl Source for Local {
                 Ok(())
             }
             Bytes::File(version) => version.read_into(&self.name, start, out),
+            Bytes::Stored(stored) => stored.read_into(&self.name, start, out),
             Bytes::Private { file, range } => {
                 read_exact_at(file, &self.name, range.start, start, out)
             }

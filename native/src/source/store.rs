@@ -21,10 +21,11 @@ mod linked {
     use zstn_store::object_store::path::Path;
     use zstn_store::{Address, ListedObject, Object, StoreOptions};
 
+    use crate::source::http::wait_unless_cancelled;
     use crate::source::merged::{MergedRange, in_order};
     use crate::source::parallel::READS_AT_ONCE;
     use crate::source::{AsyncSource, HttpOptions, Reading, Source, check_inside, merged};
-    use crate::{Error, Location, Result};
+    use crate::{CancelToken, Error, Location, Result};
 
     /// An object in a store, in the version that it had when it was opened. It is a
     /// [`Source`] and an [`AsyncSource`].
@@ -60,6 +61,7 @@ mod linked {
     pub struct ObjectStoreSource {
         name: String,
         object: Object,
+        cancel_token: CancelToken,
     }
 
     impl ObjectStoreSource {
@@ -77,6 +79,7 @@ mod linked {
             Ok(Self {
                 name: object.address().url(),
                 object,
+                cancel_token: http.cancel_token.clone(),
             })
         }
 
@@ -129,8 +132,11 @@ mod linked {
     /// Opens the object at `url` and reads its first bytes.
     pub(crate) fn open(url: &str, http: &HttpOptions) -> Result<Box<dyn Source>> {
         let object = Object::open_with_head(&address(url)?, HEAD_LEN_BYTES, &options(http))?;
-        let name = url.into();
-        Ok(Box::new(ObjectStoreSource { name, object }))
+        Ok(Box::new(ObjectStoreSource {
+            name: url.into(),
+            object,
+            cancel_token: http.cancel_token.clone(),
+        }))
     }
 
     /// Opens the object at `url` for reading ranges without blocking a thread.
@@ -148,8 +154,12 @@ mod linked {
         let opening = Object::open_with_head_async(&address, HEAD_LEN_BYTES, &options);
         let object = opening.await?;
         let tag = object.e_tag().map(Into::into);
-        let name = url.into();
-        Ok((Arc::new(ObjectStoreSource { name, object }), tag))
+        let source = ObjectStoreSource {
+            name: url.into(),
+            object,
+            cancel_token: http.cancel_token.clone(),
+        };
+        Ok((Arc::new(source), tag))
     }
 
     /// Reads a small object. An object of more than `max_bytes` is refused with the
@@ -219,7 +229,8 @@ mod linked {
             if range.end <= head.len() as u64 {
                 return Ok(Cow::Borrowed(zstn_core::bytes::part(head, range)));
             }
-            Ok(Cow::Owned(self.object.read(range)?))
+            let reading = async { Ok(self.object.fetch(range).await?) };
+            wait_unless_cancelled(&self.cancel_token, reading).map(Cow::Owned)
         }
 
         fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {

@@ -7,6 +7,7 @@ mod faults;
 mod gateway;
 mod hub;
 mod options;
+mod packing;
 mod put;
 mod ranges;
 mod reading;

@@ -76,6 +76,27 @@ pub fn wait<T, E: From<crate::Error>>(work: impl Future<Output = Result<T, E>>) 
     done.map_err(|error| crate::Error::io("start threads for requests", error))?
 }
 
+/// Runs reads like [`wait`] until `token` is cancelled, which ends their requests.
+///
+/// # Errors
+/// [`Error::Cancelled`](crate::Error::Cancelled); the errors of `work`.
+#[cfg(feature = "http")]
+pub(super) fn wait_unless_cancelled<T>(
+    token: &crate::CancelToken,
+    work: impl Future<Output = crate::Result<T>>,
+) -> crate::Result<T> {
+    const CHECK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+    wait(async {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout(CHECK_EVERY, work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => token.check()?,
+            }
+        }
+    })
+}
+
 /// Trusts the certificates in a PEM file in addition, for all later connections of this
 /// process to web servers, hubs and object stores. The certificates of the system, of
 /// `SSL_CERT_FILE` and of `SSL_CERT_DIR` are always trusted.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::CancelToken;
 #[cfg(feature = "http")]
 use zstn_net::client::Connections;
 
@@ -47,6 +48,8 @@ pub struct HttpOptions {
     /// tensors are requested but the server ignores range requests. The default is 64
     /// MiB, as in the npm package; with 0, such a server is an error.
     pub max_full_download_bytes: u64,
+    /// Ends the reads of blocking code.
+    pub(crate) cancel_token: CancelToken,
     #[cfg(feature = "http")]
     pub(super) secrets: Secrets,
     #[cfg(feature = "http")]
@@ -79,6 +82,7 @@ impl Default for HttpOptions {
             first_backoff: Duration::from_millis(300),
             max_unsized_bytes: 64 << 30,
             max_full_download_bytes: 64 << 20,
+            cancel_token: CancelToken::new(),
             #[cfg(feature = "http")]
             secrets: Secrets::default(),
             #[cfg(feature = "http")]

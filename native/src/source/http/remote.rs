@@ -13,7 +13,7 @@ use super::client::Client;
 use super::range::{self, ContentRange};
 use super::retry::{Attempts, Failure};
 use super::validator::Validators;
-use super::{HttpOptions, wait};
+use super::{HttpOptions, wait, wait_unless_cancelled};
 use crate::error::is_retryable_status;
 use crate::source::async_source::within;
 use crate::source::merged::{MergedRange, in_order};
@@ -65,7 +65,8 @@ impl Remote {
         head_len_bytes: u64,
         options: &HttpOptions,
     ) -> Result<Option<Self>> {
-        wait(Self::begin_ranged(url, head_len_bytes, options))
+        let beginning = Self::begin_ranged(url, head_len_bytes, options);
+        wait_unless_cancelled(&options.cancel_token, beginning)
     }
 
     /// Opens the file like [`Remote::open_ranged`], without blocking a thread.
@@ -242,6 +243,10 @@ impl Remote {
         Ok(())
     }
 
+    fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        wait_unless_cancelled(&self.client.options().cancel_token, work)
+    }
+
     /// Reads a range. If `is_compared` is true, its bytes may come from another version
     /// ([`Source::read_compared`]).
     pub(in crate::source) async fn fetch(
@@ -295,15 +300,15 @@ impl Source for Remote {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        wait(self.fetch(range, false)).map(Cow::Owned)
+        self.wait(self.fetch(range, false)).map(Cow::Owned)
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-        wait(self.fetch_ranges(ranges, false))
+        self.wait(self.fetch_ranges(ranges, false))
     }
 
     fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
-        wait(self.fetch_ranges(ranges, true))
+        self.wait(self.fetch_ranges(ranges, true))
     }
 
     fn other_version(&self) -> Option<Error> {
