@@ -95,8 +95,8 @@ pub(crate) fn unpack_shards(
 }
 
 /// Writes the result of `plan` into the new folder `target`. `write` writes the result
-/// of one shard, which is still arriving if `is_arriving` and it is remote. Returns the results of all calls of `write`, and the report about the
-/// other files.
+/// of one shard; if `is_arriving`, remote shards are still arriving then. Returns the
+/// results of all calls of `write`, and the report about the other files.
 fn write_folder<T: Send>(
     job: &Job,
     input: &Shards,
