@@ -32,7 +32,7 @@ def rows() -> np.ndarray:
 def folder(tmp_path_factory: pytest.TempPathFactory, rows: np.ndarray) -> Path:
     folder = tmp_path_factory.mktemp("rows")
     for name in ("a.zstn", "a.safetensors"):
-        zstn.numpy.save_file({"emb": rows}, folder / name)
+        zstn.numpy.save_file({"emb": rows, "one block": rows[:200]}, folder / name)
     return folder
 
 
@@ -80,6 +80,9 @@ def test_indices_of_one_reader_share_decoded_blocks(folder: Path, rows: np.ndarr
         for index in (0, slice(0, 256), [7, 255, 1], (slice(200, None, -3), 5)):
             np.testing.assert_array_equal(tensor[index], rows[index])
         assert address.sent() == 0
+        tensor = model.slice("one block")
+        for index in (0, 199, [100, 3]):
+            np.testing.assert_array_equal(tensor[index], rows[:200][index])
 
 
 def test_close_blocks_take_one_request(folder: Path) -> None:

@@ -95,11 +95,10 @@ def _array(item: Any) -> _Array | None:
         return None
     try:
         import numpy as np
-    except ImportError:
-        return None
-    try:
-        values = np.asarray(item.cpu() if _is_torch(item) else item)
-    except ValueError:
+
+        values = _to_numpy(item)
+    except (ImportError, ValueError):
+        # The framework accepts or refuses a list with unequal lengths.
         return None
     if isinstance(item, list) and not values.size:
         values = values.astype(np.int64)
@@ -109,6 +108,12 @@ def _array(item: Any) -> _Array | None:
     if values.dtype.kind not in "biu":
         raise SliceError(f"an array of {values.dtype} is not an index; use integers or a mask")
     return _Array(values, item)
+
+
+def _to_numpy(item: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(item.cpu() if _is_torch(item) else item)
 
 
 def _is_torch(item: Any) -> bool:

@@ -168,7 +168,8 @@ impl Reader {
     /// stored in blocks.
     ///
     /// # Errors
-    /// The errors of [`Reader::read_rows`].
+    /// The errors of [`Reader::read_rows`]; a selection that was made for a tensor of
+    /// another shape or dtype.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -207,6 +208,11 @@ impl Reader {
             return Err(Error::Usage(detail));
         }
         let number = self.number(selection.name())?;
+        if !selection.fits(&self.tensors()[number]) {
+            let detail = "the selection was made for a tensor of another shape or dtype";
+            let refusal = zstn_core::Error::invalid_input(detail).tensor(selection.name());
+            return Err(Error::place(self.name())(refusal));
+        }
         if out.is_empty() {
             return Ok(());
         }
@@ -216,7 +222,7 @@ impl Reader {
         }
         let plain = self.model.plain_part(number);
         if let (Some(part), Some(range)) = (plain, contiguous)
-            && !self.source(part).is_remote()
+            && (!self.source(part).is_remote() || out.len() as u64 > CACHE_BYTES)
         {
             let start = part.stored.start + range.start;
             self.source(part).read_into(start, out)?;
@@ -241,6 +247,10 @@ impl Reader {
         let Ok(tensor) = self.number(selection.name()) else {
             return 0;
         };
+        let is_adjacent = selection.contiguous().is_some();
+        if is_adjacent && self.model.plain_part(tensor).is_some() {
+            return selection.len_bytes();
+        }
         let mut cache = self.bands.lock();
         let Some(geometry) = cache.geometry(tensor).filter(|known| !known.is_whole) else {
             return match cache.get(tensor, 0) {
@@ -364,6 +374,11 @@ impl Reader {
 
     /// Reads and decodes ranges of a tensor's bytes.
     fn read_spans(&self, geometry: &Geometry, spans: &[Range<u64>]) -> Result<Vec<Vec<u8>>> {
+        if let [span] = spans
+            && *span == (0..geometry.len_bytes)
+        {
+            return Ok(vec![self.decode(&self.engine, geometry.number)?]);
+        }
         let plan = |span: &Range<u64>| self.plan_span(geometry, span.clone());
         if !self.all_sources().any(Source::is_remote) {
             let read = |span: &Range<u64>| Ok(self.read_planned(&plan(span)?)?.bytes);

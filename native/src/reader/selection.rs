@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use zstn_core::bytes::index;
+use zstn_core::dtype::Dtype;
 use zstn_core::model::TensorInfo;
 use zstn_core::tensor::element_count;
 use zstn_core::{Error, Result};
@@ -139,6 +140,8 @@ impl Indices {
 #[derive(Debug, Clone)]
 pub struct Selection {
     name: String,
+    dtype: Dtype,
+    tensor_shape: Vec<u64>,
     shape: Vec<u64>,
     /// The dimensions in which indices are selected, up to the last one that is not
     /// selected whole.
@@ -219,6 +222,8 @@ impl Selection {
         dimensions.reverse();
         Ok(Self {
             name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            tensor_shape: tensor.shape.clone(),
             shape,
             dimensions,
             run_bytes,
@@ -244,6 +249,11 @@ impl Selection {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    /// Returns whether the selection was made for a tensor with this dtype and shape.
+    pub(super) fn fits(&self, tensor: &TensorInfo) -> bool {
+        self.dtype == tensor.dtype && self.tensor_shape == tensor.shape
     }
 
     /// Returns the offset of the first selected byte of the tensor.
@@ -505,6 +515,15 @@ mod tests {
             );
         }
         assert!(Selection::new(info, vec![Indices::range(0..3)]).is_err());
+        let all = vec![Indices::range(0..3), Indices::List(vec![1])];
+        let selection = Selection::new(info, all).unwrap();
+        let error = tensor("U8", &[6, 1], 6).read_selection(&selection);
+        assert!(
+            error
+                .expect_err("another shape")
+                .to_string()
+                .contains("shape")
+        );
     }
 
     #[test]
