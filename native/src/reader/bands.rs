@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
+use zstn_core::model::StoredPart;
 
 use super::rows::{PlanRows, RowsPlan};
 use super::state_machine::{self, Opened as _};
@@ -348,8 +349,11 @@ impl Reader {
             let part = bytes::part(&decoded.bytes, span.start - start..span.end - start);
             selection.copy(&span, part, out);
         }
-        if self.model.is_plain(geometry.number) {
+        if let Some(part) = self.model.plain_part(geometry.number) {
             missing = merged(missing);
+            if !geometry.is_cached {
+                return self.read_plain(part, &missing, selection, out);
+            }
         }
         let total: u64 = missing.iter().map(|span| span.end - span.start).sum();
         // A longer selection would replace everything in the cache, and most of itself.
@@ -368,6 +372,26 @@ impl Reader {
                         .insert(geometry.number, geometry.band(span), decoded);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the selected elements of a plain tensor in a local file. All ranges are read
+    /// into the same memory, because the system has to clear fresh memory.
+    fn read_plain(
+        &self,
+        part: &StoredPart,
+        spans: &[Range<u64>],
+        selection: &Selection,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let lens = spans.iter().map(|span| span.end - span.start);
+        let mut memory = bytes::buffer(lens.max().unwrap_or(0))?;
+        for span in spans {
+            let memory = &mut memory[..bytes::index(span.end - span.start)];
+            let start = part.stored.start + span.start;
+            self.source(part).read_into(start, memory)?;
+            selection.copy(span, memory, out);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Range;
 
 use crate::bytes::{self, index, part};
@@ -291,7 +292,7 @@ impl FramePlan {
         fetched: &[&[u8]],
     ) -> Result<Vec<u8>> {
         let pieces: Vec<&Piece> = plane.pieces.iter().collect();
-        let decoded = engine
+        let mut decoded = engine
             .map(pieces, |piece| {
                 let stored = self.stored(piece, fetched);
                 piece
@@ -300,6 +301,14 @@ impl FramePlan {
             })
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
+        if let ([range], [piece], [Cow::Owned(bytes)]) =
+            (&plane.wanted[..], &plane.pieces[..], &mut decoded[..])
+        {
+            // A block that was decoded into memory of its own becomes the plane.
+            bytes.truncate(index(range.end - piece.decoded.start));
+            bytes.drain(..index(range.start - piece.decoded.start));
+            return Ok(mem::take(bytes));
+        }
         // The blocks have been decoded, so they justify an allocation of this
         // size.
         let len: u64 = plane
