@@ -91,7 +91,7 @@ impl<'s, D: Digests> DigestThread<'s, D> {
         }
     }
 
-    /// Adds the next piece.
+    /// Hashes the next bytes of the data, or queues them for the thread.
     ///
     /// # Errors
     /// [`Error::Cancelled`].

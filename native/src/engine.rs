@@ -7,7 +7,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 use zstn_core::engine::{self as core_engine, ZstdCoding};
-use zstn_core::entropy::zstd::{decode_flat, encode_literals};
+use zstn_core::entropy::zstd::{decode_fast, encode_literals};
 use zstn_core::limits::ZSTD_WINDOW_BYTES;
 
 use crate::{CancelToken, Error, Result};
@@ -213,7 +213,7 @@ impl core_engine::Engine for Engine {
     }
 
     fn zstd_decode(&self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
-        if let Some(decoded) = decode_flat(frame, out) {
+        if let Some(decoded) = decode_fast(frame, out) {
             return decoded;
         }
         let expected = out.len();

@@ -230,7 +230,7 @@ macro_rules! methods {
 }
 
 impl Method {
-    /// Returns the method with number `id`.
+    /// Returns the method that frames call `id`, or `None` if there is none.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
         let mut methods = Self::ALL.iter().copied();
         methods.find(|method| *method as u8 == id)

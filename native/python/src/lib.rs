@@ -6,7 +6,6 @@
 
 mod arguments;
 mod buffer;
-mod checkpoint;
 mod engine;
 mod error;
 mod hub_jobs;
@@ -19,6 +18,7 @@ mod report;
 mod save;
 mod tensor;
 mod view;
+mod whole_checkpoint;
 
 use pyo3::prelude::*;
 
@@ -33,8 +33,6 @@ static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePage
 mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
-    #[pymodule_export]
-    use super::checkpoint::{convert, pack, sketch, unpack, verify};
     #[pymodule_export]
     use super::hub_jobs::{
         Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
@@ -56,6 +54,8 @@ mod _native {
     use super::tensor::TensorInfo;
     #[pymodule_export]
     use super::view::SafetensorsView;
+    #[pymodule_export]
+    use super::whole_checkpoint::{convert, pack, sketch, unpack, verify};
 
     use pyo3::prelude::*;
 

@@ -198,10 +198,7 @@ impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
                 stored_len_bytes,
             }))
         });
-        match plan {
-            Some(plan) => Ok(*plan),
-            None => Err(Error::Usage("no rows were planned".into())),
-        }
+        Ok(*plan.expect("`needs` plans the rows of the file before `finish`"))
     }
 }
 

@@ -147,10 +147,10 @@ impl<'a> Access<'a> {
 #[cfg(unix)]
 const WRITER_MS: i64 = 5000;
 
-/// Opens a named pipe for reading once a program has opened it for writing.
+/// Opens a named pipe for reading once a program has written into it.
 ///
 /// # Errors
-/// [`Error::Usage`] if no program opens the pipe: waiting for it would never end.
+/// [`Error::Usage`] if no program writes into it: waiting for it would never end.
 fn open_pipe(path: &Path) -> Result<File> {
     let fail = || Error::file("open", path);
     #[cfg(unix)]
@@ -170,8 +170,10 @@ fn open_pipe(path: &Path) -> Result<File> {
         match poll(&mut wanted, Some(&timeout)) {
             Ok(0) => {
                 return Err(Error::Usage(format!(
-                    "{} is a named pipe, and no program writes into it",
-                    path.display()
+                    "{} is a named pipe, and no program has written into it for {} seconds; \
+                     start that program first",
+                    path.display(),
+                    WRITER_MS / 1000
                 )));
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

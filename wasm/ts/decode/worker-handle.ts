@@ -14,7 +14,7 @@ export interface WorkerHandle {
   stop(): void;
 }
 
-/** Receives the events of a worker. */
+/** The functions that a pool passes to `StartWorker`, and that the worker calls. */
 export interface WorkerListener {
   onMessage(response: WorkerResponse): void;
   /** Called when the worker could not start or has ended. */

@@ -229,8 +229,13 @@ impl ContainerBuilder {
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the digests of a frame
     /// or bytes of the original are missing.
     pub fn finish(self) -> Result<ContainerEnd> {
-        let count = u32::try_from(self.records.len())
-            .map_err(|_| Error::invalid_input("a ZSTN index has at most 2^32 records"))?;
+        let count = self.records.len();
+        let count = u32::try_from(count).map_err(|_| {
+            let most = u32::MAX;
+            Error::invalid_input(format!(
+                "{count} tensors are too many for a ZSTN file, which has at most {most}"
+            ))
+        })?;
         let mut out = Vec::new();
         if let Some(sums) = &self.sums {
             let statistics = sums.frames.iter().flat_map(|frame| &frame.statistics);

@@ -2,8 +2,8 @@
 //! them (docs/formats/z4ai-frames.md 1 and 4.2), and zstd codecs in pure Rust.
 //!
 //! [`check()`] must precede any decoding. [`encode_literals`] writes the frames
-//! that every engine writes identically, and [`decode_flat`] reads the variant
-//! of them that decodes fastest; [`decode_frame`] reads any frame.
+//! that every engine writes identically, and [`decode_fast`] reads those of them
+//! that it decodes faster than C zstd; [`decode_frame`] reads any frame.
 
 use alloc::format;
 
@@ -19,7 +19,7 @@ mod decode;
 mod encode;
 mod fse;
 
-pub use decode::{decode_flat, decode_frame};
+pub use decode::{decode_fast, decode_frame};
 pub(crate) use encode::MIN_GAIN_DIVISOR;
 pub use encode::encode_literals;
 #[cfg(feature = "pure-encoder")]

@@ -107,8 +107,8 @@ def with_packed(patterns: list[str] | str | None) -> list[str] | None:
 
 
 def other_formats(names: Collection[str]) -> Iterator[str]:
-    """Yields weights in formats of other libraries, in folders that also contain
-    safetensors weights."""
+    """Yields the names of files with weights in formats of other libraries, from folders
+    that also contain safetensors weights, plain or packed."""
     folders = {posixpath.dirname(name) for name in names if _WEIGHTS.fullmatch(name)}
     for name in names:
         if name.endswith(_OTHER_WEIGHTS) and posixpath.dirname(name) in folders:

@@ -367,7 +367,8 @@ fn rounding(dtype: Dtype, size: f64) -> f64 {
         _ => (23, -126),
     };
     let biased = i32::try_from(size.to_bits() >> 52).unwrap_or(2046);
-    // The exponent of the decoded number may be one higher.
+    // One above the exponent of `size`, which doubles the bound of one rounding:
+    // bfloat16 is rounded twice, first to single precision.
     let exponent = (biased - 1022).max(least_exponent).min(1023);
     power_of_two(exponent - fraction_bits - 1)
 }

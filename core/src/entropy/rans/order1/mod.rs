@@ -142,7 +142,7 @@ fn check_model(frame: &[u8]) -> Result<u64> {
     if len_bytes > MAX_BYTES {
         return Err(Error::malformed(
             Rule::RansModel,
-            format!("a rANS model has {len_bytes} bytes, over {}", MAX_BYTES),
+            format!("a rANS model has {len_bytes} bytes, over the maximum of {MAX_BYTES}"),
         )
         .at(0));
     }

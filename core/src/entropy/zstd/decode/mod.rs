@@ -57,13 +57,13 @@ fn has_sequences(frame: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-/// Returns whether the first block of `frame` consists of literals in a flat
-/// code, which can be decoded with shifts, faster than with any table.
-fn is_flat(frame: &[u8]) -> bool {
+/// Returns whether this decoder is faster than C zstd for the first block of
+/// `frame`.
+fn starts_fast(frame: &[u8]) -> bool {
     let first = ZstdBlocks::of(frame).and_then(|mut blocks| blocks.read());
     match first.map(|block| block.content) {
         Ok(BlockContent::Compressed(body)) => match Literals::read(body) {
-            Ok((literals, sequences)) => literals.are_flat() && sequences::count(sequences).is_ok(),
+            Ok((literals, sequences)) => literals.are_fast() && sequences::count(sequences).is_ok(),
             Err(_) => false,
         },
         _ => false,
@@ -76,11 +76,12 @@ pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<(), String> {
     Ok(decode(frame, out)?)
 }
 
-/// Decodes a frame of literals that begins with a flat code into `out`, which
-/// it must fill. Returns `None` for any other frame. Flat codes are decoded
-/// with shifts, several times as fast as the tables of C zstd.
-pub fn decode_flat(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
-    let is_ours = is_flat(frame) && has_sequences(frame) == Ok(false);
+/// Decodes a frame of literals into `out`, which it must fill, if its first block
+/// is one that this decoder decodes faster than C zstd: a flat code, which takes
+/// shifts instead of tables, or a long block of short codes, of which a lookup
+/// decodes up to six. Returns `None` for any other frame.
+pub fn decode_fast(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
+    let is_ours = starts_fast(frame) && has_sequences(frame) == Ok(false);
     is_ours.then(|| decode_frame(frame, out))
 }
 
@@ -201,6 +202,11 @@ enum Literals<'a> {
     Coded(Coded<'a>),
 }
 
+/// The smallest number of literals that are decoded faster than by C zstd if their
+/// codes have up to [`MAX_FAST_BITS`] on average.
+const MIN_FAST: usize = 64 << 10;
+const MAX_FAST_BITS: usize = 3;
+
 /// Literals coded with a Huffman code.
 struct Coded<'a> {
     /// Number of literals.
@@ -245,13 +251,14 @@ impl<'a> Literals<'a> {
         }
     }
 
-    /// Returns whether the literals have a flat code ([`Code::flat_bits`]) that
-    /// this block describes.
-    pub(crate) fn are_flat(&self) -> bool {
-        match self {
-            Self::Coded(coded) => coded.described && Code::is_flat(coded.body),
-            Self::Raw(_) | Self::Run(..) => false,
-        }
+    /// Returns whether this decoder decodes the literals faster than C zstd.
+    fn are_fast(&self) -> bool {
+        let Self::Coded(coded) = self else {
+            return false;
+        };
+        let are_many = coded.len >= MIN_FAST;
+        let are_short = 8 * coded.body.len() <= MAX_FAST_BITS * coded.len;
+        are_many && are_short || coded.described && Code::is_flat(coded.body)
     }
 
     /// Decodes into `out`, which must have a length of [`Self::len`]. `code`

@@ -10,6 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::huffman::{Code, lens};
+#[cfg(target_arch = "x86_64")]
+use super::narrow_codes::Narrow;
 
 /// Number of symbols of a stream that are written between two stores. Their
 /// codes and a partly filled byte fit in a word.
@@ -20,15 +22,20 @@ const PAIR_VALUES: usize = 64;
 /// A code in the representation that is fastest to write.
 pub enum Streams {
     /// A flat code: every value below `1 << bits` is its own code.
-    Flat { bits: u32 },
+    Flat {
+        bits: u32,
+    },
     /// A table of pairs of values, counted from `first`. An entry holds both
     /// codes, and the number of their bits above [`LEN_SHIFT`].
     Pairs {
         first: u8,
         table: Box<[u32; PAIR_VALUES * PAIR_VALUES]>,
     },
-    /// A table of single values, with entries of the same layout.
-    Single(Box<[u32; 256]>),
+    Single(Single),
+    /// Tables for vectors, and a table of single values for codes that are too
+    /// long for them.
+    #[cfg(target_arch = "x86_64")]
+    Narrow(Narrow, Single),
 }
 
 const LEN_SHIFT: u32 = 24;
@@ -40,27 +47,24 @@ impl Streams {
         if let Some(bits) = code.flat_bits() {
             return Self::Flat { bits };
         }
-        let entry = |symbol: u8| {
-            u32::from(code.code(symbol)) | u32::from(code.len_bits(symbol)) << LEN_SHIFT
-        };
         let first = counts.iter().position(|&count| count > 0).unwrap_or(0);
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
-        if last - first >= PAIR_VALUES {
-            let mut table = Box::new([0; 256]);
-            for (symbol, slot) in (0..=255).zip(table.iter_mut()) {
-                *slot = entry(symbol);
-            }
-            return Self::Single(table);
+        let used = last + 1 - first;
+        if used > PAIR_VALUES {
+            return Self::Single(Single::new(code));
         }
         let first = first.to_le_bytes()[0];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(narrow) = Narrow::new(code, first, used) {
+            return Self::Narrow(narrow, Single::new(code));
+        }
         let mut entries = [0u32; PAIR_VALUES];
         for (k, slot) in (0..=last.to_le_bytes()[0] - first).zip(entries.iter_mut()) {
-            *slot = entry(first + k);
+            *slot = entry(code, first + k);
         }
         let mut table: Box<[u32; PAIR_VALUES * PAIR_VALUES]> = vec![0; PAIR_VALUES * PAIR_VALUES]
             .try_into()
             .unwrap_or_else(|_| unreachable!());
-        let used = last + 1 - usize::from(first);
         for (second, row) in entries[..used]
             .iter()
             .zip(table.chunks_exact_mut(PAIR_VALUES))
@@ -121,9 +125,19 @@ impl Streams {
                 }
             }
             Self::Pairs { first, table } => lockstep(&Pairs(*first, table), parts, sinks),
-            Self::Single(table) => lockstep(&Single(table), parts, sinks),
+            Self::Single(table) => lockstep(table, parts, sinks),
+            #[cfg(target_arch = "x86_64")]
+            Self::Narrow(narrow, table) => {
+                let parts = narrow.write(table, parts, sinks);
+                lockstep(table, parts, sinks);
+            }
         }
     }
+}
+
+/// Returns the code of a symbol, and its length above [`LEN_SHIFT`].
+fn entry(code: &Code, symbol: u8) -> u32 {
+    u32::from(code.code(symbol)) | u32::from(code.len_bits(symbol)) << LEN_SHIFT
 }
 
 /// Writes symbols of a code that is not flat.
@@ -183,9 +197,29 @@ impl Coder for Pairs<'_> {
     }
 }
 
-struct Single<'a>(&'a [u32; 256]);
+/// A table of single values, with the code of each and its length above
+/// [`LEN_SHIFT`].
+pub struct Single(Box<[u32; 256]>);
 
-impl Coder for Single<'_> {
+impl Single {
+    pub(super) fn new(code: &Code) -> Self {
+        let mut table = Box::new([0; 256]);
+        for (symbol, slot) in (0..=255).zip(table.iter_mut()) {
+            *slot = entry(code, symbol);
+        }
+        Self(table)
+    }
+
+    /// Writes whole groups of symbols.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn groups(&self, symbols: &[u8], sink: &mut Sink) {
+        for group in symbols.as_rchunks::<GROUP>().1.iter().rev() {
+            self.group(group, sink);
+        }
+    }
+}
+
+impl Coder for Single {
     #[inline(always)]
     fn group(&self, group: &[u8; GROUP], sink: &mut Sink) {
         for &symbol in group.iter().rev() {
@@ -207,6 +241,7 @@ impl Coder for Single<'_> {
 pub struct Scratch(Vec<u8>);
 
 /// Writes bits to a buffer that has space for a whole stream.
+#[derive(Default)]
 pub struct Sink<'a> {
     pub buf: &'a mut [u8],
     pub at: usize,

@@ -13,6 +13,8 @@ use huffman_streams::{Scratch, Streams};
 mod huffman;
 mod huffman_streams;
 mod huffman_weights;
+#[cfg(target_arch = "x86_64")]
+mod narrow_codes;
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// The maximum number of literals of a block.

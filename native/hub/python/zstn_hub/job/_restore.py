@@ -108,7 +108,7 @@ def _path(results: _native.Results, key: str, name: str) -> Path:
                 f"its base {key} was refused: {values['reason']}; make the plan again for "
                 "another base"
             )
-        raise MissingBaseError(f"its base {key} is not packed yet")
+        raise MissingBaseError(f"its base {key} is not packed yet; run the plan first")
     location = results.at("packed", name)
     if "://" not in location:
         path = Path(location)
