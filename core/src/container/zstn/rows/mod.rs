@@ -5,7 +5,6 @@
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
-use core::mem;
 use core::ops::Range;
 
 use crate::bytes::{self, index, part};
@@ -292,7 +291,7 @@ impl FramePlan {
         fetched: &[&[u8]],
     ) -> Result<Vec<u8>> {
         let pieces: Vec<&Piece> = plane.pieces.iter().collect();
-        let mut decoded = engine
+        let decoded = engine
             .map(pieces, |piece| {
                 let stored = self.stored(piece, fetched);
                 piece
@@ -301,14 +300,6 @@ impl FramePlan {
             })
             .into_iter()
             .collect::<Result<Vec<_>>>()?;
-        if let ([range], [piece], [Cow::Owned(bytes)]) =
-            (&plane.wanted[..], &plane.pieces[..], &mut decoded[..])
-        {
-            // A block that was decoded into memory of its own becomes the plane.
-            bytes.truncate(index(range.end - piece.decoded.start));
-            bytes.drain(..index(range.start - piece.decoded.start));
-            return Ok(mem::take(bytes));
-        }
         // The blocks have been decoded, so they justify an allocation of this
         // size.
         let len: u64 = plane
