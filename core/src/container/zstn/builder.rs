@@ -2,6 +2,7 @@
 //! offsets consistent. The bytes of the frames go from the caller directly to
 //! the file.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
