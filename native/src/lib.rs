@@ -127,7 +127,7 @@ pub use pack::{PackOptions, pack};
 pub use progress::{Phase, Progress};
 #[cfg(feature = "async")]
 pub use reader::AsyncReader;
-pub use reader::{Reader, ReaderOptions, RowsPlan, View};
+pub use reader::{Indices, Reader, ReaderOptions, RowsPlan, Selection, View};
 pub use report::{
     FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,

@@ -94,6 +94,16 @@ impl RangePlan {
         }
     }
 
+    /// Returns the number of bytes of the tensor that are decoded together
+    /// ([`PartPlan::band_bytes`]); `None` if the tensor is not stored in blocks.
+    #[must_use]
+    pub fn band_bytes(&self) -> Option<u64> {
+        match &self.way {
+            Way::Frame(_, plan) => Some(plan.band_bytes()),
+            _ => None,
+        }
+    }
+
     /// Decodes the part from the bytes of [`RangePlan::ranges`] and
     /// [`RangePlan::base`]. Every block is compared with its checksum.
     ///

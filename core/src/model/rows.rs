@@ -69,6 +69,16 @@ impl Rows {
         Some(ranges.map(|range| range.end - range.start).sum())
     }
 
+    /// Returns the number of bytes of the tensor that are decoded together
+    /// ([`PartPlan::band_bytes`]). `None` if the tensor is not stored in blocks
+    /// of its own, or if [`Rows::is_whole`].
+    ///
+    /// [`PartPlan::band_bytes`]: crate::container::zstn::rows::PartPlan::band_bytes
+    #[must_use]
+    pub fn band_bytes(&self) -> Option<u64> {
+        self.cut.as_ref()?.1.band_bytes()
+    }
+
     /// Returns the required range of the base's tensor of the same name, which
     /// [`Model::part`] can read. `None` if the tensor does not depend on a
     /// base, or if [`Rows::is_whole`].

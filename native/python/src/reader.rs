@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{iter, process};
 
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use zstn::zstn_core::model;
 use zstn::zstn_core::statistics::Figures;
-use zstn::{Engine, Progress, Result, Source, Verify, View};
+use zstn::{Engine, Indices, Progress, Result, Selection, Verify, View};
 
 use crate::arguments::{Argument, Http, survives_fork};
 use crate::buffer::{Aligned, Buffer};
@@ -15,7 +17,7 @@ use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
-use crate::tensor::{Pick, Slice, TensorInfo};
+use crate::tensor::TensorInfo;
 
 /// Length in bytes of the longest tensor that is decoded on the caller's thread if the
 /// files are local. Signals are not handled until that ends.
@@ -162,12 +164,6 @@ impl Reader {
         self.lock().is_none()
     }
 
-    /// True if at least one source is remote, so that reads may wait for a server.
-    #[getter]
-    fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.get(py)?.all_sources().any(Source::is_remote))
-    }
-
     /// Path or address of the model.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
@@ -282,43 +278,44 @@ impl Reader {
         }))
     }
 
-    /// Reads ranges of rows into one buffer.
-    fn read_row_ranges(
-        &self,
-        py: Python<'_>,
-        name: String,
-        ranges: Vec<(u64, u64)>,
-    ) -> PyResult<Buffer> {
+    /// Reads a slice. `picks` contains, for each dimension, either start, step and number
+    /// of indices, or a list of ascending indices as little-endian integers of 64 bits.
+    fn read_slice(&self, py: Python<'_>, name: String, picks: Vec<Pick>) -> PyResult<Buffer> {
         let reader = self.get(py)?;
-        let ranges: Vec<_> = ranges.into_iter().map(|(start, end)| start..end).collect();
         let tensor = reader.find(&name).map_err(|error| to_python(py, error))?;
-        let len = tensor.len_bytes();
+        let picks = picks.into_iter().map(Indices::from).collect();
+        let selection = Selection::new(tensor, picks)
+            .map_err(|error| PyIndexError::new_err(error.to_string()))?;
+        let missing = reader.missing_len_bytes(&selection);
         let read = move |reader: &zstn::Reader| {
-            let mut memory = Aligned::zeroed(reader.row_ranges_len_bytes(&name, &ranges)?)?;
-            reader.read_row_ranges_into(&name, &ranges, memory.as_mut_slice())?;
+            let mut memory = Aligned::zeroed(selection.len_bytes())?;
+            reader.read_selection_into(&selection, memory.as_mut_slice())?;
             Ok(memory)
         };
-        self.work(py, reader, len, read).map(Buffer::from)
+        match missing {
+            0 => run_short(py, move || read(&reader)),
+            _ => self.work(py, reader, missing, read),
+        }
+        .map(Buffer::from)
     }
+}
 
-    /// Reads a slice. `picks` contains start, step and number of indices for each
-    /// dimension. Only rows between the first and the last selected one are fetched.
-    fn read_slice(
-        &self,
-        py: Python<'_>,
-        name: String,
-        picks: Vec<(i64, i64, u64)>,
-    ) -> PyResult<Buffer> {
-        let reader = self.get(py)?;
-        let tensor = reader.find(&name).map_err(|error| to_python(py, error))?;
-        let picks: Vec<Pick> = picks
-            .into_iter()
-            .map(|(start, step, count)| Pick { start, step, count })
-            .collect();
-        let plan = Slice::new(tensor, picks)?;
-        let len = tensor.len_bytes();
-        self.work(py, reader, len, move |reader| plan.read(reader))
-            .map(Buffer::from)
+/// The selected indices of a dimension.
+#[derive(FromPyObject)]
+enum Pick {
+    Steps(u64, i64, u64),
+    List(PyBackedBytes),
+}
+
+impl From<Pick> for Indices {
+    fn from(pick: Pick) -> Self {
+        match pick {
+            Pick::Steps(start, step, count) => Self::Steps { start, step, count },
+            Pick::List(bytes) => {
+                let list = bytes.as_chunks().0.iter();
+                Self::List(list.map(|index| u64::from_le_bytes(*index)).collect())
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ import pydoc
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +16,11 @@ import pytest
 import zstn
 import zstn.numpy
 from range_server import serve
-from zstn._slices import GAP_BYTES
 
 ROWS, COLUMNS = 2048, 1024
+
+#: Ranges are read together if at most this many bytes separate them.
+GAP_BYTES = 64 << 10
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +32,22 @@ def rows() -> np.ndarray:
 def folder(tmp_path_factory: pytest.TempPathFactory, rows: np.ndarray) -> Path:
     folder = tmp_path_factory.mktemp("rows")
     for name in ("a.zstn", "a.safetensors"):
-        zstn.numpy.save_file({"emb": rows}, folder / name)
+        zstn.numpy.save_file({"emb": rows, "one block": rows[:200]}, folder / name)
     return folder
 
 
 @pytest.mark.parametrize("name", ["a.zstn", "a.safetensors"])
 def test_lists_and_steps_fetch_their_rows(name: str, folder: Path, rows: np.ndarray) -> None:
     with serve(folder) as address:
-        tensor = zstn.open(f"{address}/{name}").slice("emb")
-        address.sent()
+
+        def fetched(*indices: Any) -> int:
+            """Returns the number of bytes that are fetched for indices of a new reader."""
+            tensor = zstn.open(f"{address}/{name}").slice("emb")
+            address.sent()
+            for index in indices:
+                np.testing.assert_array_equal(tensor[index], rows[index])
+            return address.sent()
+
         for index, single in (
             ([3, 2000], [3, 2000]),
             (np.array([[1900], [5]]), [5, 1900]),
@@ -47,56 +56,86 @@ def test_lists_and_steps_fetch_their_rows(name: str, folder: Path, rows: np.ndar
             (slice(None, None, -700), range(ROWS - 1, 0, -700)),
             ((slice(10, None, 900), [1, 2]), range(10, ROWS, 900)),
             (np.arange(ROWS) % 1000 == 7, [7, 1007, 2007]),
+            ((..., slice(700, 1800, 1000), [1, 2]), [700, 1700]),
         ):
-            single_rows = zstn.open(f"{address}/{name}").slice("emb")
-            address.sent()
-            for row in single:
-                single_rows[row]
-            most = address.sent()
-            np.testing.assert_array_equal(tensor[index], rows[index])
+            most = sum(fetched(row) for row in single)
             # Rows that are close to each other are read together.
-            assert 0 < address.sent() <= most + GAP_BYTES, index
-        np.testing.assert_array_equal(tensor[[4, 5, 6, 7]], rows[[4, 5, 6, 7]])
+            assert 0 < fetched(index) <= most + GAP_BYTES, index
+        for empty in ([], slice(9, 3), np.zeros(ROWS, bool), ([], [])):
+            assert fetched(empty) == 0
 
 
-def test_the_same_row_is_fetched_once(folder: Path, rows: np.ndarray) -> None:
+def test_indices_of_one_reader_share_decoded_blocks(folder: Path, rows: np.ndarray) -> None:
     with serve(folder) as address:
-        tensor = zstn.open(f"{address}/a.zstn").slice("emb")
-        first = tensor[3]
+        model = zstn.open(f"{address}/a.zstn")
+        first = model.slice("emb")[3]
         address.sent()
         first.fill(0)
-        np.testing.assert_array_equal(tensor[3], rows[3])
+        np.testing.assert_array_equal(model.slice("emb")[3], rows[3])
         assert address.sent() == 0
-        for row in range(0, ROWS, 64):
-            tensor[row : row + 64]
-        assert sum(map(len, tensor._cache.values())) <= 1 << 20
+        # The second row of a block fetches all of it, for the next ones.
+        tensor = model.slice("emb")
+        np.testing.assert_array_equal(tensor[100], rows[100])
+        address.sent()
+        for index in (0, slice(0, 256), [7, 255, 1], (slice(200, None, -3), 5)):
+            np.testing.assert_array_equal(tensor[index], rows[index])
+        assert address.sent() == 0
+        tensor = model.slice("one block")
+        for index in (0, 199, [100, 3]):
+            np.testing.assert_array_equal(tensor[index], rows[:200][index])
 
 
-@pytest.mark.parametrize("dtype", ["F32", "BF16", "F16", "I64", "BOOL"])
-def test_any_index_as_numpy_takes_it(dtype: str, tmp_path: Path) -> None:
+def test_close_blocks_take_one_request(folder: Path) -> None:
+    with serve(folder) as address:
+        tensor = zstn.open(f"{address}/a.zstn").slice("emb")
+        requests: list[str] = []
+        get = address.handler.do_GET
+        address.handler.do_GET = lambda self: (requests.append(self.path), get(self))[1]
+        tensor[::32]
+        # The blocks of each plane are adjacent.
+        assert len(requests) <= 2
+
+
+@pytest.mark.parametrize(
+    "dtype,shape",
+    [
+        *((dtype, (40, 3, 5)) for dtype in ("F32", "BF16", "F16", "I64", "BOOL")),
+        ("F16", (40, 300, 130)),
+        ("F32", (40, 300, 130)),
+    ],
+)
+def test_any_index_as_numpy_takes_it(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     import ml_dtypes
 
     of = {"F32": "f4", "BF16": ml_dtypes.bfloat16, "F16": "f2", "I64": "i8", "BOOL": "?"}
-    array = np.random.default_rng(1).integers(0, 9, (40, 3, 5)).astype(of[dtype])
-    zstn.numpy.save_file({"a": array}, tmp_path / "a.zstn")
-    tensor = zstn.open(tmp_path / "a.zstn").slice("a")
-    random = np.random.default_rng(2)
-    with mock.patch("zstn._slices.GAP_BYTES", 0), mock.patch("zstn._reader.GAP_BYTES", 0):
+    random = np.random.default_rng(1)
+    values = random.integers(0, 9, shape) if shape[1] == 3 else random.standard_normal(shape)
+    array = values.astype(of[dtype])
+    for name in ("a.zstn", "a.safetensors"):
+        zstn.numpy.save_file({"a": array}, tmp_path / name)
+        tensor = zstn.open(tmp_path / name).slice("a")
         for index in (
             [0, 39, -1], [5], np.array([[1, 2], [3, 38]]), (slice(None, None, 7),),
             slice(39, None, -11), ([3, 30], [0, 2]), ([3, 30], slice(None), [0, 2]),
             (slice(2, 39, 9), [0, 2]), (slice(2, 39, 9), None, 1), (slice(2, 39, 9), slice(None), 3),
-            ([7, 9], None), ([7, 9], 1, 2), random.random(40) < 0.2, random.random((40, 3)) < 0.2,
-            np.uint8([255 - 220, 2]), (..., [0, 2]), ([1, 30], ...), ([True] * 3 + [False] * 37),
-            np.array(3), (np.array([1, 2]), np.array([0, 1]), np.array([4, 4])), slice(0, 0, 9),
+            ([7, 9], None), ([7, 9], 1, 2), random.random(40) < 0.2, random.random(shape[:2]) < 0.2,
+            random.random(shape) < 0.1, np.uint8([255 - 220, 2]), (..., [0, 2]), ([1, 30], ...),
+            ([True] * 3 + [False] * 37), np.array(3), slice(0, 0, 9), slice(0, 0), [], ([], 1),
+            (np.array([1, 2]), np.array([0, 1]), np.array([4, 4])), (1, slice(None), [0, 4]),
+            (slice(None), [2, 0], ..., [1, 3]), (..., slice(None, None, -2)), (slice(None), 1, -1),
+            (slice(None), [1, 1, 0]), (4, random.random(shape[1:]) < 0.5), (None, [4, 2], ..., None),
+            ([[0, 1], [2, 2]], slice(1, None), 2), (slice(5, 1, -2), [2, 1], slice(None, None, 3)),
+            (slice(3, 30), slice(1, 3), slice(2, 4)), (..., np.arange(shape[2]) % 2 == 1), (), ...,
+            True, (False, 3), ([3], True),
         ):  # fmt: skip
             found, expected = tensor[index], array[index]
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected, err_msg=repr(index))
-        for wrong in ([40], [-41, 0], np.array([1, 99])):
+            assert not isinstance(found, np.ndarray) or found.flags.writeable
+        for wrong in ([40], [-41, 0], np.array([1, 99]), (slice(None), [-shape[1] - 1]), (..., [2**40])):
             with pytest.raises(IndexError, match="out of bounds"):
                 tensor[wrong]
-        for odd in ([0.5], ["a"], np.zeros(3, bool)):
+        for odd in ([0.5], ["a"], np.zeros(3, bool), (0, 0, 0, [0]), np.zeros((40, 4), bool)):
             with pytest.raises(IndexError):
                 tensor[odd]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from . import _native
@@ -14,7 +13,7 @@ from ._frameworks import find, is_cpu, numpy_dtype, to_numpy
 from ._log import LOGGER, shown
 from ._options import flag
 from ._reports import Figures, Statistics
-from ._slices import GAP_BYTES, Pick, plan, plan_rows
+from ._slices import Plan, plan
 from ._sources import http_options, resolve_kind
 from ._types import Bases, Input
 
@@ -25,17 +24,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-#: Capacity in bytes of the cache for rows that a slice of a remote model has read.
-_CACHE_BYTES = 1 << 20
-
-
 class Slice(Generic[_T]):
     """A tensor that is read when it is indexed, and only as far as the index needs:
     ``reader.slice(name)[10:20, :, 3]``.
 
-    The first index may be a list of rows or a slice with a step; rows that are far
-    apart are read separately. A list in another dimension reads the whole tensor, and
-    so do ``numpy.asarray`` and other functions that accept arrays.
+    An index may contain integers, slices with steps, lists, arrays and masks. Only the
+    blocks of the file that contain selected elements are read; decoded blocks are cached
+    for further indices (up to 16 MiB for all slices of a reader). ``numpy.asarray`` and
+    other functions that accept arrays read the whole tensor.
     """
 
     def __init__(
@@ -52,7 +48,6 @@ class Slice(Generic[_T]):
         self._make = find(framework)[1]
         self._device = device
         self._opening = opening
-        self._cache: OrderedDict[Any, bytes] | None = OrderedDict() if reader.is_remote else None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -90,57 +85,19 @@ class Slice(Generic[_T]):
     def __getitem__(self, index: Any) -> _T:
         info = self._info
         planned = plan(index, info.shape)
-        if planned is not None and not self._has_far_rows(planned[0]):
-            picks, shape = planned
-            memory = self._read(
-                ("picks", *picks), lambda: self._reader.read_slice(info.name, picks)
-            )
-            return self._make(memory, info.dtype, shape, self._device)
-        rows = plan_rows(index, info.shape, self._row_bytes()) if info.dtype != "F4" else None
-        if rows is None and planned is not None:
-            picks, shape = planned
-            memory = self._reader.read_slice(info.name, picks)
-            return self._make(memory, info.dtype, shape, self._device)
-        if rows is None:
+        if planned is None or (planned.rest is not None and not self._has_whole_bytes(planned)):
             memory = self._reader.read(info.name)
             return self._make(memory, info.dtype, info.shape, self._device)[index]
-        memory = self._read(
-            ("rows", *rows.ranges),
-            lambda: self._reader.read_row_ranges(info.name, rows.ranges),
-        )
-        count = sum(end - start for start, end in rows.ranges)
-        tensor = self._make(memory, info.dtype, (count, *info.shape[1:]), self._device)
-        if rows.rows is not None:
-            tensor = tensor[rows.rows]
-        return tensor[rows.rest]
+        memory = self._reader.read_slice(info.name, planned.picks)
+        tensor = self._make(memory, info.dtype, planned.shape, self._device)
+        return tensor if planned.rest is None else tensor[planned.rest]
 
-    def _row_bytes(self) -> int:
-        shape = self._info.shape
-        return self._info.nbytes // shape[0] if shape and shape[0] else 0
-
-    def _has_far_rows(self, picks: list[Pick]) -> bool:
-        """Returns whether the gaps between the rows of the first index are long enough
-        for the rows to be read separately."""
-        if not picks:
-            return False
-        _, step, count = picks[0]
-        return count > 1 and (abs(step) - 1) * self._row_bytes() > GAP_BYTES
-
-    def _read(self, key: Any, read: Callable[[], _native.Buffer]) -> Any:
-        """Returns the cached bytes of `key`, or reads them."""
-        if self._cache is None:
-            return read()
-        kept = self._cache.get(key)
-        if kept is not None:
-            self._cache.move_to_end(key)
-            # Arrays own their memory, so the cached bytes are copied.
-            return bytearray(kept)
-        memory = read()
-        if len(memory) <= _CACHE_BYTES // 4:
-            self._cache[key] = bytes(memoryview(memory))
-            while sum(map(len, self._cache.values())) > _CACHE_BYTES:
-                self._cache.popitem(last=False)
-        return memory
+    def _has_whole_bytes(self, planned: Plan) -> bool:
+        """Returns whether the planned part consists of whole bytes."""
+        if self._info.dtype != "F4":
+            return True
+        length = self._info.shape[-1]
+        return length % 2 == 0 and planned.picks[-1] == (0, 1, length)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

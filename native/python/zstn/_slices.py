@@ -8,140 +8,214 @@ from typing import Any, NamedTuple
 
 from ._errors import SliceError
 
-#: Start, step and number of indices in a dimension.
-Pick = tuple[int, int, int]
+#: The selected indices of a dimension: start, step and number of indices, or ascending
+#: indices as little-endian integers of 64 bits.
+Pick = tuple[int, int, int] | bytes
 
 
-#: Rows are read together if at most this many bytes separate them, because reading the
-#: gap is as cheap as a separate request.
-GAP_BYTES = 64 << 10
+class Plan(NamedTuple):
+    """The part of a tensor to read, and how to make the result from it."""
 
-#: Maximum number of runs of rows that are read separately.
-_MAX_RUNS = 1024
-
-
-class RowsPlan(NamedTuple):
-    """The ranges of rows to read, and how to select the indexed elements from them."""
-
-    ranges: list[tuple[int, int]]
-    #: Index that selects the wanted rows from the rows that were read.
-    rows: Any
-    #: Index that is applied to the selected rows.
-    rest: tuple[Any, ...]
+    #: The selected indices of each dimension.
+    picks: list[Pick]
+    #: The shape of the result, or of the part if there is an index to apply.
+    shape: list[int]
+    #: The index that selects the result from the part; `None` if the part is the result.
+    rest: tuple[Any, ...] | None
 
 
-def plan_rows(index: Any, shape: Sequence[int], row_bytes: int) -> RowsPlan | None:
-    """Returns the rows to read for an index whose first item is a list, an array or a
-    slice with a step. Returns `None` if the whole tensor is to be read, for any other
-    index, and if NumPy is missing.
-    """
-    items = index if isinstance(index, tuple) else (index,)
-    if not items or not shape or any(item is ... for item in items[1:]):
-        return None
-    first, rest = items[0], items[1:]
-    is_step = isinstance(first, slice)
-    picked: Any = first
-    if is_step:
-        picked = range(*first.indices(shape[0]))
-        if abs(picked.step) == 1 or not len(picked):
-            return None
-    elif not isinstance(first, list) and not hasattr(first, "__array__"):
-        return None
-    try:
-        import numpy as np
-    except ImportError:
-        return None
-    wanted = np.asarray(picked)
-    if wanted.dtype == bool:
-        if wanted.shape != (shape[0],):
-            # The mask has more dimensions or a wrong length; the framework handles it.
-            return None
-        wanted = np.flatnonzero(wanted)
-    if wanted.dtype.kind not in "iu" or not wanted.ndim or not wanted.size:
-        return None
-    wanted = wanted.astype(np.int64)
-    outside = (wanted < -shape[0]) | (wanted >= shape[0])
-    if outside.any():
-        raise SliceError(
-            f"index {wanted[outside][0]} is out of bounds for dimension 0 of length {shape[0]}"
-        )
-    wanted = np.where(wanted < 0, wanted + shape[0], wanted)
-    rows = np.unique(wanted)
-    distance = 1 + GAP_BYTES // max(row_bytes, 1)
-    cuts = np.flatnonzero(np.diff(rows) > distance) + 1
-    starts = rows[np.concatenate(([0], cuts))]
-    ends = rows[np.concatenate((cuts - 1, [-1]))] + 1
-    lengths = ends - starts
-    if len(starts) > _MAX_RUNS or lengths.sum() == shape[0]:
-        return None
-    # The position of each run's first row among the rows that were read.
-    places = np.concatenate(([0], np.cumsum(lengths)[:-1]))
-    run = np.searchsorted(starts, wanted, side="right") - 1
-    selected: Any = places[run] + wanted - starts[run]
-    if isinstance(first, list):
-        selected = selected.tolist()
-    elif type(first).__module__.partition(".")[0] == "torch":
-        import torch
+def plan(index: Any, shape: Sequence[int]) -> Plan | None:
+    """Returns the part of a tensor of this shape that an index needs: the intersections
+    of the indices that it selects in each dimension.
 
-        selected = torch.from_numpy(selected)
-    ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    if is_step:
-        # The step is applied separately: next to a list, NumPy treats a slice
-        # differently from a list.
-        return RowsPlan(ranges, (selected,), (slice(None), *rest))
-    return RowsPlan(ranges, None, (selected, *rest))
-
-
-def plan(index: Any, shape: Sequence[int]) -> tuple[list[Pick], list[int]] | None:
-    """Returns the part of each dimension to read, and the shape of the result.
-
-    Returns `None` if the index contains more than slices and integers and has to be
-    applied to the whole tensor.
+    Returns `None` if the index contains other items than integers, slices, `None`,
+    `...`, lists and arrays, so that a framework has to apply it to the whole tensor.
     """
     items = list(index) if isinstance(index, tuple) else [index]
-    if any(_is_other(item) for item in items):
-        return None
-    taken = sum(item is not None and item is not ... for item in items)
+    for number, item in enumerate(items):
+        if not _is_basic(item):
+            items[number] = _array(item)
+            if items[number] is None:
+                return None
     ellipses = sum(item is ... for item in items)
     if ellipses > 1:
         raise SliceError("an index has at most one ellipsis (`...`)")
+    taken = sum(map(_dimensions, items))
     if taken > len(shape):
         raise SliceError(f"{taken} indices for a tensor of {len(shape)} dimensions")
-    rest = [slice(None)] * (len(shape) - taken)
     if not ellipses:
         items.append(...)
-    at = next(number for number, item in enumerate(items) if item is ...)
-    items[at : at + 1] = rest
-    picks: list[Pick] = []
-    result: list[int] = []
+    builder = _Builder(shape)
     for item in items:
         if item is None:
-            result.append(1)
-            continue
-        length = shape[len(picks)]
-        if isinstance(item, slice):
-            indices = range(*item.indices(length))
-            picks.append((indices.start, indices.step, len(indices)))
-            result.append(len(indices))
-            continue
-        position = operator.index(item)
-        if not -length <= position < length:
-            raise SliceError(
-                f"index {position} is out of bounds for dimension {len(picks)} of length {length}"
-            )
-        picks.append((position % length, 1, 1))
-    # An empty selection may start outside the dimension; its start is set to 0.
-    return [(start if count else 0, step, count) for start, step, count in picks], result
+            builder.new_dimension()
+        elif item is ...:
+            builder.ellipsis(len(shape) - taken)
+        elif isinstance(item, slice):
+            builder.slice(item)
+        elif isinstance(item, _Array):
+            builder.array(item)
+        else:
+            builder.integer(operator.index(item))
+    return builder.plan()
 
 
-def _is_other(item: Any) -> bool:
+def _is_basic(item: Any) -> bool:
     if item is None or item is ... or isinstance(item, slice):
-        return False
+        return True
     if isinstance(item, bool):
         # NumPy interprets a `bool` as a mask.
-        return True
+        return False
     try:
         operator.index(item)
     except TypeError:
-        return True
-    return getattr(item, "shape", ()) != ()
+        return False
+    return getattr(item, "shape", ()) == ()
+
+
+class _Array(NamedTuple):
+    """A list or an array of indices, or a mask."""
+
+    values: Any
+    original: Any
+
+    def like_original(self, positions: Any) -> Any:
+        """Converts an array to the type of the original."""
+        if isinstance(self.original, list):
+            return positions.tolist()
+        if _is_torch(self.original):
+            import torch
+
+            return torch.from_numpy(positions).to(self.original.device)
+        return positions
+
+
+def _array(item: Any) -> _Array | None:
+    if not isinstance(item, list) and not hasattr(item, "__array__"):
+        return None
+    try:
+        import numpy as np
+
+        values = _to_numpy(item)
+    except (ImportError, ValueError):
+        # The framework accepts or refuses a list with unequal lengths.
+        return None
+    if isinstance(item, list) and not values.size:
+        values = values.astype(np.int64)
+    if not values.ndim or (_is_torch(item) and values.dtype == np.uint8):
+        # A single truth value, or bytes, which torch interprets as a mask.
+        return None
+    if values.dtype.kind not in "biu":
+        raise SliceError(f"an array of {values.dtype} is not an index; use integers or a mask")
+    return _Array(values, item)
+
+
+def _to_numpy(item: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(item.cpu() if _is_torch(item) else item)
+
+
+def _is_torch(item: Any) -> bool:
+    return type(item).__module__.partition(".")[0] == "torch"
+
+
+def _dimensions(item: Any) -> int:
+    """Returns the number of dimensions of the tensor that an item selects from."""
+    if item is None or item is ...:
+        return 0
+    is_mask = isinstance(item, _Array) and item.values.dtype == bool
+    return item.values.ndim if is_mask else 1
+
+
+class _Builder:
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.tensor_shape = shape
+        self.picks: list[Pick] = []
+        #: The number of selected indices in each dimension.
+        self.counts: list[int] = []
+        #: The shape of the result if there is no index to apply.
+        self.result: list[int] = []
+        self.rest: list[Any] = []
+        self.integers = 0
+        self.arrays = 0
+        #: Whether all arrays select their part of the tensor as it is read.
+        self.is_in_order = True
+
+    def _pick(self, pick: Pick, count: int) -> None:
+        self.picks.append(pick)
+        self.counts.append(count)
+
+    def _length(self) -> int:
+        """Returns the length of the next dimension."""
+        return self.tensor_shape[len(self.picks)]
+
+    def new_dimension(self) -> None:
+        self.result.append(1)
+        self.rest.append(None)
+
+    def ellipsis(self, dimensions: int) -> None:
+        for _ in range(dimensions):
+            self.result.append(self._length())
+            self._pick((0, 1, self._length()), self._length())
+        self.rest.append(...)
+
+    def slice(self, item: slice) -> None:
+        indices = range(*item.indices(self._length()))
+        count = len(indices)
+        # An empty selection may start outside the dimension.
+        self._pick((indices.start if count else 0, indices.step, count), count)
+        self.result.append(count)
+        self.rest.append(slice(None))
+
+    def integer(self, position: int) -> None:
+        length = self._length()
+        if not -length <= position < length:
+            raise self._outside(position)
+        self._pick((position % length, 1, 1), 1)
+        self.rest.append(0)
+        self.integers += 1
+
+    def array(self, item: _Array) -> None:
+        import numpy as np
+
+        values = item.values
+        if values.dtype == bool:
+            lengths = tuple(self.tensor_shape[len(self.picks) :][: values.ndim])
+            if values.shape != lengths:
+                raise SliceError(f"a mask of shape {values.shape} for dimensions of lengths {lengths}")
+            arrays = values.nonzero()
+        else:
+            arrays = (values,)
+        for array in arrays:
+            length = self._length()
+            outside = array >= length
+            if array.dtype.kind == "i":
+                outside |= array < -length
+            if outside.any():
+                raise self._outside(array[outside][0])
+            array = array.astype(np.int64)
+            array = np.where(array < 0, array + length, array)
+            rows, positions = np.unique(array, return_inverse=True)
+            positions = positions.reshape(array.shape)
+            is_in_order = array.ndim == 1 and np.array_equal(array, rows)
+            self.is_in_order = self.is_in_order and is_in_order
+            self._pick(rows.astype("<u8").tobytes(), len(rows))
+            self.result.append(len(rows))
+            self.rest.append(item.like_original(positions))
+            self.arrays += 1
+
+    def _outside(self, position: int) -> SliceError:
+        return SliceError(
+            f"index {position} is out of bounds for dimension {len(self.picks)} of length "
+            f"{self._length()}"
+        )
+
+    def plan(self) -> Plan:
+        # Arrays are combined with each other and with integers.
+        is_result = self.arrays == 0 or (
+            self.arrays == 1 and not self.integers and self.is_in_order
+        )
+        if is_result:
+            return Plan(self.picks, self.result, None)
+        return Plan(self.picks, self.counts, tuple(self.rest))

@@ -14,14 +14,17 @@ use crate::{Engine, Error, Result, Tensor};
 mod async_driver;
 #[cfg(feature = "async")]
 mod async_reader;
+mod bands;
 mod batch;
 mod decode;
 mod opening;
 mod options;
 mod rows;
+mod selection;
 pub(crate) mod state_machine;
 mod statistics;
 
+use bands::BandCache;
 use state_machine::{Need, Opened};
 
 #[cfg(feature = "async")]
@@ -29,6 +32,7 @@ pub use async_reader::AsyncReader;
 
 pub use options::ReaderOptions;
 pub use rows::RowsPlan;
+pub use selection::{Indices, Selection};
 
 /// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +87,8 @@ pub struct Reader {
     model: Arc<Model>,
     engine: Engine,
     base: Option<Arc<Self>>,
+    /// The parts of tensors that were decoded last, for [`Reader::read_selection`].
+    bands: Arc<BandCache>,
 }
 
 /// The files of an opened model, which all its handles share.
@@ -120,15 +126,18 @@ impl Reader {
             .attach_base(&base.model)
             .map_err(Error::place(&self.files.name))?;
         self.base = Some(Arc::new(base));
+        self.bands = Arc::default();
         Ok(self)
     }
 
     /// Returns a handle to the same open files that decodes with `engine`. A forked
     /// child process needs this, because the threads of its parent's engine do not
-    /// exist in the child.
+    /// exist in the child; nor does it share the parent's cache, whose lock a thread of
+    /// the parent may have held at the time of the fork.
     #[must_use]
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         self.engine = engine.clone();
+        self.bands = Arc::default();
         self
     }
 

@@ -227,6 +227,7 @@ impl ReaderOptions {
             model: Arc::new(model),
             engine: engine.clone(),
             base: None,
+            bands: Arc::default(),
         })
     }
 }

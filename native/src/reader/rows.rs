@@ -9,7 +9,6 @@ use zstn_core::model::Rows;
 use super::decode::ReadTensor;
 use super::state_machine::{self, Need, Opened, Work};
 use super::{Reader, tensor};
-use crate::source::{Source, parallel};
 use crate::{Engine, Error, Result, Tensor};
 
 /// Rows of a tensor and the byte ranges to read for them, made by
@@ -25,6 +24,25 @@ pub struct RowsPlan {
 }
 
 impl RowsPlan {
+    /// Returns the plan for `rows` of a tensor that depends on no base.
+    pub(super) fn without_base(model: &Reader, number: usize, rows: Rows) -> Self {
+        Self {
+            rows,
+            base: None,
+            stored_len_bytes: model.tensors()[number].stored_len_bytes(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Returns the number of bytes of the tensor that are decoded together
+    /// ([`Rows::band_bytes`]).
+    pub(super) fn band_bytes(&self) -> Option<u64> {
+        self.rows.band_bytes()
+    }
+
     /// Returns the name of the tensor.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -75,7 +93,7 @@ impl RowsPlan {
 enum Wish {
     /// Rows of its outermost dimension.
     Rows(Range<u64>),
-    /// Bytes of the tensor, which rows of a delta are decoded with.
+    /// Bytes of the tensor.
     Bytes(Range<u64>),
 }
 
@@ -97,15 +115,25 @@ pub(super) struct PlanRows<'a, R> {
 
 impl<R: Opened> PlanRows<'_, R> {
     pub(super) fn new(model: &R, name: &str, rows: Range<u64>) -> Result<Self> {
-        Ok(Self {
+        let number = model.number(name)?;
+        Ok(Self::of(model, number, Wish::Rows(rows)))
+    }
+
+    /// Plans the reads for a range of the bytes of tensor `number`.
+    pub(super) fn of_bytes(model: &R, number: usize, span: Range<u64>) -> Self {
+        Self::of(model, number, Wish::Bytes(span))
+    }
+
+    fn of(model: &R, number: usize, wish: Wish) -> Self {
+        Self {
             model: model.clone(),
             level: 0,
-            number: model.number(name)?,
-            wish: Wish::Rows(rows),
+            number,
+            wish,
             table: None,
             done: Vec::new(),
             is_complete: false,
-        })
+        }
     }
 
     /// Finishes the plan for this level, and continues with the base if the rows are
@@ -299,76 +327,6 @@ impl Reader {
     /// packed with digests.
     pub fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Tensor> {
         self.read_planned(&self.plan_rows(name, rows)?)
-    }
-
-    /// Returns the total length in bytes of several ranges of rows of a tensor.
-    ///
-    /// # Errors
-    /// The model has no tensor called `name`.
-    pub fn row_ranges_len_bytes(&self, name: &str, ranges: &[Range<u64>]) -> Result<u64> {
-        let tensor = self.find(name)?;
-        let rows = tensor.shape.first().copied().unwrap_or(1);
-        let row_bytes = tensor.len_bytes().checked_div(rows).unwrap_or(0);
-        let rows = ranges
-            .iter()
-            .map(|range| range.end.saturating_sub(range.start));
-        Ok(rows
-            .fold(0_u64, u64::saturating_add)
-            .saturating_mul(row_bytes))
-    }
-
-    /// Reads several ranges of rows of a tensor into `out`, in the order of `ranges`.
-    /// From a server the ranges are fetched at the same time, or the whole tensor is
-    /// fetched if that takes fewer bytes.
-    ///
-    /// # Errors
-    /// The errors of [`Reader::read_rows`]; an `out` of another length than
-    /// [`Reader::row_ranges_len_bytes`].
-    pub fn read_row_ranges_into(
-        &self,
-        name: &str,
-        ranges: &[Range<u64>],
-        mut out: &mut [u8],
-    ) -> Result<()> {
-        let are_remote = self.all_sources().any(Source::is_remote);
-        let at_once = if are_remote {
-            parallel::READS_AT_ONCE
-        } else {
-            1
-        };
-        let plans = parallel::run(ranges.len(), at_once, |number| {
-            self.plan_rows(name, ranges[number].clone())
-        })?;
-        let tensor = self.find(name)?;
-        let len_bytes: u64 = plans
-            .iter()
-            .map(|plan| plan.span().end - plan.span().start)
-            .sum();
-        if out.len() as u64 != len_bytes {
-            let detail = format!("{len_bytes} bytes do not fit into {}", out.len());
-            return Err(Error::Usage(detail));
-        }
-        let mut put = |bytes: &[u8]| {
-            let (to, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
-            to.copy_from_slice(bytes);
-            out = rest;
-        };
-        let mut fetched = plans.iter().map(RowsPlan::fetched_len_bytes);
-        let fetched = fetched.try_fold(0, |sum: u64, len| sum.checked_add(len?));
-        let whole_bytes = plans.iter().map(RowsPlan::stored_len_bytes).max();
-        if plans.len() > 1 && fetched.is_none_or(|fetched| Some(fetched) >= whole_bytes) {
-            let mut whole = zstn_core::bytes::buffer(tensor.len_bytes())?;
-            self.read_into(name, &mut whole)?;
-            for plan in &plans {
-                put(zstn_core::bytes::part(&whole, plan.span()));
-            }
-            return Ok(());
-        }
-        let read = |number: usize| self.read_planned(&plans[number]);
-        for rows in parallel::run(plans.len(), at_once, read)? {
-            put(&rows.bytes);
-        }
-        Ok(())
     }
 
     /// Plans the reads for the `rows` of the tensor called `name`. Reads the block

@@ -32,7 +32,7 @@ def run(options: Namespace) -> None:
                 raise ZstnError(f"{info.name} is a single value and has no rows")
             planned = plan(options.rows.within(info.shape[0]), info.shape)
             assert planned is not None
-            memory = reader._native.read_slice(info.name, planned[0])
+            memory = reader._native.read_slice(info.name, planned.picks)
     sys.stdout.buffer.write(memory)
     sys.stdout.buffer.flush()
 

@@ -13,8 +13,8 @@ use zstn_tests::rng::Rng;
 
 use super::{Watched, checkpoint_of, native, total};
 
-const COLUMNS: usize = 512;
-const ROWS: usize = 4000;
+pub const COLUMNS: usize = 512;
+pub const ROWS: usize = 4000;
 const ROW_BYTES: usize = 2 * COLUMNS;
 /// The row ranges to read: short ranges, ranges within one block and across several,
 /// and the last row.
@@ -22,12 +22,12 @@ const CUTS: [Range<u64>; 5] = [0..1, 5..9, 255..258, 1000..2100, 3999..4000];
 
 /// A base and two later checkpoints of its training. Most elements of `changed` differ,
 /// none of `copied`, and `merged` differs by a matrix of rank 4.
-struct Checkpoints {
-    base: Vec<u8>,
-    first: Vec<u8>,
+pub struct Checkpoints {
+    pub base: Vec<u8>,
+    pub first: Vec<u8>,
     second: Vec<u8>,
     /// The delta from `base` to `first`.
-    first_delta: Vec<u8>,
+    pub first_delta: Vec<u8>,
 }
 
 fn bf16(bytes: &[u8]) -> f32 {
@@ -48,7 +48,7 @@ fn changed(tensor: &[u8], mut change: impl FnMut(usize) -> f32) -> Vec<u8> {
 
 impl Checkpoints {
     /// Returns the checkpoints, which all tests share.
-    fn get() -> &'static Self {
+    pub fn get() -> &'static Self {
         static MADE: OnceLock<Checkpoints> = OnceLock::new();
         MADE.get_or_init(Self::new)
     }
@@ -95,7 +95,7 @@ fn delta(tuned: &[u8], base: &[u8]) -> Vec<u8> {
     model_delta::pack(&native(), tuned, &base, options).expect("packs")
 }
 
-fn packed(file: &[u8]) -> Vec<u8> {
+pub fn packed(file: &[u8]) -> Vec<u8> {
     container::pack(&native(), file, ContainerOptions::default()).expect("packs")
 }
 

@@ -3,6 +3,7 @@
 
 mod differences;
 mod plan;
+mod selections;
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -15,6 +15,10 @@ use crate::frame::lattice::{self, LatticeHead, SideFrames};
 use crate::frame::{Family, FrameFamily as _};
 use crate::{Error, Result};
 
+/// The maximum number of bands of a tensor, because each of them decodes the
+/// data of all groups.
+const MAX_BANDS: u64 = 8;
+
 /// The locations of the blocks of a `ZXQ1` frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatticeTable {
@@ -150,6 +154,8 @@ impl LatticeTable {
         let elements = span.start / item_bytes..span.end.div_ceil(item_bytes);
         let wanted = elements.start * symbol_bytes..elements.end * symbol_bytes;
         let symbols = FramePlan::new(&self.symbols, wanted);
+        let in_block = symbols.band_bytes() / symbol_bytes * item_bytes;
+        let whole = self.head.geometry.elements().saturating_mul(item_bytes);
         let start = self.symbols_range.start;
         let shifted = |range: &Range<u64>| start + range.start..start + range.end;
         let mut ranges: Vec<Range<u64>> = symbols.ranges().iter().map(shifted).collect();
@@ -163,6 +169,7 @@ impl LatticeTable {
             side_lens: self.side_lens.clone(),
             side: self.side,
             first: elements.start,
+            band_bytes: in_block.max(whole.div_ceil(MAX_BANDS)),
             span,
             symbols,
             symbols_at: start,
@@ -200,6 +207,7 @@ pub struct LatticePlan {
     first: u64,
     /// The planned range of the tensor.
     span: Range<u64>,
+    band_bytes: u64,
     symbols: FramePlan,
     /// The offset in the frame at which the inner frame of the symbols begins.
     symbols_at: u64,
@@ -214,6 +222,11 @@ impl LatticePlan {
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
+    }
+
+    /// Returns the number of bytes of the tensor that are decoded together.
+    pub(super) fn band_bytes(&self) -> u64 {
+        self.band_bytes
     }
 
     /// Decodes the planned range of the tensor from the bytes of

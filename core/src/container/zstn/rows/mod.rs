@@ -144,6 +144,18 @@ impl PartPlan {
         }
     }
 
+    /// Returns the number of bytes of the tensor that are decoded together: the
+    /// tensor consists of bands of this length, and the range of a plan in one
+    /// band takes hardly longer to decode than any shorter range.
+    #[must_use]
+    pub fn band_bytes(&self) -> u64 {
+        match self {
+            Self::Planes(plan) => plan.band_bytes(),
+            #[cfg(feature = "extensions")]
+            Self::Lattice(plan) => plan.band_bytes(),
+        }
+    }
+
     /// Decodes the planned range of the tensor from the bytes of
     /// [`PartPlan::ranges`]. Every block is first compared with its checksum.
     pub fn decode<E: Engine>(&self, engine: &E, fetched: &[&[u8]]) -> Result<Vec<u8>> {
@@ -167,6 +179,7 @@ pub struct FramePlan {
     transform: Transform,
     /// The bytes of `span` that lie after the last whole element.
     tail: Vec<u8>,
+    band_bytes: u64,
     /// The plan for every plane.
     planes: Vec<PlanePlan>,
     /// The ranges of the frame to fetch, in ascending order; no two of them
@@ -223,6 +236,7 @@ impl FramePlan {
         Self {
             joined: elements.start * item_bytes..elements.end * item_bytes,
             transform: table.transform,
+            band_bytes: band_elements(table, count).saturating_mul(item_bytes),
             tail: part(&table.tail, tail).to_vec(),
             ranges: merged(&planes),
             planes,
@@ -235,6 +249,13 @@ impl FramePlan {
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
+    }
+
+    /// Returns the number of bytes of the tensor that are decoded together
+    /// ([`PartPlan::band_bytes`]).
+    #[must_use]
+    pub fn band_bytes(&self) -> u64 {
+        self.band_bytes
     }
 
     /// Decodes the planned range of the tensor from the bytes of
@@ -334,6 +355,20 @@ impl Piece {
         zstd::decode(engine, stored, &mut out)?;
         Ok(Cow::Owned(out))
     }
+}
+
+/// Returns the number of elements in the longest block of a frame of `count`
+/// elements. Planes that are stored uncompressed have no such blocks.
+fn band_elements(table: &BlockTable, count: u64) -> u64 {
+    let planes = table.transform.layouts().zip(&table.planes);
+    let coded = planes.filter(|(_, plane)| plane.method != Method::Store);
+    let in_block = coded.map(|(layout, plane)| {
+        let part_bytes = plane.len_bytes / layout.parts as u64;
+        let elements = u128::from(plane.block_bytes) * u128::from(count);
+        let elements = elements.checked_div(part_bytes.into()).unwrap_or(0);
+        u64::try_from(elements).map_or(count, |elements| elements.min(count))
+    });
+    in_block.max().unwrap_or(0)
 }
 
 /// Returns the blocks that contain any of the `wanted` bytes, each of them

@@ -1,0 +1,486 @@
+//! Reads selected elements of a tensor, and caches decoded parts for further selections.
+//!
+//! A packed tensor consists of bands of elements that are decoded together. Of each band
+//! with selected elements, the range from the first one to the last one is read. If the
+//! band has been read before, it is read whole: the next selections are likely to need
+//! more of it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use zstn_core::bytes;
+use zstn_core::engine::Engine as _;
+use zstn_core::model::StoredPart;
+
+use super::rows::{PlanRows, RowsPlan};
+use super::state_machine::{self, Opened as _};
+use super::{Reader, Selection, tensor};
+use crate::source::{Source, Wanted, parallel, read_wanted};
+use crate::{Error, Result, Tensor};
+
+/// The length of a band of a tensor that is not stored in blocks.
+const OTHER_BAND_BYTES: u64 = 512 << 10;
+
+/// The length of a band of a tensor that is stored plain. Bands of which adjacent ranges
+/// are needed are read together.
+const PLAIN_BAND_BYTES: u64 = 64 << 10;
+
+/// Ranges of a plain tensor are read together if at most this many bytes separate them,
+/// because reading the gap is as cheap as a separate read.
+const MAX_GAP_BYTES: u64 = 64 << 10;
+
+/// The maximum length of ranges of a plain tensor that are read together.
+const MAX_MERGED_BYTES: u64 = 1 << 20;
+
+/// The number of decoded bytes that are in memory at the same time, apart from the
+/// cache and the result. A longer band is decoded by itself.
+const WAVE_BYTES: u64 = 32 << 20;
+
+/// The capacity of the cache in decoded bytes.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// The length as which a shorter entry of the cache is counted, so that the number of
+/// entries is limited, too.
+const MIN_ENTRY_BYTES: u64 = 16 << 10;
+
+/// The number of tensors whose block tables are cached.
+const MAX_GEOMETRIES: usize = 8;
+
+/// Decoded parts of the tensors of one model: at most one range of each band. When the
+/// cache is full, the range that was used least recently is removed.
+#[derive(Default)]
+pub(super) struct BandCache(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The ranges, by the number of the tensor and the number of the band.
+    ranges: HashMap<(usize, u64), Cached>,
+    len_bytes: u64,
+    uses: u64,
+    /// How the tensors that were read last are stored; the latest is at the end.
+    geometries: Vec<Arc<Geometry>>,
+}
+
+struct Cached {
+    decoded: Decoded,
+    last_use: u64,
+}
+
+/// Decoded bytes, and their range in the tensor.
+#[derive(Clone)]
+struct Decoded {
+    span: Range<u64>,
+    bytes: Arc<Vec<u8>>,
+}
+
+/// The ranges of a tensor that a selection needs.
+#[derive(Default)]
+struct Divided {
+    cached: Vec<(Range<u64>, Decoded)>,
+    missing: Vec<Range<u64>>,
+}
+
+impl Decoded {
+    fn contains(&self, span: &Range<u64>) -> bool {
+        self.span.start <= span.start && span.end <= self.span.end
+    }
+
+    fn cost(&self) -> u64 {
+        (self.span.end - self.span.start).max(MIN_ENTRY_BYTES)
+    }
+}
+
+impl BandCache {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn get(&mut self, tensor: usize, band: u64) -> Option<Decoded> {
+        self.uses += 1;
+        let cached = self.ranges.get_mut(&(tensor, band))?;
+        cached.last_use = self.uses;
+        Some(cached.decoded.clone())
+    }
+
+    /// Divides ranges of a tensor into the cached ones and the ranges to read.
+    fn divide(&mut self, geometry: &Geometry, spans: Vec<Range<u64>>) -> Divided {
+        let mut divided = Divided::default();
+        for span in spans {
+            let band = geometry.band(&span);
+            match self.get(geometry.number, band) {
+                None => divided.missing.push(span),
+                Some(decoded) if decoded.contains(&span) => divided.cached.push((span, decoded)),
+                Some(_) => divided.missing.push(geometry.whole_band(band)),
+            }
+        }
+        divided
+    }
+
+    fn geometry(&mut self, tensor: usize) -> Option<Arc<Geometry>> {
+        let mut geometries = self.geometries.iter();
+        let place = geometries.position(|geometry| geometry.number == tensor)?;
+        let geometry = self.geometries.remove(place);
+        self.geometries.push(Arc::clone(&geometry));
+        Some(geometry)
+    }
+
+    fn insert(&mut self, tensor: usize, band: u64, decoded: Decoded) {
+        let cost = decoded.cost();
+        if cost > CACHE_BYTES {
+            return;
+        }
+        if let Some(replaced) = self.ranges.remove(&(tensor, band)) {
+            self.len_bytes -= replaced.decoded.cost();
+        }
+        while self.len_bytes + cost > CACHE_BYTES
+            && let Some(oldest) = self.ranges.iter().min_by_key(|(_, cached)| cached.last_use)
+        {
+            let (key, freed) = (*oldest.0, oldest.1.decoded.cost());
+            self.len_bytes -= freed;
+            self.ranges.remove(&key);
+        }
+        self.len_bytes += cost;
+        let last_use = self.uses;
+        self.ranges
+            .insert((tensor, band), Cached { decoded, last_use });
+    }
+}
+
+/// How the parts of a tensor are read.
+struct Geometry {
+    number: usize,
+    len_bytes: u64,
+    band_bytes: u64,
+    /// True if the tensor can only be decoded as a whole.
+    is_whole: bool,
+    is_cached: bool,
+    /// The block table, if it was not loaded together with the index.
+    table: Option<Vec<u8>>,
+}
+
+impl Reader {
+    /// Reads the selected elements of a tensor. Only the blocks that contain them are
+    /// fetched and decoded. Decoded blocks are cached for further selections; this cache
+    /// has up to 16 MiB, and all clones of a reader share it. In addition to the result
+    /// and the cache, 32 MiB of decoded blocks are in memory, or the tensor if it is not
+    /// stored in blocks.
+    ///
+    /// # Errors
+    /// The errors of [`Reader::read_rows`]; a selection that was made for a tensor of
+    /// another shape or dtype.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("model.safetensors");
+    /// # let header = br#"{"w":{"dtype":"U8","shape":[3,2],"data_offsets":[0,6]}}"#;
+    /// # let len = (header.len() as u64).to_le_bytes();
+    /// # std::fs::write(&path, [&len[..], header, &[1, 2, 3, 4, 5, 6]].concat())?;
+    /// use zstn::{Indices, Reader, Selection};
+    ///
+    /// let reader = Reader::open(&path)?;
+    /// let (rows, columns) = (Indices::List(vec![0, 2]), Indices::range(1..2));
+    /// let selection = Selection::new(reader.find("w")?, vec![rows, columns])?;
+    /// let read = reader.read_selection(&selection)?;
+    /// assert_eq!((read.shape, read.bytes), (vec![2, 1], vec![2, 6]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_selection(&self, selection: &Selection) -> Result<Tensor> {
+        let mut out = bytes::buffer(selection.len_bytes())?;
+        self.read_selection_into(selection, &mut out)?;
+        Ok(tensor(self.find(selection.name())?, selection.shape(), out))
+    }
+
+    /// Reads the selected elements of a tensor into `out`, which must have the length
+    /// [`Selection::len_bytes`], like [`Reader::read_selection`].
+    ///
+    /// # Errors
+    /// The errors of [`Reader::read_selection`]; an `out` of another length. After an
+    /// error, the contents of `out` are unspecified.
+    pub fn read_selection_into(&self, selection: &Selection, out: &mut [u8]) -> Result<()> {
+        if out.len() as u64 != selection.len_bytes() {
+            let (len, has) = (selection.len_bytes(), out.len());
+            let detail =
+                format!("the selection has {len} bytes, the buffer to read it into has {has}");
+            return Err(Error::Usage(detail));
+        }
+        let number = self.number(selection.name())?;
+        if !selection.fits(&self.tensors()[number]) {
+            let detail = "the selection was made for a tensor of another shape or dtype";
+            let refusal = zstn_core::Error::invalid_input(detail).tensor(selection.name());
+            return Err(Error::place(self.name())(refusal));
+        }
+        if out.is_empty() {
+            return Ok(());
+        }
+        let contiguous = selection.contiguous();
+        if contiguous == Some(0..self.tensors()[number].len_bytes()) {
+            return self.decode_into(&self.engine, number, out);
+        }
+        let plain = self.model.plain_part(number);
+        if let (Some(part), Some(range)) = (plain, contiguous)
+            && (!self.source(part).is_remote() || out.len() as u64 > CACHE_BYTES)
+        {
+            let start = part.stored.start + range.start;
+            self.source(part).read_into(start, out)?;
+            return self.check_parts(std::slice::from_ref(part));
+        }
+        let geometry = self.geometry(number, selection)?;
+        if geometry.is_whole {
+            let decoded = self.whole(&geometry)?;
+            selection.copy(&decoded.span, &decoded.bytes, out);
+        } else {
+            self.read_bands(&geometry, selection, out)?;
+        }
+        // Cached bytes may have been read long ago.
+        self.check_parts(&self.tensors()[number].parts)
+    }
+
+    /// Returns the number of bytes that have to be read or decoded for a selection, up
+    /// to the length of the tensor; zero if everything is cached.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn missing_len_bytes(&self, selection: &Selection) -> u64 {
+        let Ok(tensor) = self.number(selection.name()) else {
+            return 0;
+        };
+        let is_adjacent = selection.contiguous().is_some();
+        if is_adjacent && self.model.plain_part(tensor).is_some() {
+            return selection.len_bytes();
+        }
+        let mut cache = self.bands.lock();
+        let Some(geometry) = cache.geometry(tensor).filter(|known| !known.is_whole) else {
+            return match cache.get(tensor, 0) {
+                Some(Decoded { span, .. }) if span.end == self.tensors()[tensor].len_bytes() => 0,
+                _ => self.tensors()[tensor].len_bytes(),
+            };
+        };
+        let spans = selection.spans(geometry.band_bytes);
+        let missing = cache.divide(&geometry, spans).missing;
+        missing.iter().map(|span| span.end - span.start).sum()
+    }
+
+    /// Returns how a tensor is stored, from the cache if possible.
+    fn geometry(&self, number: usize, selection: &Selection) -> Result<Arc<Geometry>> {
+        if let Some(geometry) = self.bands.lock().geometry(number) {
+            return Ok(geometry);
+        }
+        let geometry = Arc::new(self.new_geometry(number, selection)?);
+        let geometries = &mut self.bands.lock().geometries;
+        if geometries.len() >= MAX_GEOMETRIES {
+            geometries.remove(0);
+        }
+        geometries.push(Arc::clone(&geometry));
+        Ok(geometry)
+    }
+
+    fn new_geometry(&self, number: usize, selection: &Selection) -> Result<Geometry> {
+        let tensor = &self.tensors()[number];
+        let mut geometry = Geometry {
+            number,
+            len_bytes: tensor.len_bytes(),
+            band_bytes: PLAIN_BAND_BYTES,
+            is_whole: false,
+            is_cached: true,
+            table: None,
+        };
+        if let Some(part) = self.model.plain_part(number) {
+            geometry.is_cached = self.source(part).is_remote();
+            return Ok(geometry);
+        }
+        if tensor.base.is_none() {
+            let fetched = |table: &Option<Vec<u8>>| {
+                let fetched = table.as_deref().unwrap_or_default();
+                self.model.block_table(number, fetched)
+            };
+            while let Some((file, range)) = fetched(&geometry.table) {
+                geometry.table = Some(self.sources()[file].read(range)?.into_owned());
+                self.check_unchanged(file)?;
+            }
+        }
+        // Any range shorter than the tensor shows how it is stored.
+        let first = selection.first().unwrap_or(0);
+        let plan = self.plan_span(&geometry, first..first + 1)?;
+        geometry.is_whole = plan.is_whole();
+        geometry.band_bytes = plan.band_bytes().map_or(OTHER_BAND_BYTES, |band_bytes| {
+            band_bytes.max(PLAIN_BAND_BYTES)
+        });
+        Ok(geometry)
+    }
+
+    /// Plans the read of a range of a tensor's bytes.
+    fn plan_span(&self, geometry: &Geometry, span: Range<u64>) -> Result<RowsPlan> {
+        let number = geometry.number;
+        if self.tensors()[number].base.is_some() {
+            let work = PlanRows::of_bytes(self, number, span);
+            return state_machine::run(work, &self.engine, |need| self.needed(need));
+        }
+        let rows = self.model.part(number, span, geometry.table.as_deref());
+        let rows = rows.map_err(Error::place(self.name()))?;
+        Ok(RowsPlan::without_base(self, number, rows))
+    }
+
+    /// Returns a tensor that can only be decoded as a whole.
+    fn whole(&self, geometry: &Geometry) -> Result<Decoded> {
+        let number = geometry.number;
+        if let Some(cached) = self.bands.lock().get(number, 0) {
+            return Ok(cached);
+        }
+        let decoded = Decoded {
+            span: 0..geometry.len_bytes,
+            bytes: Arc::new(self.decode(&self.engine, number)?),
+        };
+        self.bands.lock().insert(number, 0, decoded.clone());
+        Ok(decoded)
+    }
+
+    fn read_bands(&self, geometry: &Geometry, selection: &Selection, out: &mut [u8]) -> Result<()> {
+        let spans = selection.spans(geometry.band_bytes);
+        let Divided {
+            cached,
+            mut missing,
+        } = self.bands.lock().divide(geometry, spans);
+        for (span, decoded) in cached {
+            let start = decoded.span.start;
+            let part = bytes::part(&decoded.bytes, span.start - start..span.end - start);
+            selection.copy(&span, part, out);
+        }
+        if let Some(part) = self.model.plain_part(geometry.number) {
+            missing = merged(missing);
+            if !geometry.is_cached {
+                return self.read_plain(part, &missing, selection, out);
+            }
+        }
+        let total: u64 = missing.iter().map(|span| span.end - span.start).sum();
+        // A longer selection would replace everything in the cache, and most of itself.
+        let is_cached = geometry.is_cached && total <= CACHE_BYTES;
+        for wave in waves(&missing) {
+            let decoded = self.read_spans(geometry, wave)?;
+            for (span, bytes) in wave.iter().zip(decoded) {
+                selection.copy(span, &bytes, out);
+                if is_cached {
+                    let decoded = Decoded {
+                        span: span.clone(),
+                        bytes: Arc::new(bytes),
+                    };
+                    self.bands
+                        .lock()
+                        .insert(geometry.number, geometry.band(span), decoded);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the selected elements of a plain tensor in a local file. All ranges are read
+    /// into the same memory, because the system has to clear fresh memory.
+    fn read_plain(
+        &self,
+        part: &StoredPart,
+        spans: &[Range<u64>],
+        selection: &Selection,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let lens = spans.iter().map(|span| span.end - span.start);
+        let mut memory = bytes::buffer(lens.max().unwrap_or(0))?;
+        for span in spans {
+            let memory = &mut memory[..bytes::index(span.end - span.start)];
+            let start = part.stored.start + span.start;
+            self.source(part).read_into(start, memory)?;
+            selection.copy(span, memory, out);
+        }
+        Ok(())
+    }
+
+    /// Reads and decodes ranges of a tensor's bytes.
+    fn read_spans(&self, geometry: &Geometry, spans: &[Range<u64>]) -> Result<Vec<Vec<u8>>> {
+        if let [span] = spans
+            && *span == (0..geometry.len_bytes)
+        {
+            return Ok(vec![self.decode(&self.engine, geometry.number)?]);
+        }
+        let plan = |span: &Range<u64>| self.plan_span(geometry, span.clone());
+        if !self.all_sources().any(Source::is_remote) {
+            let read = |span: &Range<u64>| Ok(self.read_planned(&plan(span)?)?.bytes);
+            let read = self.engine.map(spans.iter().collect(), read);
+            return read.into_iter().collect();
+        }
+        if self.tensors()[geometry.number].base.is_some() {
+            return parallel::run(spans.len(), parallel::READS_AT_ONCE, |number| {
+                Ok(self.read_planned(&plan(&spans[number])?)?.bytes)
+            });
+        }
+        // All ranges are requested together, so that close ones take one request.
+        let plans: Vec<RowsPlan> = spans.iter().map(plan).collect::<Result<_>>()?;
+        let ranges = plans.iter().flat_map(|plan| plan.rows().ranges());
+        let wanted: Vec<_> = ranges
+            .map(|(file, range)| Wanted {
+                source: &*self.sources()[file],
+                range,
+                is_compared: false,
+            })
+            .collect();
+        let mut fetched = read_wanted(&wanted)?.into_iter();
+        let with_bytes = plans.iter().map(|plan| {
+            let count = plan.rows().ranges().len();
+            (plan, fetched.by_ref().take(count).collect::<Vec<_>>())
+        });
+        let decoded = self.engine.map(with_bytes.collect(), |(plan, fetched)| {
+            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
+            let bytes = plan.rows().decode(&self.engine, &fetched, None);
+            self.check_parts(&self.tensors()[geometry.number].parts)?;
+            bytes.map_err(Error::place(self.name()))
+        });
+        decoded.into_iter().collect()
+    }
+}
+
+impl Geometry {
+    /// Returns the number of the band in which `span` begins.
+    fn band(&self, span: &Range<u64>) -> u64 {
+        span.start / self.band_bytes
+    }
+
+    fn whole_band(&self, band: u64) -> Range<u64> {
+        let start = band * self.band_bytes;
+        start..start.saturating_add(self.band_bytes).min(self.len_bytes)
+    }
+}
+
+/// Merges ascending ranges that are at most [`MAX_GAP_BYTES`] apart, up to a length of
+/// [`MAX_MERGED_BYTES`].
+fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last)
+                if range.start - last.end <= MAX_GAP_BYTES
+                    && range.end - last.start <= MAX_MERGED_BYTES =>
+            {
+                last.end = range.end;
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Divides ranges into groups of up to [`WAVE_BYTES`], or a single longer range.
+fn waves(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
+    let mut rest = ranges;
+    std::iter::from_fn(move || {
+        let mut len_bytes = 0;
+        let fits = rest.iter().take_while(|range| {
+            len_bytes += range.end - range.start;
+            len_bytes <= WAVE_BYTES
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let (wave, others) = rest.split_at(count);
+        rest = others;
+        (!wave.is_empty()).then_some(wave)
+    })
+}
