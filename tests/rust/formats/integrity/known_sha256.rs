@@ -178,7 +178,7 @@ fn a_claim_can_be_confirmed_once_it_has_been_compared() {
     assert!(matches!(refused, Err(zstn::Error::Usage(_))));
 }
 
-/// A fast verification compares everything except the SHA-256 of the file, and says so.
+/// A fast verification does not compute the SHA-256 of the file, and its report states that.
 #[test]
 fn a_fast_verification_leaves_out_only_the_sha256() {
     let disk = Disk::new();
