@@ -124,13 +124,16 @@ fn floats_are_cut_into_bit_fields() {
 }
 
 #[test]
-fn small_planes_take_rans_and_large_ones_huffman_codes() {
+fn ordinary_exponents_take_huffman_codes_and_rans_only_for_the_smallest_file() {
     let mut rng = Rng(6);
-    let small = coded(&rng.bf16_weights(300_000), Dtype::Bf16, Effort::Balanced);
-    let rans = [Method::Rans, Method::RansAdaptive];
-    assert!(rans.contains(&planes(&small).1[1]));
-    let large = coded(&rng.bf16_weights(1_500_000), Dtype::Bf16, Effort::Balanced);
-    assert_eq!(planes(&large).1[1], Method::Blocks);
+    for elements in [300, 300_000, 1_500_000] {
+        let weights = rng.bf16_weights(elements);
+        let method = |effort| planes(&coded(&weights, Dtype::Bf16, effort)).1[1];
+        let huffman = [Method::Zstd, Method::Blocks];
+        assert!(huffman.contains(&method(Effort::Balanced)), "{elements}");
+        let rans = [Method::Rans, Method::RansAdaptive];
+        assert!(rans.contains(&method(Effort::Max)), "{elements}");
+    }
 }
 
 #[test]

@@ -26,10 +26,10 @@ mod state;
 mod stream;
 mod table;
 
+pub(crate) use order0::shared_len_bytes;
 pub use order0::{Adaptive, encode_adaptive};
 pub use order0::{Shared, encode_shared};
-pub(crate) use order0::{adaptive_len_bytes, chunk_counts, encode_adaptive_counted};
-pub(crate) use order0::{encode_shared_counted, shared_len_bytes};
+pub(crate) use order0::{adaptive_len_bytes, chunk_counts};
 pub(crate) use order1::MAX_SYMBOLS as ORDER1_MAX_SYMBOLS;
 pub use order1::{Order1, encode as encode_order1};
 

@@ -130,22 +130,9 @@ fn chunk_count(len_bytes: usize) -> usize {
 /// If the plane is empty.
 #[must_use]
 pub fn encode_shared<E: PackEngine>(engine: &E, plane: &[u8]) -> Vec<u8> {
-    encode_shared_counted(engine, plane, &count(plane))
-}
-
-/// Encodes like [`encode_shared`]; `counts` are the byte counts of the plane.
-///
-/// # Panics
-/// If the plane is empty.
-#[must_use]
-pub(crate) fn encode_shared_counted<E: PackEngine>(
-    engine: &E,
-    plane: &[u8],
-    counts: &[u64; 256],
-) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
     let chunk_count = chunk_count(plane.len());
-    let table = Frequencies::round(counts, BITS);
+    let table = Frequencies::round(&count(plane), BITS);
     let codes = table.codes();
     let parts = split(plane, chunk_count);
     let plain = |symbols| Plain {
@@ -304,21 +291,8 @@ pub(crate) fn adaptive_len_bytes(chunk_counts: &[[u64; 256]]) -> usize {
 /// If the plane is empty, or `chunk_bytes` is 0.
 #[must_use]
 pub fn encode_adaptive<E: PackEngine>(engine: &E, plane: &[u8], chunk_bytes: usize) -> Vec<u8> {
-    encode_adaptive_counted(engine, plane, &chunk_counts(engine, plane, chunk_bytes))
-}
-
-/// Encodes like [`encode_adaptive`]. `chunk_counts` must be the result of
-/// [`chunk_counts`] for this plane.
-///
-/// # Panics
-/// If the plane is empty, or a count of a symbol in it is missing.
-#[must_use]
-pub(crate) fn encode_adaptive_counted<E: PackEngine>(
-    engine: &E,
-    plane: &[u8],
-    chunk_counts: &[[u64; 256]],
-) -> Vec<u8> {
     assert!(!plane.is_empty(), "an empty plane is stored");
+    let chunk_counts = chunk_counts(engine, plane, chunk_bytes);
     let chunk_count = chunk_counts.len();
     let round = |counts| Frequencies::round(counts, BITS);
     let tables: Vec<Frequencies> = chunk_counts.iter().map(round).collect();

@@ -3,7 +3,6 @@
 //! the payloads are exact except for rounding.
 
 use super::encode::{BLOCK_BYTES, ONE_STREAM_BYTES};
-use crate::bytes;
 use crate::entropy::histogram::{self, entropy_bits, huffman_bits};
 
 /// Average length of the headers of a block in bytes, without the description of
@@ -19,19 +18,6 @@ const RUN_BLOCK_BYTES: f64 = 8.0;
 pub(crate) const RUN_FRAME_BYTES: usize = 11;
 /// Length in bytes of the headers of a frame whose block is stored uncompressed.
 pub(crate) const RAW_HEADS_BYTES: usize = 10;
-
-/// Returns the length in bytes of a block with these counts and its own Huffman
-/// code.
-pub(crate) fn huffman_block_bytes(counts: &[u64; 256]) -> usize {
-    match histogram::values(counts) {
-        // A block of one repeated byte takes so few bytes that they are neglected.
-        1 => 0,
-        values => {
-            let payload = bytes::index(huffman_bits(counts) / 8);
-            payload + BLOCK_HEADS_BYTES + values / VALUES_PER_BYTE
-        }
-    }
-}
 
 /// Returns the length in bytes of `len` bytes with these counts in an optimal
 /// Huffman code, including their part of the block headers of a plane `scale`

@@ -30,20 +30,13 @@ const TRY_BOTH_BELOW_FAST: f64 = 0.04;
 const RANS_MAX_BITS: f64 = 2.0;
 /// The gain that rANS of order 1 must have on a plane with longer codes, as 1/n
 /// of the plane.
-const LONG_CODE_MIN_GAIN_DIVISOR: usize = 50;
+const ORDER1_MIN_GAIN_DIVISOR: usize = 50;
+/// The equivalent of [`ORDER1_MIN_GAIN_DIVISOR`] for order 0. On ordinary weights,
+/// rANS gains less than half of this, and decodes several times as slowly.
+const ORDER0_MIN_GAIN_DIVISOR: usize = 100;
 /// rANS is skipped if its estimate is more than this factor times the best other
 /// estimate.
 const PRUNE_RANS: f64 = 1.1;
-/// The longest plane, in bytes, that may use rANS even if codes are long. Such a
-/// plane decodes faster than a request for it is answered; larger planes should
-/// stay fast to read.
-const RANS_MAX_PLANE_BYTES: usize = 1 << 20;
-/// The gain that rANS must have on such a plane, as 1/n of the plane: a thirtieth
-/// of a bit per byte, about the gain on ordinary weights.
-const RANS_MIN_GAIN_DIVISOR: usize = 252;
-/// The gain that rANS must also have on such a plane, as 1/n of all coded planes
-/// of the tensor. This plane may be a small part of them.
-const RANS_MIN_TENSOR_GAIN_DIVISOR: f64 = 450.0;
 /// The gain that rANS must have on a plane with short codes, as 1/n of the plane.
 const SHORT_CODE_MIN_GAIN_DIVISOR: usize = 1000;
 /// The longest plane, in bytes, that is buffered together with its coded bytes,
@@ -139,20 +132,17 @@ pub(crate) fn unsampled(effort: Effort) -> PlaneRecipe {
 /// The recipe for Huffman codes without a search.
 pub const HUFFMAN: PlaneRecipe = PlaneRecipe::Blocks(BlockCodecs::HUFFMAN);
 
-/// Returns the recipe for a plane whose byte counts rule out a search.
-pub fn counted(effort: Effort) -> PlaneRecipe {
-    match effort {
-        Effort::Fast => HUFFMAN,
-        Effort::Balanced | Effort::Max => PlaneRecipe::HuffmanOrRans {
-            min_gain_divisor: RANS_MIN_GAIN_DIVISOR,
-            search_outliers_below: 0,
-        },
-    }
-}
+/// The recipe for a plane that rANS may make smaller than Huffman codes, and a search does
+/// not.
+pub const HUFFMAN_OR_RANS: PlaneRecipe = PlaneRecipe::Smallest(&[
+    Codec::Blocks(BlockCodecs::HUFFMAN),
+    Codec::Rans,
+    Codec::RansAdaptive(CHUNKS[1]),
+]);
 
 /// Returns the sum of the estimates in bytes, each the smaller of the Huffman
 /// size and the size after a search.
-pub(crate) fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a PlaneEstimate>) -> f64 {
+fn coded_bytes<'a>(estimates: impl IntoIterator<Item = &'a PlaneEstimate>) -> f64 {
     let coded = |part: &PlaneEstimate| part.huffman.min(part.search);
     estimates.into_iter().map(coded).sum()
 }
@@ -170,12 +160,10 @@ pub struct Repeats {
 /// bytes.
 ///
 /// The plane is `len_bytes` bytes long, and `parts` are the estimates of its
-/// parts. `all_coded_bytes` is the coded size of the samples of all planes
-/// together ([`coded_bytes`]).
+/// parts.
 pub fn choose(
     parts: &[PlaneEstimate],
     len_bytes: usize,
-    all_coded_bytes: f64,
     effort: Effort,
     Repeats { far: repeats, near }: Repeats,
 ) -> (PlaneRecipe, f64) {
@@ -224,23 +212,14 @@ pub fn choose(
             );
         }
         if part.is_order1_ahead() {
-            return (
-                prefer_fast(BALANCED, LONG_CODE_MIN_GAIN_DIVISOR),
-                part.order1,
-            );
+            return (prefer_fast(BALANCED, ORDER1_MIN_GAIN_DIVISOR), part.order1);
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive
-        let divisor = (part.len * RANS_MIN_TENSOR_GAIN_DIVISOR / all_coded_bytes) as usize;
-        let min_gain_divisor = divisor.clamp(1, RANS_MIN_GAIN_DIVISOR);
-        // If the sample shows a quarter of the gain, the encoder counts the whole
-        // plane.
-        let min_gain = part.len / (4 * min_gain_divisor) as f64;
-        if len_bytes <= RANS_MAX_PLANE_BYTES && !search && part.rans + min_gain < cost {
-            let recipe = PlaneRecipe::HuffmanOrRans {
-                min_gain_divisor,
-                search_outliers_below: search_outliers_below(parts),
-            };
-            return (recipe, part.rans);
+        let min_gain = part.len / ORDER0_MIN_GAIN_DIVISOR as f64;
+        if !search && part.rans + min_gain < cost {
+            // The estimate promises more than most planes gain, so it does not decide on
+            // the transform.
+            let codecs = &BALANCED[..4];
+            return (prefer_fast(codecs, ORDER0_MIN_GAIN_DIVISOR), cost);
         }
     }
     let codecs = BlockCodecs {

@@ -194,12 +194,11 @@ fn rank<E: PackEngine>(
             let all = || estimates.iter().flatten();
             is_plain &= all().all(|part| part.is_plain(effort));
             is_searched |= all().any(PlaneEstimate::is_search_near);
-            let coded_bytes = plane_choice::coded_bytes(all());
             let mut cost = (transform.planes() * HEAD_BYTES) as f64;
             let planes = transform.plane_lens(content.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
                 let (recipe, expected) =
-                    plane_choice::choose(estimates, len_bytes, coded_bytes, effort, distances);
+                    plane_choice::choose(estimates, len_bytes, effort, distances);
                 cost += expected * scale;
                 recipe
             });

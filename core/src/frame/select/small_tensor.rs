@@ -74,8 +74,9 @@ impl CountedTransform {
         for parts in sample::planes(&[tensor], transform) {
             // The caller has checked the tensor itself for repeats.
             let may_repeat = transform != Transform::Opaque;
-            let parts = parts.iter().map(|part| CountedPart::new(part, may_repeat));
-            let (recipe, len_bytes) = plane(&parts.collect::<Option<Vec<_>>>()?, effort);
+            let part = |part: &Vec<u8>| CountedPart::new(part, may_repeat, effort);
+            let parts = parts.iter().map(part);
+            let (recipe, len_bytes) = plane(&parts.collect::<Option<Vec<_>>>()?);
             planes.push(recipe);
             expected_len_bytes += HEAD_BYTES + len_bytes;
         }
@@ -88,22 +89,13 @@ impl CountedTransform {
 
 /// Returns the recipe for a plane that consists of `parts`, and its expected
 /// length in bytes.
-fn plane(parts: &[CountedPart], effort: Effort) -> (PlaneRecipe, usize) {
+fn plane(parts: &[CountedPart]) -> (PlaneRecipe, usize) {
     let len_bytes: usize = parts.iter().map(|part| part.len_bytes).sum();
-    let (recipe, coded) = match (parts, plane_choice::counted(effort)) {
-        (
-            [only],
-            recipe @ PlaneRecipe::HuffmanOrRans {
-                min_gain_divisor, ..
-            },
-        ) if only.rans_bytes
-            < only
-                .huffman_bytes
-                .saturating_sub(len_bytes / min_gain_divisor) =>
-        {
-            (recipe, only.rans_bytes)
+    let (recipe, coded) = match parts {
+        [only] if only.rans_bytes < only.huffman_bytes => {
+            (plane_choice::HUFFMAN_OR_RANS, only.rans_bytes)
         }
-        ([only], _) => (plane_choice::HUFFMAN, only.huffman_bytes),
+        [only] => (plane_choice::HUFFMAN, only.huffman_bytes),
         _ => {
             let blocks: usize = parts.iter().map(|part| part.huffman_bytes).sum();
             (
@@ -126,14 +118,15 @@ struct CountedPart {
     /// Expected length as a zstd frame, in bytes.
     huffman_bytes: usize,
     /// Expected length with rANS in bytes, or [`usize::MAX`] if rANS is clearly
-    /// larger.
+    /// larger or not allowed.
     rans_bytes: usize,
 }
 
 impl CountedPart {
     /// Counts `bytes`. Returns `None` if a search may find more because codes are
-    /// short or words repeat. The latter is checked only if `may_repeat`.
-    fn new(bytes: &[u8], may_repeat: bool) -> Option<Self> {
+    /// short or words repeat. The latter is checked only if `may_repeat`. Codes of
+    /// this length take rANS only at [`Effort::Max`].
+    fn new(bytes: &[u8], may_repeat: bool, effort: Effort) -> Option<Self> {
         /// The maximum gain, in percent, of rANS over Huffman codes of two bits
         /// or more, and the minimum size of its table, in bytes per distinct
         /// value.
@@ -157,7 +150,8 @@ impl CountedPart {
             huffman_frame_bytes(&counts, len_bytes, bits).min(len_bytes + RAW_HEADS_BYTES);
         let min_rans_bytes =
             bits / 800 * (100 - RANS_MAX_GAIN_PERCENT) + TABLE_VALUE_BYTES * values;
-        let rans_bytes = match min_rans_bytes < huffman_bytes.min(len_bytes) {
+        let is_tried = effort == Effort::Max && min_rans_bytes < huffman_bytes.min(len_bytes);
+        let rans_bytes = match is_tried {
             true => rans::shared_len_bytes(&counts).min(rans::adaptive_len_bytes(&[counts])),
             false => usize::MAX,
         };

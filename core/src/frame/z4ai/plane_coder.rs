@@ -8,12 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::recipe::{BlockCodecs, Codec};
+use super::recipe::Codec;
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
-use crate::entropy::histogram::sum;
-use crate::entropy::rans::{self, CHUNK_BYTES};
-use crate::entropy::zstd::cost::huffman_block_bytes;
 use crate::frame::plane::Method;
 
 /// The geometry of one plane of one tensor, and its recipe. It does not need the
@@ -153,16 +150,6 @@ impl PlaneShape {
     /// returns its method and payload. A blockwise plane is stored.
     pub fn encode_plane<E: PackEngine>(&self, engine: &E, raw: Vec<u8>) -> (Method, Vec<u8>) {
         match self.recipe {
-            PlaneRecipe::HuffmanOrRans {
-                min_gain_divisor,
-                search_outliers_below,
-            } => {
-                let codecs = BlockCodecs {
-                    search_outliers_below,
-                    ..BlockCodecs::HUFFMAN
-                };
-                huffman_or_rans(engine, raw, self.parts(), min_gain_divisor, codecs)
-            }
             PlaneRecipe::Smallest(codecs) => smallest(engine, raw, self.parts(), codecs),
             PlaneRecipe::PreferFast {
                 codecs,
@@ -245,10 +232,6 @@ impl<'a> PlaneCoder<'a> {
 /// length.
 const STORED_WRITE_BYTES: u32 = 1 << 20;
 
-/// A plane is uneven if a separate table for each chunk makes it shorter by more
-/// than 1/n.
-const UNEVEN_DIVISOR: usize = 16;
-
 /// Returns the smallest result of `codecs`, or the plane itself if no codec makes
 /// it smaller. Of the codecs whose length follows from byte counts, only the most
 /// promising one is run.
@@ -262,45 +245,6 @@ pub(super) fn smallest<E: PackEngine>(
     tried.extend(counted.map(|(_, codec)| codec));
     let coded = try_all(engine, &plane, parts, tried);
     shortest(coded, plane.len()).unwrap_or((Method::Store, plane))
-}
-
-/// Encodes the plane with Huffman codes, or with rANS if that is expected to save
-/// more than 1/`min_gain_divisor` of the plane. Only one of them is run unless
-/// the plane is uneven. There, the counts do not predict the size of zstd blocks,
-/// so blocks are also encoded with `uneven_codecs`, and used if they are not
-/// larger than the expected size of rANS plus that gain.
-pub(super) fn huffman_or_rans<E: PackEngine>(
-    engine: &E,
-    plane: Vec<u8>,
-    parts: usize,
-    min_gain_divisor: usize,
-    uneven_codecs: BlockCodecs,
-) -> (Method, Vec<u8>) {
-    let counts = rans::chunk_counts(engine, &plane, CHUNK_BYTES);
-    // Each block of a zstd frame has its own Huffman code and spans two chunks.
-    let blocks = counts.chunks(2).map(sum);
-    let huffman: usize = blocks.map(|counts| huffman_block_bytes(&counts)).sum();
-    let all = sum(&counts);
-    let adaptive = rans::adaptive_len_bytes(&counts);
-    let shared = rans::shared_len_bytes(&all);
-    let min_gain = plane.len() / min_gain_divisor;
-    let uneven = (adaptive < shared - shared / UNEVEN_DIVISOR)
-        .then(|| Codec::Blocks(uneven_codecs).encode(engine, &plane, parts))
-        .flatten()
-        .filter(|(_, payload)| payload.len() <= shared.min(adaptive) + min_gain);
-    let coded = if uneven.is_some() {
-        uneven
-    } else if shared.min(adaptive) >= huffman.saturating_sub(min_gain) {
-        Codec::Blocks(BlockCodecs::HUFFMAN).encode(engine, &plane, parts)
-    } else if shared < adaptive {
-        let coded = rans::encode_shared_counted(engine, &plane, &all);
-        Some((Method::Rans, coded))
-    } else {
-        let coded = rans::encode_adaptive_counted(engine, &plane, &counts);
-        Some((Method::RansAdaptive, coded))
-    };
-    let coded = coded.filter(|(_, payload)| payload.len() < plane.len());
-    coded.unwrap_or((Method::Store, plane))
 }
 
 /// Returns the smallest zstd result, unless another codec saves more than

@@ -40,16 +40,6 @@ pub enum PlaneRecipe {
     Store,
     /// Code independent zstd blocks, or one frame if the plane is short.
     Blocks(BlockCodecs),
-    /// Use Huffman codes, or rANS if byte counts show that it saves more than a
-    /// given fraction of the plane.
-    HuffmanOrRans {
-        /// rANS must save at least 1/n of the plane, where n is this number; 240 means a
-        /// thirtieth of a bit per byte.
-        min_gain_divisor: usize,
-        /// The value of [`BlockCodecs::search_outliers_below`] for uneven planes,
-        /// whose statistics vary along the plane.
-        search_outliers_below: u8,
-    },
     /// Use the codec with the smallest result. The packer keeps the plane and its
     /// coded form in memory, even if they exceed its memory limit.
     Smallest(&'static [Codec]),
