@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -38,7 +39,7 @@ pub(crate) struct Packer {
     pub(crate) engine: Engine,
     pub(crate) options: WorkerOptions,
     /// The number of files that are packed at the same time and share the memory.
-    pub(crate) at_once: usize,
+    at_once: AtomicUsize,
     workspace: Workspace,
     pub(crate) http: HttpOptions,
 }
@@ -61,7 +62,7 @@ impl Packer {
         Ok(Self {
             engine: Engine::default(),
             options,
-            at_once: 1,
+            at_once: AtomicUsize::new(1),
             workspace: Workspace::new(&state.join("work"))?,
             http,
         })
@@ -69,18 +70,20 @@ impl Packer {
 
     /// Returns the memory limit of one file in bytes; `None` for the default of [`Job`].
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        if self.at_once <= 1 {
+        let at_once = self.at_once.load(Relaxed);
+        if at_once <= 1 {
             return self.options.memory_bytes;
         }
         let default = || default_memory_bytes(&self.engine);
         let all = self.options.memory_bytes.unwrap_or_else(default);
-        Some(all / self.at_once as u64)
+        Some(all / at_once as u64)
     }
 
-    /// Sets that several of `count` files are packed at the same time. Each has one thread
-    /// for SHA-256, which would be the limit on a machine with many cores, and waits for a
-    /// hub or a store while it is read and sent.
-    pub(crate) fn share(&mut self, count: usize) {
+    /// Divides the memory among several of `count` files that are packed at the same time,
+    /// and returns how many. Each has one thread for SHA-256, which would be the limit on a
+    /// machine with many cores, and waits for a hub or a store while it is read and sent.
+    #[cfg(feature = "worker")]
+    pub(crate) fn share(&self, count: usize) -> usize {
         const MAX_AT_ONCE: usize = 4;
         const MIN_AT_ONCE: usize = 2;
         const THREADS_EACH: usize = 2;
@@ -90,7 +93,9 @@ impl Packer {
         let by_threads = self.engine.threads() / THREADS_EACH;
         let by_threads = by_threads.clamp(MIN_AT_ONCE, MAX_AT_ONCE);
         let by_memory = usize::try_from(by_memory).unwrap_or(MAX_AT_ONCE);
-        self.at_once = by_threads.min(by_memory).min(count).max(1);
+        let at_once = by_threads.min(by_memory).min(count).max(1);
+        self.at_once.store(at_once, Relaxed);
+        at_once
     }
 
     /// Packs `input`, the file of a row, and verifies that the packed file restores the
@@ -197,6 +202,8 @@ fn digest(path: &Path, progress: &dyn Progress) -> Result<String> {
 #[derive(Debug)]
 struct Workspace {
     folder: Staging,
+    /// The number of files that have been made in the folder.
+    files: AtomicUsize,
     _lock: Lock,
 }
 
@@ -230,12 +237,14 @@ impl Workspace {
         })?;
         Ok(Self {
             folder: own,
+            files: AtomicUsize::new(0),
             _lock: lock,
         })
     }
 
-    /// Returns the path of a file in the folder.
+    /// Returns the path for a new file in the folder; `name` is a part of it.
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path(name)
+        let number = self.files.fetch_add(1, Relaxed);
+        self.folder.path(&format!("{number}-{name}"))
     }
 }

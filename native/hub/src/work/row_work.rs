@@ -87,9 +87,8 @@ impl RowWork {
     /// Lets several of `count` rows with different keys be worked on at the same time, if
     /// the processors and the memory suffice. Returns how many.
     #[cfg(feature = "worker")]
-    pub(crate) fn share(&mut self, count: usize) -> usize {
-        self.packer.share(count);
-        self.packer.at_once
+    pub(crate) fn share(&self, count: usize) -> usize {
+        self.packer.share(count)
     }
 
     /// Packs the file of a row into `packed/KEY.zstn`, or `packed/KEY.z4dm` for a row

@@ -8,6 +8,7 @@ use zstn_core::frame::select::EncodeOptions;
 
 use super::runner::Runner;
 use super::selection::select;
+use super::several::in_order;
 use super::{JobEvent, Stage, WorkerOptions};
 use crate::hub::{self, Addition, ListedFile, Repository};
 use crate::manifest::{Class, Done, Failed, Results, Row, hex};
@@ -56,8 +57,8 @@ struct PackedIndex {
 }
 
 impl Runner {
-    /// Packs and uploads the files that a revision lacks, one at a time, and returns
-    /// the files to commit. If one file fails, the others are still packed.
+    /// Packs and uploads the files that a revision lacks, several at the same time, and
+    /// returns the files to commit. If one file fails, the others are still packed.
     pub(super) fn additions(
         &self,
         revision: &Revision<'_>,
@@ -77,34 +78,53 @@ impl Runner {
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
-        for file in &selected.files {
-            if self.stop.is_requested() {
-                return Err(Failure::Stopped);
-            }
-            let chosen = revision.has_chosen(file);
-            let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
-                continue;
+        let chosen = selected
+            .files
+            .iter()
+            .filter(|file| revision.has_chosen(file));
+        let named_files = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
+        // Files of the same content need one packed file, so all but the first wait for it.
+        let mut seen = HashSet::new();
+        let is_first = |file: &ListedFile| {
+            let sha256 = file.sha256.as_ref();
+            sha256.is_none_or(|sha256| seen.insert(sha256.clone()))
+        };
+        let (first, again) = named_files.partition(|(file, _)| is_first(file));
+        let groups: [Vec<(&ListedFile, String)>; 2] = [first, again];
+        for group in groups {
+            let at_once = self.packer.share(group.len());
+            let work = |number: usize| {
+                let (file, path) = &group[number];
+                let done = match self.stop.is_requested() {
+                    true => Err(Failure::Stopped),
+                    false => self.file(revision, file, named.contains(path)),
+                };
+                (number, done)
             };
-            match self.file(revision, file, named.contains(&path)) {
-                Ok(Some(done)) => additions.push(Addition::Large {
-                    path,
-                    sha256: done.packed_sha256,
-                    len_bytes: done.packed_bytes,
-                }),
-                Ok(None) => drop(refused.insert(path)),
-                Err(failure) => {
-                    let error = of_one_file(failure)?;
-                    let repository = revision.repository.to_string();
-                    let stage = match class(&error) {
-                        Class::Retry => Stage::Retry,
-                        Class::Refused => Stage::Failed,
-                    };
-                    let event = JobEvent::new(stage, &repository, revision.head);
-                    self.tell(event.path(&file.path).detail(error.to_string()));
-                    failures.push(error);
-                    refused.insert(path);
+            in_order(group.len(), at_once, work, |(number, done)| {
+                let (file, path) = &group[number];
+                match done {
+                    Ok(Some(done)) => additions.push(Addition::Large {
+                        path: path.clone(),
+                        sha256: done.packed_sha256,
+                        len_bytes: done.packed_bytes,
+                    }),
+                    Ok(None) => drop(refused.insert(path.clone())),
+                    Err(failure) => {
+                        let error = of_one_file(failure)?;
+                        let repository = revision.repository.to_string();
+                        let stage = match class(&error) {
+                            Class::Retry => Stage::Retry,
+                            Class::Refused => Stage::Failed,
+                        };
+                        let event = JobEvent::new(stage, &repository, revision.head);
+                        self.tell(event.path(&file.path).detail(error.to_string()));
+                        failures.push(error);
+                        refused.insert(path.clone());
+                    }
                 }
-            }
+                Ok::<(), Failure>(())
+            })?;
         }
         let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
         let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
