@@ -85,7 +85,7 @@ impl Runner {
         let named_files = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
         // Files of the same content need one packed file, so all but the first wait for it.
         let mut seen = HashSet::new();
-        let is_first = |file: &ListedFile| {
+        let mut is_first = |file: &ListedFile| {
             let sha256 = file.sha256.as_ref();
             sha256.is_none_or(|sha256| seen.insert(sha256.clone()))
         };
