@@ -141,35 +141,31 @@ impl<'a> Packed<'a> {
     ) -> Result<Option<[u8; 32]>> {
         let len_bytes = self.original_len_bytes();
         thread::scope(|scope| {
-            let mut open = Some(DigestThread::begin(scope, job, len_bytes, digests));
-            let (mut so_far_bytes, mut sha256) = (0, None);
+            let mut digests = DigestThread::begin(scope, job, len_bytes, digests);
+            let (mut so_far_bytes, mut last) = (0, None);
             let mut pass = |piece: Buffer<'a>| {
                 let piece = Arc::new(piece);
                 so_far_bytes += piece.len() as u64;
-                let Some((last, start)) = piece.split_last() else {
-                    return Ok(());
-                };
-                if let Some(digests) = &mut open {
-                    digests.add(job, &piece)?;
+                digests.add(job, &piece)?;
+                let mut bytes = &piece[..];
+                if so_far_bytes == len_bytes
+                    && let Some((byte, before)) = bytes.split_last()
+                {
+                    (last, bytes) = (Some(*byte), before);
                 }
-                if so_far_bytes < len_bytes {
-                    sink(&piece)?;
-                    open.iter().for_each(DigestThread::settle);
-                    return Ok(());
-                }
-                sink(start)?;
-                if let Some(digests) = open.take() {
-                    let compared = digests.finish()?.finish();
-                    sha256 = compared.map_err(Error::place(self.name()))?;
-                }
-                check_last()?;
-                sink(&[*last])
+                sink(bytes)?;
+                digests.settle();
+                Ok(())
             };
             pass(self.head()?.into())?;
             match self {
                 Self::Container(container) => container.decode_sorted(job, pass)?,
                 Self::Delta { delta, .. } => delta.decode_sorted(job, pass)?,
             }
+            let compared = digests.finish()?.finish();
+            let sha256 = compared.map_err(Error::place(self.name()))?;
+            check_last()?;
+            sink(last.as_slice())?;
             Ok(sha256)
         })
     }

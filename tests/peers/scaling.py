@@ -13,7 +13,7 @@ siblings, and starts as many threads. One table in Markdown shows GB of the orig
 disk; `cp` and `zstd` do not wait for that. ZipNN and z4ai code bytes in memory. What uses one core has one column, and
 z4ai, which takes all cores, has the last.
 
-For where the time goes on one machine, see `zstn bench --files`.
+`zstn bench --files` shows what takes the time on one machine.
 """
 
 import argparse

@@ -251,10 +251,14 @@ impl Step {
     }
 }
 
-/// Returns whether `line` is one of cargo's progress lines, which would hide errors.
+/// Returns whether `line` reports progress of cargo or a passed test, which would hide
+/// errors.
 fn is_progress(line: &str) -> bool {
+    let line = line.trim_start();
     let mut verbs = "Compiling Checking Downloading Downloaded Updating".split(' ');
-    verbs.any(|verb| line.trim_start().starts_with(verb))
+    let passed =
+        line.starts_with("test ") && (line.ends_with("... ok") || line.contains("... ignored"));
+    passed || line.starts_with("test result: ok") || verbs.any(|verb| line.starts_with(verb))
 }
 
 /// A command that runs in the background of other steps, and is stopped when this value

@@ -70,8 +70,8 @@ impl Rows {
     }
 
     /// Returns the number of bytes of the tensor that are decoded together
-    /// ([`PartPlan::band_bytes`]). `None` if the tensor is not stored in blocks
-    /// of its own, or if [`Rows::is_whole`].
+    /// ([`PartPlan::band_bytes`]). `None` for a tensor that is not stored in
+    /// blocks, and for one that can only be decoded as a whole.
     ///
     /// [`PartPlan::band_bytes`]: crate::container::zstn::rows::PartPlan::band_bytes
     #[must_use]

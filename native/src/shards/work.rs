@@ -281,9 +281,9 @@ impl<'a> Files<'a> {
         self.state().lens_bytes.iter().sum()
     }
 
-    /// Begins to receive a remote shard, for work with `job`. Returns it with the number
-    /// of bytes of work on it, or `None` for a shard that has to be on this machine or
-    /// whose server ignores ranges.
+    /// Begins to receive a remote shard for `job`. Returns it with its length in bytes.
+    /// Returns `None` for a shard that is local, whose length is unknown, or whose server
+    /// does not offer ranges of one version of the file.
     fn begin(&self, job: &Job, number: usize) -> Result<Option<(Begun, u64)>> {
         let location = &self.shards.files()[number].location;
         let known_bytes = self.state().lens_bytes[number];

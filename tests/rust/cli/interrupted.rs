@@ -137,6 +137,7 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
         eprintln!("skipped: signals are ignored here");
         return;
     }
+    let mut interrupted = 0;
     for trial in 0..20 {
         let signal = signals[trial % signals.len()];
         // Half of the trials ignore one signal, as under `nohup`; the others must still
@@ -164,14 +165,22 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
             let packed = hidden.and_then(|hidden| std::fs::read_dir(hidden).ok());
             packed.is_some_and(|packed| packed.count() > trial)
         };
-        while !under_way() {
-            assert!(child.try_wait().expect("status").is_none(), "never began");
+        while !under_way() && child.try_wait().expect("status").is_none() {
             std::thread::yield_now();
         }
-        let id = Pid::from_child(&child);
-        kill_process(id, signal).expect("a signal");
+        if child.try_wait().expect("status").is_none() {
+            let id = Pid::from_child(&child);
+            kill_process(id, signal).expect("a signal");
+        }
         let out = child.wait_with_output().expect("zstn ends");
         let said = text(&out.stdout) + &text(&out.stderr);
+        // On a busy machine, packing can end before this test notices that it began.
+        if out.status.success() {
+            let packed = scratch.path().join("packed");
+            std::fs::remove_dir_all(packed).expect("all shards are packed");
+            continue;
+        }
+        interrupted += 1;
         assert_eq!(
             (out.status.code(), said.as_str()),
             (Some(130), ""),
@@ -181,6 +190,10 @@ fn after_a_signal_there_is_one_status_and_not_a_word() {
         let left = std::fs::read_dir(scratch.path()).expect("a folder").count();
         assert_eq!(left, 1, "only the model is there");
     }
+    assert!(
+        interrupted >= 5,
+        "only {interrupted} of 20 were interrupted"
+    );
 }
 
 /// The output streams that are closed.

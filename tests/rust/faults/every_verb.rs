@@ -83,9 +83,13 @@ fn one(fault: &Fault, verb: &Verb, expected: Expected) -> Option<String> {
     }
     let ended = running.end();
     let received = setup.received.take().map(|reader| {
-        // If the program never opened the pipe, opening it here ends the reader.
+        // If the program never opened the pipe, opening it here ends the reader, unless
+        // the reader opens it later.
         let pipe = cell.work().join(setup.output.trim_end_matches('/'));
-        drop(File::options().read(true).write(true).open(pipe));
+        while !reader.is_finished() {
+            drop(File::options().read(true).write(true).open(&pipe));
+            std::thread::sleep(Duration::from_millis(5));
+        }
         reader.join().expect("a reader")
     });
     let run = Run {

@@ -37,7 +37,7 @@ pub struct RoleTimes {
     busiest_seconds: f64,
 }
 
-/// What some work used.
+/// The resources that some work used.
 pub struct Usage {
     pub seconds: f64,
     /// The processor time of all threads.

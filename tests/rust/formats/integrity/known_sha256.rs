@@ -9,8 +9,8 @@ use zstn_core::container::zstn::{
 };
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
-use zstn_tests::sha256;
 use zstn_tests::tier::stepped;
+use zstn_tests::{sha256, with_header};
 
 use super::section::{rule, section, with_records};
 use super::{Disk, original, packed, read_all};
@@ -178,7 +178,7 @@ fn a_claim_can_be_confirmed_once_it_has_been_compared() {
     assert!(matches!(refused, Err(zstn::Error::Usage(_))));
 }
 
-/// A fast verification compares everything except the SHA-256 of the file, and says so.
+/// A fast verification does not compute the SHA-256 of the file, and its report states that.
 #[test]
 fn a_fast_verification_leaves_out_only_the_sha256() {
     let disk = Disk::new();
@@ -310,5 +310,33 @@ fn a_digest_has_64_hexadecimal_digits() {
         let error = parse_sha256(text).expect_err(text);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("64 hexadecimal digits"));
+    }
+}
+
+/// A tensor without bytes has a digest, too, and comes after the last byte of the file.
+#[test]
+fn a_stream_stays_incomplete_while_the_digest_of_an_empty_tensor_is_wrong() {
+    let disk = Disk::new();
+    let empty = r#"{"e":{"dtype":"F32","shape":[0,128],"data_offsets":[0,0]}}"#;
+    let last = r#"{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"e":{"dtype":"U8","shape":[0],"data_offsets":[3,3]}}"#;
+    for original in [with_header(empty, []), with_header(last, [1, 2, 3])] {
+        let packed = pack_as(&disk, &original, &PackOptions::default()).expect("packs");
+        let mut records = section(&packed).1;
+        for (tag, value) in &mut records {
+            let last = value.len() - 1;
+            value[last] ^= u8::from(tag == "TENS" || tag == "FILE");
+        }
+        let damaged = with_records(&packed, 1, &records);
+        let mut restored = Vec::new();
+        let (input, sink) = (
+            Input::bytes("m", damaged.clone()),
+            Sink::writer(&mut restored),
+        );
+        let job = Job::new().engine(&disk.engine);
+        let unpacked = rule(zstn::unpack(&job, input, sink, &UnpackOptions::default()));
+        let named = (Some(Rule::ZstnTensorDigest), Some("e".into()));
+        assert_eq!(unpacked, named);
+        assert_eq!(rule(disk.verify(&damaged)), named);
+        assert!(restored.len() < original.len());
     }
 }

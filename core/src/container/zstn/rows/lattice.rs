@@ -154,8 +154,6 @@ impl LatticeTable {
         let elements = span.start / item_bytes..span.end.div_ceil(item_bytes);
         let wanted = elements.start * symbol_bytes..elements.end * symbol_bytes;
         let symbols = FramePlan::new(&self.symbols, wanted);
-        let in_block = symbols.band_bytes() / symbol_bytes * item_bytes;
-        let whole = self.head.geometry.elements().saturating_mul(item_bytes);
         let start = self.symbols_range.start;
         let shifted = |range: &Range<u64>| start + range.start..start + range.end;
         let mut ranges: Vec<Range<u64>> = symbols.ranges().iter().map(shifted).collect();
@@ -169,7 +167,6 @@ impl LatticeTable {
             side_lens: self.side_lens.clone(),
             side: self.side,
             first: elements.start,
-            band_bytes: in_block.max(whole.div_ceil(MAX_BANDS)),
             span,
             symbols,
             symbols_at: start,
@@ -207,7 +204,6 @@ pub struct LatticePlan {
     first: u64,
     /// The planned range of the tensor.
     span: Range<u64>,
-    band_bytes: u64,
     symbols: FramePlan,
     /// The offset in the frame at which the inner frame of the symbols begins.
     symbols_at: u64,
@@ -226,7 +222,11 @@ impl LatticePlan {
 
     /// Returns the number of bytes of the tensor that are decoded together.
     pub(super) fn band_bytes(&self) -> u64 {
-        self.band_bytes
+        let item_bytes = self.head.elements.len_bytes() as u64;
+        let symbol_bytes = self.head.grid.symbol_bytes() as u64;
+        let in_block = self.symbols.band_bytes() / symbol_bytes * item_bytes;
+        let whole = self.head.geometry.elements().saturating_mul(item_bytes);
+        in_block.max(whole.div_ceil(MAX_BANDS))
     }
 
     /// Decodes the planned range of the tensor from the bytes of

@@ -179,7 +179,8 @@ pub struct FramePlan {
     transform: Transform,
     /// The bytes of `span` that lie after the last whole element.
     tail: Vec<u8>,
-    band_bytes: u64,
+    /// The number of whole elements of the tensor.
+    count: u64,
     /// The plan for every plane.
     planes: Vec<PlanePlan>,
     /// The ranges of the frame to fetch, in ascending order; no two of them
@@ -194,6 +195,11 @@ struct PlanePlan {
     /// other.
     wanted: Vec<Range<u64>>,
     pieces: Vec<Piece>,
+    /// The length of the whole plane.
+    len_bytes: u64,
+    /// The length of its longest block; `None` if the plane is stored uncompressed, so
+    /// that any range of it can be read.
+    block_bytes: Option<u64>,
 }
 
 /// A block to fetch, with its location in the frame and in the decoded plane.
@@ -229,14 +235,20 @@ impl FramePlan {
                         .extend((0..layout.parts).map(|part| layout.range(part, &elements, count)));
                 }
                 let pieces = pieces(plane, &wanted);
-                PlanePlan { wanted, pieces }
+                let is_coded = plane.method != Method::Store;
+                PlanePlan {
+                    wanted,
+                    pieces,
+                    len_bytes: plane.len_bytes,
+                    block_bytes: is_coded.then_some(plane.block_bytes),
+                }
             })
             .collect();
         let tail = span.start.max(body) - body..span.end.max(body) - body;
         Self {
             joined: elements.start * item_bytes..elements.end * item_bytes,
             transform: table.transform,
-            band_bytes: band_elements(table, count).saturating_mul(item_bytes),
+            count,
             tail: part(&table.tail, tail).to_vec(),
             ranges: merged(&planes),
             planes,
@@ -255,7 +267,14 @@ impl FramePlan {
     /// ([`PartPlan::band_bytes`]).
     #[must_use]
     pub fn band_bytes(&self) -> u64 {
-        self.band_bytes
+        let planes = self.transform.layouts().zip(&self.planes);
+        let in_block = planes.filter_map(|(layout, plane)| {
+            let part_bytes = plane.len_bytes / layout.parts as u64;
+            let elements = plane.block_bytes?.saturating_mul(self.count);
+            Some(elements.checked_div(part_bytes)?.min(self.count))
+        });
+        let item_bytes = self.transform.item_bytes() as u64;
+        in_block.max().unwrap_or(0).saturating_mul(item_bytes)
     }
 
     /// Decodes the planned range of the tensor from the bytes of
@@ -355,20 +374,6 @@ impl Piece {
         zstd::decode(engine, stored, &mut out)?;
         Ok(Cow::Owned(out))
     }
-}
-
-/// Returns the number of elements in the longest block of a frame of `count`
-/// elements. Planes that are stored uncompressed have no such blocks.
-fn band_elements(table: &BlockTable, count: u64) -> u64 {
-    let planes = table.transform.layouts().zip(&table.planes);
-    let coded = planes.filter(|(_, plane)| plane.method != Method::Store);
-    let in_block = coded.map(|(layout, plane)| {
-        let part_bytes = plane.len_bytes / layout.parts as u64;
-        let elements = u128::from(plane.block_bytes) * u128::from(count);
-        let elements = elements.checked_div(part_bytes.into()).unwrap_or(0);
-        u64::try_from(elements).map_or(count, |elements| elements.min(count))
-    });
-    in_block.max().unwrap_or(0)
 }
 
 /// Returns the blocks that contain any of the `wanted` bytes, each of them
