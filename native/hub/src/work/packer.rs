@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, thread};
@@ -33,14 +34,12 @@ pub struct WorkerOptions {
     pub memory_bytes: Option<u64>,
 }
 
-/// Packs files in a temporary folder of its own.
-#[derive(Debug)]
+/// Packs files in a temporary folder, which its clones share.
+#[derive(Debug, Clone)]
 pub(crate) struct Packer {
     pub(crate) engine: Engine,
     pub(crate) options: WorkerOptions,
-    /// The number of files that are packed at the same time and share the memory.
-    at_once: AtomicUsize,
-    workspace: Workspace,
+    workspace: Arc<Workspace>,
     pub(crate) http: HttpOptions,
 }
 
@@ -62,40 +61,33 @@ impl Packer {
         Ok(Self {
             engine: Engine::default(),
             options,
-            at_once: AtomicUsize::new(1),
-            workspace: Workspace::new(&state.join("work"))?,
+            workspace: Arc::new(Workspace::new(&state.join("work"))?),
             http,
         })
     }
 
-    /// Returns the memory limit of one file in bytes; `None` for the default of [`Job`].
-    pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        let at_once = self.at_once.load(Relaxed);
-        if at_once <= 1 {
-            return self.options.memory_bytes;
-        }
-        let default = || default_memory_bytes(&self.engine);
-        let all = self.options.memory_bytes.unwrap_or_else(default);
-        Some(all / at_once as u64)
-    }
-
-    /// Divides the memory among several of `count` files that are packed at the same time,
-    /// and returns how many. Each has one thread for SHA-256, which would be the limit on a
-    /// machine with many cores, and waits for a hub or a store while it is read and sent.
+    /// Returns how many of `count` files are packed at the same time, and a packer with
+    /// the share of the memory that each of them has. Every file has one thread for
+    /// SHA-256, which would be the limit on a machine with many cores, and waits for a hub
+    /// or a store while it is read and sent.
     #[cfg(feature = "worker")]
-    pub(crate) fn share(&self, count: usize) -> usize {
+    pub(crate) fn for_one_of(&self, count: usize) -> (usize, Self) {
         const MAX_AT_ONCE: usize = 4;
         const MIN_AT_ONCE: usize = 2;
         const THREADS_EACH: usize = 2;
         /// The least memory with which packing works well.
         const MIN_BYTES: u64 = 256 << 20;
-        let by_memory = self.options.memory_bytes.unwrap_or(u64::MAX) / MIN_BYTES;
+        let memory_bytes = self.options.memory_bytes;
+        let memory_bytes = memory_bytes.unwrap_or_else(|| default_memory_bytes(&self.engine));
+        let by_memory = usize::try_from(memory_bytes / MIN_BYTES).unwrap_or(MAX_AT_ONCE);
         let by_threads = self.engine.threads() / THREADS_EACH;
         let by_threads = by_threads.clamp(MIN_AT_ONCE, MAX_AT_ONCE);
-        let by_memory = usize::try_from(by_memory).unwrap_or(MAX_AT_ONCE);
         let at_once = by_threads.min(by_memory).min(count).max(1);
-        self.at_once.store(at_once, Relaxed);
-        at_once
+        let mut packer = self.clone();
+        if at_once > 1 {
+            packer.options.memory_bytes = Some(memory_bytes / at_once as u64);
+        }
+        (at_once, packer)
     }
 
     /// Packs `input`, the file of a row, and verifies that the packed file restores the
@@ -120,7 +112,7 @@ impl Packer {
             .engine(&self.engine)
             .http(self.http.clone())
             .progress(progress);
-        if let Some(bytes) = self.memory_bytes() {
+        if let Some(bytes) = self.options.memory_bytes {
             job = job.memory_bytes(bytes);
         }
         let mut options = PackOptions::default()
@@ -245,6 +237,6 @@ impl Workspace {
     /// Returns the path for a new file in the folder; `name` is a part of it.
     fn path(&self, name: &str) -> PathBuf {
         let number = self.files.fetch_add(1, Relaxed);
-        self.folder.path(&format!("{number}-{name}"))
+        self.folder.path(format!("{number}-{name}"))
     }
 }

@@ -78,38 +78,29 @@ impl Runner {
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
-        let chosen = selected
-            .files
-            .iter()
-            .filter(|file| revision.has_chosen(file));
-        let named_files = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
-        // Files of the same content need one packed file, so all but the first wait for it.
+        let chosen = selected.files.iter();
+        let chosen = chosen.filter(|file| revision.has_chosen(file));
+        let chosen = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
+        // Files of equal content need one packed file, so all but the first come later.
         let mut seen = HashSet::new();
-        let mut is_first = |file: &ListedFile| {
+        let (first, again): (Vec<_>, Vec<_>) = chosen.partition(|(file, _)| {
             let sha256 = file.sha256.as_ref();
-            sha256.is_none_or(|sha256| seen.insert(sha256.clone()))
-        };
-        let (first, again) = named_files.partition(|(file, _)| is_first(file));
-        let groups: [Vec<(&ListedFile, String)>; 2] = [first, again];
-        for group in groups {
-            let at_once = self.packer.share(group.len());
-            let work = |number: usize| {
-                let (file, path) = &group[number];
-                let done = match self.stop.is_requested() {
-                    true => Err(Failure::Stopped),
-                    false => self.file(revision, file, named.contains(path)),
-                };
-                (number, done)
+            sha256.is_none_or(|sha256| seen.insert(sha256))
+        });
+        for group in [&first, &again] {
+            let (at_once, packer) = self.packer.for_one_of(group.len());
+            let work = |(file, path): &(&ListedFile, String)| match self.stop.is_requested() {
+                true => Err(Failure::Stopped),
+                false => self.file(&packer, revision, file, named.contains(path)),
             };
-            in_order(group.len(), at_once, work, |(number, done)| {
-                let (file, path) = &group[number];
-                match done {
+            in_order(group, at_once, work, |(file, path), outcome| {
+                match outcome {
                     Ok(Some(done)) => additions.push(Addition::Large {
                         path: path.clone(),
                         sha256: done.packed_sha256,
                         len_bytes: done.packed_bytes,
                     }),
-                    Ok(None) => drop(refused.insert(path.clone())),
+                    Ok(None) => drop(refused.insert(&**path)),
                     Err(failure) => {
                         let error = of_one_file(failure)?;
                         let repository = revision.repository.to_string();
@@ -120,7 +111,7 @@ impl Runner {
                         let event = JobEvent::new(stage, &repository, revision.head);
                         self.tell(event.path(&file.path).detail(error.to_string()));
                         failures.push(error);
-                        refused.insert(path.clone());
+                        refused.insert(&**path);
                     }
                 }
                 Ok::<(), Failure>(())
@@ -158,11 +149,12 @@ impl Runner {
     /// Packs and uploads a file. Returns `None` if it is refused.
     fn file(
         &self,
+        packer: &Packer,
         revision: &Revision<'_>,
         file: &ListedFile,
         is_shard: bool,
     ) -> Result<Option<Done>, Failure> {
-        let row = self.packer.row(revision.repository, revision.head, file);
+        let row = packer.row(revision.repository, revision.head, file);
         let (row, bytes) = match row {
             Err(Failure::File(reason)) => {
                 self.refuse(revision, &file.path, reason);
@@ -184,7 +176,7 @@ impl Runner {
             self.tell(event(Stage::Refused).detail(failed.reason));
             return Ok(None);
         }
-        let packed = match self.packer.pack(&row, bytes, is_shard) {
+        let packed = match packer.pack(&row, bytes, is_shard) {
             Ok(packed) => packed,
             Err(Failure::File(reason)) => {
                 let failed = Failed::new(row.clone(), Class::Refused, reason.clone());

@@ -108,13 +108,12 @@ impl PlanRun {
         summary: &mut PlanSummary,
         log: &impl Fn(Event),
     ) -> Result<()> {
-        let at_once = work.share(rows.len());
-        let outcome = |number: usize| match self.stop.is_requested() {
-            true => (number, Ok(None)),
-            false => (number, work.work(rows[number], None, &()).map(Some)),
+        let (at_once, work) = work.for_one_of(rows.len());
+        let outcome = |row: &&Row| match self.stop.is_requested() {
+            true => Ok(None),
+            false => work.work(row, None, &()).map(Some),
         };
-        in_order(rows.len(), at_once, outcome, |(number, outcome)| {
-            let row = rows[number];
+        in_order(rows, at_once, outcome, |row, outcome| {
             let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
             let Some(outcome) = outcome? else {
                 summary.left += 1;
