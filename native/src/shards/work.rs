@@ -9,6 +9,7 @@ use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn;
 
 use super::plan::{Plan, Unit};
+use super::shard::ShardKind as _;
 use super::{Shard, Shards};
 use crate::catalog::open_catalog;
 use crate::delta::BaseFile;
@@ -90,8 +91,8 @@ impl<'a> Work<'a> {
         Ok(work)
     }
 
-    /// Processes remote shards while they arrive, if `is_arriving`. Only packing without
-    /// a base can do this.
+    /// Processes remote shards while they arrive, if `is_arriving`. Only packing can do
+    /// this.
     pub(super) fn while_arriving(mut self, is_arriving: bool) -> Self {
         self.is_arriving = is_arriving;
         self
@@ -158,11 +159,13 @@ impl<'a> Work<'a> {
     /// Returns the number of shards that are processed at the same time. Each has one
     /// thread for SHA-256, which would be the limit on a machine with many cores. Remote
     /// shards wait for their servers, so the number of threads is no limit for them.
-    /// Bases take disk space for whole originals, so there is one of them at a time.
+    /// Bases that are fetched or restored take disk space for whole originals, so there is
+    /// one of them at a time.
     fn at_once(&self) -> usize {
         const MAX_AT_ONCE: usize = 4;
         const THREADS_EACH: usize = 2;
-        if self.units.iter().any(|(_, bases, _)| bases.is_some()) {
+        let mut bases = self.units.iter().filter_map(|(_, bases, _)| bases.as_ref());
+        if bases.any(Bases::take_disk_space) {
             return 1;
         }
         let files = self.units.iter().map(|(.., files)| files);
@@ -210,6 +213,14 @@ impl Bases {
         let chain = chain.iter().map(|base| unit.counterparts(base, "base"));
         let chain: Vec<_> = chain.collect::<Result<_>>()?;
         Ok((!chain.is_empty()).then_some(Self { chain }))
+    }
+
+    /// Returns whether bases have to be fetched or restored.
+    fn take_disk_space(&self) -> bool {
+        self.chain
+            .iter()
+            .flatten()
+            .any(|base| base.location.is_remote() || !FileKind::Safetensors.is_of(&base.name))
     }
 
     /// Fetches and restores the base of shard `number`.
