@@ -1,9 +1,12 @@
 //! Sums over floats of up to 32 bits, the usual elements of models. They are
 //! formed in runs of 256 elements, in 32 bits where that is exact enough.
 
+use core::marker::PhantomData;
+
 use super::Figures;
 use super::moments::{Feed, Moments, Sums, count, empty};
 use crate::dtype::Dtype;
+use crate::kernel::{self, Kernel};
 
 /// The number of sums formed side by side. Element `i` is added to sum `i`
 /// modulo 16.
@@ -68,7 +71,7 @@ fn add<F: Float>(bytes: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES])
     figures.count += (bytes.len() / F::BYTES) as u64;
     let mut runs = bytes.chunks_exact(RUN * F::BYTES);
     for run in runs.by_ref() {
-        let Some(found) = F::extremes(run).filter(is_usual) else {
+        let Some(found) = extremes::<F>(run).filter(is_usual) else {
             add_slowly::<F>(run, figures, lanes);
             continue;
         };
@@ -76,13 +79,47 @@ fn add<F: Float>(bytes: &[u8], figures: &mut Figures, lanes: &mut [Sums; LANES])
         figures.zeros += found.zeros;
         figures.min = if min < figures.min { min } else { figures.min };
         figures.max = if max > figures.max { max } else { figures.max };
-        let [sums, squares] = F::sums(run);
+        let [sums, squares] = sums::<F>(run);
         for (lane, (sum, square)) in lanes.iter_mut().zip(sums.into_iter().zip(squares)) {
             lane.sum += f64::from(sum);
             lane.squares += f64::from(square);
         }
     }
     add_slowly::<F>(runs.remainder(), figures, lanes);
+}
+
+struct RunSums<'a, F>(&'a [u8], PhantomData<F>);
+
+impl<F: Float> Kernel for RunSums<'_, F> {
+    type Output = [[f32; LANES]; 2];
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        F::sums(self.0)
+    }
+}
+
+struct RunExtremes<'a, F>(&'a [u8], PhantomData<F>);
+
+impl<F: Float> Kernel for RunExtremes<'_, F> {
+    type Output = Option<Extremes>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        F::extremes(self.0)
+    }
+}
+
+// Compilers vectorise these loops if each is a function of its own.
+
+#[inline(never)]
+fn sums<F: Float>(run: &[u8]) -> [[f32; LANES]; 2] {
+    kernel::run(RunSums::<F>(run, PhantomData))
+}
+
+#[inline(never)]
+fn extremes<F: Float>(run: &[u8]) -> Option<Extremes> {
+    kernel::run(RunExtremes::<F>(run, PhantomData))
 }
 
 /// Returns whether the sums of a run are formed in 32 bits.
@@ -113,8 +150,6 @@ fn add_slowly<F: Float>(run: &[u8], figures: &mut Figures, lanes: &mut [Sums; LA
 /// Implements [`Float`] for elements of this length, whose bits are compared as
 /// signed integers: without the sign bit they are in the order of their
 /// magnitudes.
-///
-/// The loops are separate functions in a shape that compilers vectorise.
 macro_rules! float {
     ($name:ident, $bytes:literal, $bits:ty, $first_infinite:literal, $widen:expr) => {
         struct $name;
@@ -122,7 +157,7 @@ macro_rules! float {
         impl Float for $name {
             const BYTES: usize = $bytes;
 
-            #[inline(never)]
+            #[inline(always)]
             fn sums(run: &[u8]) -> [[f32; LANES]; 2] {
                 let mut sums = [0.0f32; LANES];
                 let mut squares = [0.0f32; LANES];
@@ -137,7 +172,7 @@ macro_rules! float {
                 [sums, squares]
             }
 
-            #[inline(never)]
+            #[inline(always)]
             fn extremes(run: &[u8]) -> Option<Extremes> {
                 const SIGN: $bits = <$bits>::MIN;
                 let bits = || {
@@ -173,6 +208,7 @@ macro_rules! float {
                 Some(Extremes { min, max, zeros })
             }
 
+            #[inline(always)]
             fn value(element: &[u8]) -> f32 {
                 let bits = <$bits>::from_le_bytes(element.try_into().unwrap_or_default());
                 match bits & <$bits>::MAX < $first_infinite {
