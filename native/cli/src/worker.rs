@@ -68,7 +68,7 @@ pub struct Options {
     threads: Threads,
     #[command(flatten)]
     memory: Memory,
-    /// Time for the current file when the worker is stopped (Ctrl-C, SIGTERM); a second
+    /// Time for the files in progress when the worker is stopped (Ctrl-C, SIGTERM); a second
     /// signal ends it immediately
     #[arg(long, default_value_t = 25, value_name = "SECONDS")]
     grace: u64,
@@ -224,7 +224,7 @@ fn listen(options: &Options) -> Result<()> {
 fn say_ending(json: bool) {
     match json {
         true => drop(print(json!({"event": "ending"}))),
-        false => say!("stopping after the current file; a second signal stops at once"),
+        false => say!("stopping after the files in progress; a second signal stops at once"),
     }
 }
 

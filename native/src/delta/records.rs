@@ -3,17 +3,16 @@
 
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, RecordInfo, RecordKind, code, version,
+    BaseHeader, DeltaPacker, RecordInfo, RecordKind, TargetHash, code, version,
 };
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
-use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::{base_header, data_digest, safetensors_head};
 use crate::finished_tensor::{self, FinishedTensor};
 use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
-use crate::pack::{Aliases, Data, Packed};
+use crate::pack::{Aliases, Data, Packed, Plain};
 use crate::report::Storage;
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, PackOptions, Progress as _, Result};
@@ -86,12 +85,15 @@ impl DeltaCoder<'_> {
 struct DeltaRecords {
     infos: Vec<RecordInfo>,
     edition: Edition,
+    /// The hash of the file that is packed, of which these are the tensors.
+    hash: TargetHash,
     /// The offset at which the next record begins.
     position: u64,
 }
 
 impl RecordList for DeltaRecords {
     type Entry = RecordInfo;
+    type Hash = TargetHash;
 
     fn position(&self) -> u64 {
         self.position
@@ -101,13 +103,13 @@ impl RecordList for DeltaRecords {
         version(self.edition)
     }
 
-    /// The trailer of a delta has a digest of another type, which is computed at the
-    /// end.
-    fn take_hash(&mut self) -> Option<OriginalHash> {
-        None
+    fn take_hash(&mut self) -> Option<TargetHash> {
+        Some(std::mem::take(&mut self.hash))
     }
 
-    fn set_hash(&mut self, _: OriginalHash) {}
+    fn set_hash(&mut self, hash: TargetHash) {
+        self.hash = hash;
+    }
 
     fn add(&mut self, _: &HeaderTensor, record: Record<RecordInfo>) {
         self.infos.push(record.entry);
@@ -129,14 +131,15 @@ impl DeltaRecords {
     }
 }
 
-/// Writes the delta from the safetensors file `base` to the safetensors file `target`.
+/// Writes the delta from the safetensors file `base` to the safetensors file `plain`.
 pub(crate) fn write(
     job: &Job,
-    target: &Local,
+    plain: Plain<'_>,
     base: &Local,
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<Packed> {
+    let target = plain.input;
     let refuse = Error::place(target.name());
     let base_header = base_header(base)?;
     let head = safetensors_head(target)?;
@@ -150,7 +153,7 @@ pub(crate) fn write(
     job.begin(lens.sum());
     let digest = data_digest(job, base, &base_header)?;
     let prefix = packing.prefix(Edition::Plain, digest).map_err(&refuse)?;
-    let data = Data::new(job, target, data_start);
+    let data = Data::new(job, target, data_start).arriving(plain.arriving);
     let quiet = job.quiet();
     let pipeline = Pipeline {
         job,
@@ -169,6 +172,7 @@ pub(crate) fn write(
     let mut records = DeltaRecords {
         infos: Vec::with_capacity(tensors.len()),
         edition: Edition::Plain,
+        hash: packing.target_hash(),
         position: prefix.len() as u64,
     };
     let mut aliases = Aliases::none(tensors.len());
@@ -178,8 +182,7 @@ pub(crate) fn write(
         differing: records.count(RecordKind::Delta) + records.count(RecordKind::Difference),
         whole: records.count(RecordKind::Full),
     };
-    let whole = Data::new(job, target, 0);
-    let target_digest = whole.digest(&(0..target.len_bytes()))?;
+    let target_digest = records.hash.finish();
     let position = records.position;
     let trailer = packing.trailer(&base_header, records.infos, target_digest);
     output.write_final(&trailer)?;

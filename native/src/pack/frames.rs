@@ -78,6 +78,7 @@ impl RecordCoder for FrameCoder<'_> {
 
 impl RecordList for ContainerBuilder {
     type Entry = Option<FrameDigests>;
+    type Hash = OriginalHash;
 
     fn position(&self) -> u64 {
         Self::position(self)

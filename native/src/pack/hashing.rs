@@ -7,11 +7,29 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use zstn_core::container::model_delta::TargetHash;
 use zstn_core::container::zstn::integrity::OriginalHash;
 
 use super::tensor_data::Data;
 use crate::buffers::Buffer;
 use crate::{Error, Job, Result};
+
+/// A hash of a file, to which the file's bytes are added in order.
+pub(crate) trait FileHash: Send {
+    fn update(&mut self, bytes: &[u8]);
+}
+
+impl FileHash for OriginalHash {
+    fn update(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
+impl FileHash for TargetHash {
+    fn update(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
 
 /// The bytes of one tensor, which are hashed in the order of the tensors.
 pub(crate) enum Piece<'a> {
@@ -28,10 +46,10 @@ pub(crate) enum Piece<'a> {
 const MIN_BYTES: u64 = 4 << 20;
 
 /// The hash of a file, to which threads supply the pieces in any order.
-pub(crate) struct Hashing<'a> {
+pub(crate) struct Hashing<'a, H> {
     sender: Sender<Option<(usize, Piece<'a>)>>,
     /// Hashes the pieces; `None` once the thread for hashing has taken it.
-    chain: Mutex<Option<Chain<'a>>>,
+    chain: Mutex<Option<Chain<'a, H>>>,
     state: Mutex<ThreadState>,
     progressed: Condvar,
 }
@@ -49,13 +67,13 @@ struct ThreadState {
 ///
 /// # Errors
 /// I/O errors; [`Error::Cancelled`]; the errors of `work`.
-pub(crate) fn hash_during<'a>(
+pub(crate) fn hash_during<'a, H: FileHash>(
     job: &Job,
     data: Data<'a>,
     len_bytes: u64,
-    hash: OriginalHash,
-    work: impl FnOnce(&Hashing<'a>) -> Result<()>,
-) -> Result<OriginalHash> {
+    hash: H,
+    work: impl FnOnce(&Hashing<'a, H>) -> Result<()>,
+) -> Result<H> {
     let (sender, pieces) = mpsc::channel();
     let chain = Chain {
         pieces,
@@ -95,7 +113,7 @@ pub(crate) fn hash_during<'a>(
     })
 }
 
-impl<'a> Hashing<'a> {
+impl<'a, H: FileHash> Hashing<'a, H> {
     /// Supplies piece `number`.
     pub(crate) fn supply(&self, number: usize, piece: Piece<'a>) {
         // After an error, the receiver no longer exists.
@@ -124,7 +142,7 @@ impl<'a> Hashing<'a> {
     }
 
     /// Hashes the pieces that are supplied until [`Hashing::end`].
-    fn run(&self, job: &Job, data: Data<'a>) -> Result<OriginalHash> {
+    fn run(&self, job: &Job, data: Data<'a>) -> Result<H> {
         let _stop = StopOnDrop(self);
         let chain = self.chain().take();
         let mut chain = chain.ok_or(Error::Cancelled)?;
@@ -141,7 +159,7 @@ impl<'a> Hashing<'a> {
         let _ = self.sender.send(None);
     }
 
-    fn chain(&self) -> MutexGuard<'_, Option<Chain<'a>>> {
+    fn chain(&self) -> MutexGuard<'_, Option<Chain<'a, H>>> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,18 +170,18 @@ impl<'a> Hashing<'a> {
 
 /// When it is dropped, ends the thread that hashes, even if the work that supplies the
 /// pieces unwinds.
-struct EndOnDrop<'h, 'a>(&'h Hashing<'a>);
+struct EndOnDrop<'h, 'a, H: FileHash>(&'h Hashing<'a, H>);
 
-impl Drop for EndOnDrop<'_, '_> {
+impl<H: FileHash> Drop for EndOnDrop<'_, '_, H> {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
 /// When the hashing ends, marks it as ended and wakes the threads that wait for it.
-struct StopOnDrop<'h, 'a>(&'h Hashing<'a>);
+struct StopOnDrop<'h, 'a, H: FileHash>(&'h Hashing<'a, H>);
 
-impl Drop for StopOnDrop<'_, '_> {
+impl<H: FileHash> Drop for StopOnDrop<'_, '_, H> {
     fn drop(&mut self) {
         self.0.state().is_running = false;
         self.0.progressed.notify_all();
@@ -171,15 +189,15 @@ impl Drop for StopOnDrop<'_, '_> {
 }
 
 /// The hash of consecutive pieces, and the pieces that have not been hashed.
-struct Chain<'a> {
+struct Chain<'a, H> {
     pieces: Receiver<Option<(usize, Piece<'a>)>>,
     /// Pieces that arrived before their predecessors.
     early: BTreeMap<usize, Piece<'a>>,
     hashed: usize,
-    hash: OriginalHash,
+    hash: H,
 }
 
-impl<'a> Chain<'a> {
+impl<'a, H: FileHash> Chain<'a, H> {
     /// Hashes pieces that have been supplied, up to and including piece `number`.
     fn hash_until(&mut self, job: &Job, data: Data<'a>, number: usize) -> Result<()> {
         while self.hashed <= number {

@@ -92,32 +92,27 @@ pub fn pack<'s>(
             true => input.feed(&job.http)?,
             false => None,
         };
-        let begun = match feed {
-            Some(feed) => {
-                let fetching = |so_far, len| job.fetching(so_far, len);
-                Some(Arriving::begin(feed, check_head, &fetching)?)
-            }
-            None => None,
-        };
-        let file = match begun {
-            Some(Begun::Arriving(arriving)) => {
-                let plain = Plain {
-                    input: arriving.input(),
-                    arriving: Some(&arriving),
-                };
-                pack_file(job, plain, None, output, options)
-            }
-            Some(Begun::Whole(local)) => pack_file(job, Plain::of(&local), None, output, options),
+        let fetching = |so_far, len| job.fetching(so_far, len);
+        let begun = feed.map(|feed| Arriving::begin(feed, check_head, &fetching));
+        let fetched: Arc<Local>;
+        let begun = begun.transpose()?;
+        let plain = match &begun {
+            Some(Begun::Arriving(arriving)) => Plain {
+                input: arriving.input(),
+                arriving: Some(arriving),
+            },
+            Some(Begun::Whole(local)) => Plain::of(local),
             None => {
-                let local: Arc<Local> = input.fetch(&job.http, job)?;
-                check_kind(&local, Some(local.len_bytes()))?;
-                let base = match options.bases.is_empty() || breaks_rules(&local)? {
-                    true => None,
-                    false => BaseFile::open(job, None, &options.bases)?,
-                };
-                pack_file(job, Plain::of(&local), base.as_deref(), output, options)
+                fetched = input.fetch(&job.http, job)?;
+                check_kind(&fetched, Some(fetched.len_bytes()))?;
+                Plain::of(&fetched)
             }
         };
+        let base = match options.bases.is_empty() || breaks_rules(plain.input)? {
+            true => None,
+            false => BaseFile::open(job, None, &options.bases)?,
+        };
+        let file = pack_file(job, plain, base.as_deref(), output, options);
         Ok(PackReport {
             files: vec![file?],
             folder: None,
@@ -169,7 +164,7 @@ pub(crate) fn pack_file(
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));
     let packed = match base {
-        Some(base) => delta::write(job, input, base, &mut output, options),
+        Some(base) => delta::write(job, plain, base, &mut output, options),
         None => data_start(input).and_then(|start| {
             let data = Data::new(job, input, start).arriving(plain.arriving);
             FrameCoder::new(job, data, options.container).write_container(&mut output)

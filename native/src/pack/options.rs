@@ -103,10 +103,10 @@ impl PackOptions {
         self
     }
 
-    /// Returns whether files can be packed while they arrive. A delta is made of a whole
-    /// file, and a file that is cut off can only be recognised at its end.
+    /// Returns whether files can be packed while they arrive. A file that is cut off can
+    /// only be recognised at its end.
     pub(crate) fn can_arrive(&self) -> bool {
-        self.bases.is_empty() && !self.container.allow_truncated
+        !self.container.allow_truncated
     }
 
     /// Refuses options that exclude each other, and a job without enough memory.

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use zstn_core::container::VERSION_OFFSET_BYTES;
 use zstn_core::container::safetensors::HeaderTensor;
-use zstn_core::container::zstn::integrity::OriginalHash;
 use zstn_core::frame::Edition;
 
 use super::aliases::Aliases;
 use super::arrivals::{Arrivals, Arrived, Expected};
-use super::hashing::{Hashing, Piece, hash_during};
+use super::hashing::{FileHash, Hashing, Piece, hash_during};
 use super::tensor_data::Data;
 use crate::buffers::Buffer;
 use crate::ordered::{Budget, in_order};
@@ -46,6 +45,9 @@ pub(crate) trait RecordCoder: Sync {
 pub(crate) trait RecordList: Send {
     type Entry;
 
+    /// The hash of the original.
+    type Hash: FileHash;
+
     /// Returns the offset at which the next record begins.
     fn position(&self) -> u64;
 
@@ -54,10 +56,10 @@ pub(crate) trait RecordList: Send {
 
     /// Takes the hash to which the original's data have to be added; `None` if the list
     /// needs no such hash.
-    fn take_hash(&mut self) -> Option<OriginalHash>;
+    fn take_hash(&mut self) -> Option<Self::Hash>;
 
     /// Sets the hash of all of the original's data.
-    fn set_hash(&mut self, hash: OriginalHash);
+    fn set_hash(&mut self, hash: Self::Hash);
 
     /// Adds the record that begins at [`RecordList::position`].
     fn add(&mut self, tensor: &HeaderTensor, record: Record<Self::Entry>);
@@ -124,7 +126,7 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
         match list.take_hash() {
             None => self.write(prefix, aliases, list, output, None),
             Some(hash) => {
-                let write = |hashing: &Hashing<'a>| {
+                let write = |hashing: &Hashing<'a, L::Hash>| {
                     self.write(prefix, aliases, list, output, Some(hashing))
                 };
                 let hash = hash_during(self.job, self.data, len_bytes, hash, write)?;
@@ -140,7 +142,7 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
         aliases: &mut Aliases,
         list: &mut L,
         output: &mut Output,
-        hashing: Option<&Hashing<'a>>,
+        hashing: Option<&Hashing<'a, L::Hash>>,
     ) -> Result<()> {
         // The version is part of the prefix, but depends on the records.
         let mut version = Version {
@@ -262,7 +264,11 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
 
     /// Reads and codes a tensor, unless it is an alias or large, and supplies its bytes to
     /// the hash.
-    fn code(&self, item: &Item, hashing: Option<&Hashing<'a>>) -> Result<Option<Coded<C::Entry>>> {
+    fn code<H: FileHash>(
+        &self,
+        item: &Item,
+        hashing: Option<&Hashing<'a, H>>,
+    ) -> Result<Option<Coded<C::Entry>>> {
         let tensor = &self.tensors[item.number];
         let supply = |piece| {
             if let Some(hashing) = hashing {

@@ -1,6 +1,7 @@
 //! Runs work on the shards of all checkpoints of a folder, several at a time and with one
 //! progress.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +9,7 @@ use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn;
 
 use super::plan::{Plan, Unit};
+use super::shard::ShardKind as _;
 use super::{Shard, Shards};
 use crate::catalog::open_catalog;
 use crate::delta::BaseFile;
@@ -23,6 +25,8 @@ pub(super) struct Work<'a> {
     units: Vec<(&'a Unit<'a>, Option<Bases>, Files<'a>)>,
     /// True if remote shards are processed while they arrive.
     is_arriving: bool,
+    /// Locked while the length of all shards is reported.
+    total: Mutex<()>,
 }
 
 /// The shard that is being processed.
@@ -81,13 +85,14 @@ impl<'a> Work<'a> {
             job,
             units,
             is_arriving: false,
+            total: Mutex::default(),
         };
         job.begin(work.len_bytes());
         Ok(work)
     }
 
-    /// Processes remote shards while they arrive, if `is_arriving`. Only packing without
-    /// a base can do this.
+    /// Processes remote shards while they arrive, if `is_arriving`. Only packing can do
+    /// this.
     pub(super) fn while_arriving(mut self, is_arriving: bool) -> Self {
         self.is_arriving = is_arriving;
         self
@@ -110,77 +115,84 @@ impl<'a> Work<'a> {
         });
         let shards: Vec<_> = shards.collect();
         let tokens: Vec<_> = shards.iter().map(|_| self.job.child_token()).collect();
+        let downloads = Downloads::default();
         let results = parallel::run(shards.len(), at_once, |place| {
             let (unit_number, number) = shards[place];
             let (unit, bases, files) = &self.units[unit_number];
             let job = self.job.for_one_of(at_once, &tokens[place]);
-            let arriving = match self.is_arriving {
-                true => files.begin(&job, number)?,
-                false => None,
-            };
-            let (begun, len_bytes) = match arriving {
-                Some(begun) => begun,
-                None => {
-                    let (local, len_bytes) = files.fetch(number, || self.len_bytes())?;
-                    (Begun::Whole(local), len_bytes)
-                }
-            };
-            let (local, arriving) = match &begun {
-                Begun::Arriving(arriving) => (arriving.input(), Some(arriving)),
-                Begun::Whole(local) => (local, None),
-            };
-            let progress = Part::new(self.job, len_bytes);
-            let result = job.progress(&progress).run(|job| {
-                work(CurrentShard {
+            let result = job.run(|job| {
+                let fetching = |so_far, len| downloads.report(job, place, so_far, len);
+                let begun = files.begin(job, number, self.is_arriving, &fetching)?;
+                let (local, arriving) = match &begun {
+                    Begun::Arriving(arriving) => (arriving.input(), Some(arriving)),
+                    Begun::Whole(local) => (local, None),
+                };
+                let len_bytes = self.len_of(job, files, number, local)?;
+                let progress = Part::new(self.job, len_bytes);
+                let result = work(CurrentShard {
                     unit,
                     unit_number,
                     number,
                     local,
                     arriving,
-                    job,
+                    job: &job.clone().progress(&progress),
                     bases: bases.as_ref(),
-                })
+                })?;
+                progress.finish();
+                Ok(result)
             });
-            match &result {
-                Ok(_) => progress.finish(),
+            if result.is_err() {
                 // The result is this error or an earlier one, whatever later shards do.
-                Err(_) => tokens[place..].iter().for_each(CancelToken::cancel),
+                tokens[place..].iter().for_each(CancelToken::cancel);
             }
             result
         });
         let (results, mut all) = (results?, Indexed::default());
         for (.., files) in self.units {
-            all.add(files.into_state().indexed);
+            files
+                .into_looked()
+                .for_each(|looked| all.add(looked.indexed));
         }
         Ok((results, all))
     }
 
     /// Returns the number of shards that are processed at the same time. Each has one
-    /// thread for SHA-256, which would be the limit on a machine with many cores. Shards
-    /// that arrive wait for their servers, so the number of threads is no limit for them.
-    /// Shards that are fetched or restored take disk space, so there is one of them at a
-    /// time.
+    /// thread for SHA-256, which would be the limit on a machine with many cores. Remote
+    /// shards wait for their servers, so the number of threads is no limit for them.
+    /// Bases that are fetched or restored take disk space for whole originals, so there is
+    /// one of them at a time.
     fn at_once(&self) -> usize {
         const MAX_AT_ONCE: usize = 4;
         const THREADS_EACH: usize = 2;
-        let shards = || {
-            self.units
-                .iter()
-                .flat_map(|(.., files)| files.shards.files())
-        };
-        let are_remote = shards().any(|shard| shard.location.is_remote());
-        if self.units.iter().any(|(_, bases, _)| bases.is_some())
-            || (are_remote && !self.is_arriving)
-        {
+        let mut bases = self.units.iter().filter_map(|(_, bases, _)| bases.as_ref());
+        if bases.any(Bases::take_disk_space) {
             return 1;
         }
+        let files = self.units.iter().map(|(.., files)| files);
+        let mut shards = files.flat_map(|files| files.shards.files());
+        let by_threads = match shards.any(|shard| shard.location.is_remote()) {
+            true => MAX_AT_ONCE,
+            false => self.job.engine.threads() / THREADS_EACH,
+        };
         let by_memory = self.job.memory() / LEAST_MEMORY_BYTES;
         let by_memory = usize::try_from(by_memory).unwrap_or(usize::MAX);
-        let most = match are_remote {
-            true => by_memory,
-            false => by_memory.min(self.job.engine.threads() / THREADS_EACH),
-        };
-        most.clamp(1, MAX_AT_ONCE)
+        by_threads.min(by_memory).clamp(1, MAX_AT_ONCE)
+    }
+
+    /// Returns the number of bytes of work on shard `number` of `files`, whose file is
+    /// `local`. If that was not known before, reports the length of all shards again.
+    fn len_of(&self, job: &Job, files: &Files, number: usize, local: &Local) -> Result<u64> {
+        let known_bytes = files.looked()[number].original_len_bytes;
+        if known_bytes > 0 {
+            return Ok(known_bytes);
+        }
+        let looked = look(&job.engine, &files.shards.files()[number], local)?;
+        let len_bytes = looked.original_len_bytes;
+        // Of several shards that are fetched at the same time, the last one reports all.
+        let _total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        files.looked()[number] = looked;
+        self.job.begin(self.len_bytes());
+        Ok(len_bytes)
     }
 
     /// Returns the known number of bytes of work on all shards.
@@ -203,6 +215,14 @@ impl Bases {
         Ok((!chain.is_empty()).then_some(Self { chain }))
     }
 
+    /// Returns whether bases have to be fetched or restored.
+    fn take_disk_space(&self) -> bool {
+        self.chain
+            .iter()
+            .flatten()
+            .any(|base| base.location.is_remote() || !FileKind::Safetensors.is_of(&base.name))
+    }
+
     /// Fetches and restores the base of shard `number`.
     fn open(&self, job: &Job, number: usize) -> Result<BaseFile> {
         let shards: Vec<&Shard> = self.chain.iter().map(|base| &base[number]).collect();
@@ -216,16 +236,9 @@ impl Bases {
 /// when the work reaches it, so only files that are being processed need a descriptor
 /// or disk space.
 struct Files<'a> {
-    job: &'a Job<'a>,
     shards: &'a Shards,
-    state: Mutex<Inspected>,
-}
-
-/// The results of inspecting the shards of a checkpoint.
-struct Inspected {
-    /// The number of bytes of work on each shard; 0 if it is not known yet.
-    lens_bytes: Vec<u64>,
-    indexed: Indexed,
+    /// The results of inspecting the shards, in their order.
+    looked: Mutex<Vec<Looked>>,
 }
 
 /// The tensors that an index lists, after a comparison with the files.
@@ -247,12 +260,12 @@ impl Indexed {
 impl<'a> Files<'a> {
     /// Inspects all files and compares them with the index. Files on servers are
     /// inspected at the same time.
-    fn open(job: &'a Job<'a>, shards: &'a Shards) -> Result<Self> {
+    fn open(job: &Job, shards: &'a Shards) -> Result<Self> {
         let files = shards.files();
         let are_remote = files.iter().map(|shard| shard.location.is_remote());
         let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
         let engine = job.steady_engine();
-        let opened = parallel::run(files.len(), at_once, |number| {
+        let looked = parallel::run(files.len(), at_once, |number| {
             let shard = &files[number];
             if !shard.location.is_remote() {
                 return look(&engine, shard, &*shard.open(&job.http)?);
@@ -261,77 +274,72 @@ impl<'a> Files<'a> {
             let looked = source.map(|source| look(&engine, shard, &*source));
             Ok(looked.transpose()?.unwrap_or_default())
         });
-        let (mut lens_bytes, mut indexed) = (Vec::new(), Indexed::default());
-        for looked in opened? {
-            lens_bytes.push(looked.original_len_bytes);
-            indexed.add(looked.indexed);
-        }
         Ok(Self {
-            job,
             shards,
-            state: Mutex::new(Inspected {
-                lens_bytes,
-                indexed,
-            }),
+            looked: Mutex::new(looked?),
         })
     }
 
     /// Returns the known number of bytes of work on all shards.
     fn len_bytes(&self) -> u64 {
-        self.state().lens_bytes.iter().sum()
+        let looked = self.looked();
+        looked.iter().map(|looked| looked.original_len_bytes).sum()
     }
 
-    /// Begins to receive a remote shard for `job`. Returns it with its length in bytes.
-    /// Returns `None` for a shard that is local, whose length is unknown, or whose server
-    /// does not offer ranges of one version of the file.
-    fn begin(&self, job: &Job, number: usize) -> Result<Option<(Begun, u64)>> {
-        let location = &self.shards.files()[number].location;
-        let known_bytes = self.state().lens_bytes[number];
-        if known_bytes == 0 || !location.is_remote() {
-            return Ok(None);
-        }
-        let Some(feed) = location.feed(&job.http)? else {
-            return Ok(None);
-        };
-        let fetching = |so_far, len| self.job.fetching(so_far, len);
-        let begun = Arriving::begin(feed, |_, _, _| Ok(()), &fetching)?;
-        Ok(Some((begun, known_bytes)))
-    }
-
-    /// Opens or fetches a shard. Returns it with the number of bytes of work on it. If that
-    /// was not known before, begins the progress again with `all_bytes`.
-    fn fetch(&self, number: usize, all_bytes: impl FnOnce() -> u64) -> Result<(Local, u64)> {
+    /// Opens or fetches a shard for `job`. If it `may_arrive`, only begins to receive a
+    /// remote shard, unless its length is unknown or its server does not offer ranges of
+    /// one version of the file. `fetching` is called while the whole file is fetched.
+    fn begin(
+        &self,
+        job: &Job,
+        number: usize,
+        may_arrive: bool,
+        fetching: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Begun> {
         let shard = &self.shards.files()[number];
-        let local = fetch(self.job, shard)?;
-        let known_bytes = self.state().lens_bytes[number];
-        if known_bytes > 0 {
-            return Ok((local, known_bytes));
-        }
-        let looked = look(&self.job.engine, shard, &local)?;
+        let is_known = self.looked()[number].original_len_bytes > 0;
+        if may_arrive
+            && is_known
+            && shard.location.is_remote()
+            && let Some(feed) = shard.location.feed(&job.http)?
         {
-            let mut state = self.state();
-            state.lens_bytes[number] = looked.original_len_bytes;
-            state.indexed.add(looked.indexed);
+            return Arriving::begin(feed, |_, _, _| Ok(()), fetching);
         }
-        self.job.begin(all_bytes());
-        Ok((local, looked.original_len_bytes))
+        shard.fetch(&job.http, fetching).map(Begun::Whole)
     }
 
-    fn state(&self) -> MutexGuard<'_, Inspected> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn looked(&self) -> MutexGuard<'_, Vec<Looked>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn into_state(self) -> Inspected {
-        self.state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn into_looked(self) -> impl Iterator<Item = Looked> {
+        let looked = self.looked.into_inner();
+        looked.unwrap_or_else(PoisonError::into_inner).into_iter()
+    }
+}
+
+/// The whole files that are fetched for the work, which are reported as one download.
+#[derive(Default)]
+struct Downloads {
+    /// The number of bytes received of each file, and its length if it is known.
+    files: Mutex<BTreeMap<usize, (u64, Option<u64>)>>,
+}
+
+impl Downloads {
+    /// Reports to `job` that `so_far_bytes` of the file at this place have been received.
+    fn report(&self, job: &Job, place: usize, so_far_bytes: u64, len_bytes: Option<u64>) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert(place, (so_far_bytes, len_bytes));
+        let so_far_bytes = files.values().map(|(so_far_bytes, _)| so_far_bytes).sum();
+        let len_bytes = files.values().map(|(_, len_bytes)| *len_bytes).sum();
+        job.fetching(so_far_bytes, len_bytes);
     }
 }
 
 /// The result of inspecting a shard.
 #[derive(Default)]
 struct Looked {
-    /// Length in bytes of the file that the shard is or restores.
+    /// Length in bytes of the file that the shard is or restores; 0 if it is not known yet.
     original_len_bytes: u64,
     /// The tensors that the index lists in this file.
     indexed: Indexed,

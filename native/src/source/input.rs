@@ -22,11 +22,12 @@ use crate::{Error, Progress, Result};
 /// bytes of a file determine its format, not its name.
 ///
 /// Reading single tensors reads ranges of an input. Functions that process whole inputs
-/// read local files by range and first copy other inputs into a temporary file.
+/// read local files by range and first copy other inputs into a temporary file, up to
+/// four shards of a checkpoint at a time.
 /// [`pack`](crate::pack()) processes a safetensors file while it arrives, in memory. It
-/// copies only tensors that do not fit into the memory of the job, one at a time; with a
-/// base, and for a server that ignores ranges or names no version of its files, it
-/// copies the whole file.
+/// copies only tensors that do not fit into the memory of the job, one at a time; for
+/// a server that ignores ranges or names no version of its files, it copies the whole
+/// file. A base is copied.
 ///
 /// ```
 /// use zstn::{Input, Location};

@@ -173,7 +173,7 @@ fn an_agent_of_git_lfs() {
     is_clean(&cell, &ended, &[130]);
 }
 
-/// The first signal lets a worker finish its current file; the second ends it at once.
+/// The first signal lets a worker finish the files in progress; the second ends it at once.
 #[test]
 fn a_worker_at_its_second_signal() {
     let hub = StubHub::start(Options::default()).expect("a hub");

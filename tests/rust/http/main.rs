@@ -13,4 +13,5 @@ mod ranges;
 mod reading;
 mod secrets;
 mod serve;
+mod unpacking;
 mod worker;

@@ -58,17 +58,23 @@ fn no_temporary_file_is_needed_even_if_connections_break() {
         _ => right(asked, served, to),
     });
     let folder = tempfile::tempdir().unwrap();
+    let mut base = model();
+    let last = base.len() - 1;
+    base[last] ^= 1;
+    std::fs::write(folder.path().join("base.safetensors"), base).unwrap();
     std::fs::write(folder.path().join("model.safetensors"), model()).unwrap();
-    pack(
-        &folder,
-        &["model.safetensors", "-o", "local.zstn", "--memory", "64M"],
-    );
-    pack(
-        &folder,
-        &[&server.url, "-o", "remote.zstn", "--memory", "64M"],
-    );
-    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
-    assert!(read("local.zstn") == read("remote.zstn"));
+    for (kind, more) in [
+        ("zstn", &[][..]),
+        ("z4dm", &["--base", "base.safetensors"][..]),
+    ] {
+        let [local, remote] = ["local", "remote"].map(|name| format!("{name}.{kind}"));
+        for (input, output) in [("model.safetensors", &local), (&server.url, &remote)] {
+            let arguments = [&[input, "-o", output, "--memory", "64M"], more].concat();
+            pack(&folder, &arguments);
+        }
+        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+        assert!(read(&local) == read(&remote), "{kind}");
+    }
     let resumed = server.log().iter().any(|asked| asked.if_range.is_some());
     assert!(resumed, "the rest of a broken response was not requested");
 }

@@ -409,13 +409,12 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     zstn::pack(&job, &plain_index, at("a"), &PackOptions::default()).unwrap();
     assert_eq!(plain.finished_rounds().len(), 2 + 3 * FEW);
 
-    // Other work reads the files sequentially.
-    let each = [1; FEW];
-    packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
+    // Other work downloads four files at the same time.
+    packed.expect_rounds(&[1, 1, FEW, FEW, 4]);
     zstn::unpack(&job, &packed_index, at("b"), &UnpackOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 
-    packed.expect_rounds(&[&[1, 1, FEW, FEW], &each[..]].concat());
+    packed.expect_rounds(&[1, 1, FEW, FEW, 4]);
     zstn::verify(&job, &packed_index, &VerifyOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 

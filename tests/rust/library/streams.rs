@@ -137,6 +137,41 @@ fn streams_and_sources_pack_to_the_same_bytes_as_files() {
     }
 }
 
+#[test]
+fn deltas_from_streams_and_sources_are_those_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let weights = Rng(10).bf16_weights(30_000);
+    // This tensor does not fit into the memory.
+    let big: Vec<u8> = (0..7).cycle().take(12 << 20).collect();
+    let file = |step: usize| {
+        let changed = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes.iter_mut().step_by(step).for_each(|byte| *byte ^= 1);
+            bytes
+        };
+        checkpoint(&[
+            ("first", "BF16", &changed(&weights)),
+            ("big", "U8", &changed(&big)),
+            ("last", "BF16", &weights),
+        ])
+    };
+    std::fs::write(at("base.safetensors"), file(999)).unwrap();
+    let options = PackOptions::default().effort(Effort::Fast);
+    let options = options.base(at("base.safetensors"));
+    let engine = Engine::new(2).unwrap();
+    let job = Job::new().engine(&engine).memory_bytes(64 << 20);
+    let broken = with_header("{}", [7; 5000]);
+    for (name, original) in [("a delta", file(1001)), ("packed as a whole", broken)] {
+        std::fs::write(at("model.safetensors"), &original).unwrap();
+        let packed = |input: Input| packed_by(&job, input, &options).unwrap();
+        let expected = packed(at("model.safetensors").into());
+        assert!(packed(trickle(&original)) == expected, "{name}: a stream");
+        let source = Input::source(Elsewhere(original));
+        assert!(packed(source) == expected, "{name}: a source");
+    }
+}
+
 /// Records how many bytes the writer had received when the last bytes were requested.
 struct Watched {
     bytes: io::Cursor<Vec<u8>>,

@@ -230,7 +230,7 @@ impl IncrementalDeltaPacker {
             return Ok(out);
         };
         prefix[index(VERSION_OFFSET_BYTES)] = version(records.edition);
-        let digest = records.target_digest.finalize().into();
+        let digest = records.target_hash.finish();
         let Records {
             target,
             base,

@@ -39,7 +39,9 @@ pub use trailer::{
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
 pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
-pub use write::{CodedRecord, DeltaOptions, DeltaPacker, Needs, code, pack, record_head};
+pub use write::{
+    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, pack, record_head,
+};
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";

@@ -107,6 +107,23 @@ pub struct CodedRecord {
     pub edition: Edition,
 }
 
+/// The BLAKE3 of a target's file, computed piece by piece.
+#[derive(Debug, Clone, Default)]
+pub struct TargetHash(blake3::Hasher);
+
+impl TargetHash {
+    /// Adds the next bytes of the file.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the digest of the bytes added so far.
+    #[must_use]
+    pub fn finish(&self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
 /// A checkpoint being packed, for callers that do their own reads and writes.
 /// They write the prefix, a record for every tensor in order, and the trailer.
 /// If the options allow extension frames, they must then set the byte at
@@ -146,10 +163,13 @@ impl DeltaPacker {
         &self.tensors
     }
 
-    /// Returns the bytes of the target's file before its data.
-    pub(super) fn file_head(&self) -> Vec<u8> {
-        let len = (self.json.len() as u64).to_le_bytes();
-        [&len, &*self.json].concat()
+    /// Returns the hash of the target's file before its data. The caller adds the data.
+    #[must_use]
+    pub fn target_hash(&self) -> TargetHash {
+        let mut hash = TargetHash::default();
+        hash.update(&(self.json.len() as u64).to_le_bytes());
+        hash.update(&self.json);
+        hash
     }
 
     /// Returns the range of `tensor` in the target's file.
@@ -301,7 +321,7 @@ pub struct Records {
     pub infos: Vec<RecordInfo>,
     /// The edition that these records require of the file.
     pub edition: Edition,
-    pub target_digest: blake3::Hasher,
+    pub target_hash: TargetHash,
     pub base_digest: DataDigest,
     /// The offset in the base's file up to which `base_digest` covers it.
     digested: u64,
@@ -310,16 +330,14 @@ pub struct Records {
 
 impl Records {
     pub fn new(target: DeltaPacker, base: BaseHeader, options: DeltaOptions) -> Self {
-        let mut target_digest = blake3::Hasher::new();
-        target_digest.update(&target.file_head());
         Self {
             digested: base.data().start,
+            target_hash: target.target_hash(),
             target,
             base,
             options,
             infos: Vec::new(),
             edition: Edition::Plain,
-            target_digest,
             base_digest: DataDigest::default(),
             prefix: None,
         }
@@ -385,7 +403,7 @@ impl Records {
         let Some(tensor) = tensor else {
             return Ok(Vec::new());
         };
-        self.target_digest.update(target);
+        self.target_hash.update(target);
         let reference = self.base.reference(&tensor).map(|_| base);
         let coded = code(engine, &tensor, target, reference, self.options.encode)?;
         self.edition = self.edition.max(coded.edition);

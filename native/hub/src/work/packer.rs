@@ -2,6 +2,8 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -32,14 +34,12 @@ pub struct WorkerOptions {
     pub memory_bytes: Option<u64>,
 }
 
-/// Packs files in a temporary folder of its own.
-#[derive(Debug)]
+/// Packs files in a temporary folder, which its clones share.
+#[derive(Debug, Clone)]
 pub(crate) struct Packer {
     pub(crate) engine: Engine,
     pub(crate) options: WorkerOptions,
-    /// The number of files that are packed at the same time and share the memory.
-    pub(crate) at_once: usize,
-    workspace: Workspace,
+    workspace: Arc<Workspace>,
     pub(crate) http: HttpOptions,
 }
 
@@ -61,36 +61,33 @@ impl Packer {
         Ok(Self {
             engine: Engine::default(),
             options,
-            at_once: 1,
-            workspace: Workspace::new(&state.join("work"))?,
+            workspace: Arc::new(Workspace::new(&state.join("work"))?),
             http,
         })
     }
 
-    /// Returns the memory limit of one file in bytes; `None` for the default of [`Job`].
-    pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        if self.at_once <= 1 {
-            return self.options.memory_bytes;
-        }
-        let default = || default_memory_bytes(&self.engine);
-        let all = self.options.memory_bytes.unwrap_or_else(default);
-        Some(all / self.at_once as u64)
-    }
-
-    /// Sets that several of `count` files are packed at the same time. Each has one thread
-    /// for SHA-256, which would be the limit on a machine with many cores, and waits for a
-    /// hub or a store while it is read and sent.
-    pub(crate) fn share(&mut self, count: usize) {
+    /// Returns how many of `count` files are packed at the same time, and a packer with
+    /// the share of the memory that each of them has. Every file has one thread for
+    /// SHA-256, which would be the limit on a machine with many cores, and waits for a hub
+    /// or a store while it is read and sent.
+    #[cfg(feature = "worker")]
+    pub(crate) fn for_one_of(&self, count: usize) -> (usize, Self) {
         const MAX_AT_ONCE: usize = 4;
         const MIN_AT_ONCE: usize = 2;
         const THREADS_EACH: usize = 2;
         /// The least memory with which packing works well.
         const MIN_BYTES: u64 = 256 << 20;
-        let by_memory = self.options.memory_bytes.unwrap_or(u64::MAX) / MIN_BYTES;
+        let memory_bytes = self.options.memory_bytes;
+        let memory_bytes = memory_bytes.unwrap_or_else(|| default_memory_bytes(&self.engine));
+        let by_memory = usize::try_from(memory_bytes / MIN_BYTES).unwrap_or(MAX_AT_ONCE);
         let by_threads = self.engine.threads() / THREADS_EACH;
         let by_threads = by_threads.clamp(MIN_AT_ONCE, MAX_AT_ONCE);
-        let by_memory = usize::try_from(by_memory).unwrap_or(MAX_AT_ONCE);
-        self.at_once = by_threads.min(by_memory).min(count).max(1);
+        let at_once = by_threads.min(by_memory).min(count).max(1);
+        let mut packer = self.clone();
+        if at_once > 1 {
+            packer.options.memory_bytes = Some(memory_bytes / at_once as u64);
+        }
+        (at_once, packer)
     }
 
     /// Packs `input`, the file of a row, and verifies that the packed file restores the
@@ -115,7 +112,7 @@ impl Packer {
             .engine(&self.engine)
             .http(self.http.clone())
             .progress(progress);
-        if let Some(bytes) = self.memory_bytes() {
+        if let Some(bytes) = self.options.memory_bytes {
             job = job.memory_bytes(bytes);
         }
         let mut options = PackOptions::default()
@@ -197,6 +194,8 @@ fn digest(path: &Path, progress: &dyn Progress) -> Result<String> {
 #[derive(Debug)]
 struct Workspace {
     folder: Staging,
+    /// The number of files that have been made in the folder.
+    files: AtomicUsize,
     _lock: Lock,
 }
 
@@ -230,12 +229,14 @@ impl Workspace {
         })?;
         Ok(Self {
             folder: own,
+            files: AtomicUsize::new(0),
             _lock: lock,
         })
     }
 
-    /// Returns the path of a file in the folder.
+    /// Returns the path for a new file in the folder; `name` is a part of it.
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path(name)
+        let number = self.files.fetch_add(1, Relaxed);
+        self.folder.path(format!("{number}-{name}"))
     }
 }

@@ -13,7 +13,7 @@ use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Progress, Result};
 
 /// Works on rows of a plan, one or several at a time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RowWork {
     packer: Packer,
     origin: Origin,
@@ -84,12 +84,16 @@ impl RowWork {
         self
     }
 
-    /// Lets several of `count` rows with different keys be worked on at the same time, if
-    /// the processors and the memory suffice. Returns how many.
+    /// Returns how many of `count` rows with different keys are worked on at the same time,
+    /// and the worker for each of them.
     #[cfg(feature = "worker")]
-    pub(crate) fn share(&mut self, count: usize) -> usize {
-        self.packer.share(count);
-        self.packer.at_once
+    pub(crate) fn for_one_of(&self, count: usize) -> (usize, Self) {
+        let (at_once, packer) = self.packer.for_one_of(count);
+        let work = Self {
+            packer,
+            ..self.clone()
+        };
+        (at_once, work)
     }
 
     /// Packs the file of a row into `packed/KEY.zstn`, or `packed/KEY.z4dm` for a row
@@ -198,7 +202,7 @@ impl RowWork {
             results: &self.results,
             http: self.origin.http(),
             engine: &self.packer.engine,
-            memory_bytes: self.packer.memory_bytes(),
+            memory_bytes: self.packer.options.memory_bytes,
             progress,
         };
         store.store(&mut packed, bases)?;

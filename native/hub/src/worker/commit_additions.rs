@@ -8,6 +8,7 @@ use zstn_core::frame::select::EncodeOptions;
 
 use super::runner::Runner;
 use super::selection::select;
+use super::several::in_order;
 use super::{JobEvent, Stage, WorkerOptions};
 use crate::hub::{self, Addition, ListedFile, Repository};
 use crate::manifest::{Class, Done, Failed, Results, Row, hex};
@@ -56,8 +57,8 @@ struct PackedIndex {
 }
 
 impl Runner {
-    /// Packs and uploads the files that a revision lacks, one at a time, and returns
-    /// the files to commit. If one file fails, the others are still packed.
+    /// Packs and uploads the files that a revision lacks, several at the same time, and
+    /// returns the files to commit. If one file fails, the others are still packed.
     pub(super) fn additions(
         &self,
         revision: &Revision<'_>,
@@ -77,34 +78,44 @@ impl Runner {
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
-        for file in &selected.files {
-            if self.stop.is_requested() {
-                return Err(Failure::Stopped);
-            }
-            let chosen = revision.has_chosen(file);
-            let Some(path) = packed_path(&file.path).filter(|_| chosen) else {
-                continue;
+        let chosen = selected.files.iter();
+        let chosen = chosen.filter(|file| revision.has_chosen(file));
+        let chosen = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
+        // Files of equal content need one packed file, so all but the first come later.
+        let mut seen = HashSet::new();
+        let (first, again): (Vec<_>, Vec<_>) = chosen.partition(|(file, _)| {
+            let sha256 = file.sha256.as_ref();
+            sha256.is_none_or(|sha256| seen.insert(sha256))
+        });
+        for group in [&first, &again] {
+            let (at_once, packer) = self.packer.for_one_of(group.len());
+            let work = |(file, path): &(&ListedFile, String)| match self.stop.is_requested() {
+                true => Err(Failure::Stopped),
+                false => self.file(&packer, revision, file, named.contains(path)),
             };
-            match self.file(revision, file, named.contains(&path)) {
-                Ok(Some(done)) => additions.push(Addition::Large {
-                    path,
-                    sha256: done.packed_sha256,
-                    len_bytes: done.packed_bytes,
-                }),
-                Ok(None) => drop(refused.insert(path)),
-                Err(failure) => {
-                    let error = of_one_file(failure)?;
-                    let repository = revision.repository.to_string();
-                    let stage = match class(&error) {
-                        Class::Retry => Stage::Retry,
-                        Class::Refused => Stage::Failed,
-                    };
-                    let event = JobEvent::new(stage, &repository, revision.head);
-                    self.tell(event.path(&file.path).detail(error.to_string()));
-                    failures.push(error);
-                    refused.insert(path);
+            in_order(group, at_once, work, |(file, path), outcome| {
+                match outcome {
+                    Ok(Some(done)) => additions.push(Addition::Large {
+                        path: path.clone(),
+                        sha256: done.packed_sha256,
+                        len_bytes: done.packed_bytes,
+                    }),
+                    Ok(None) => drop(refused.insert(&**path)),
+                    Err(failure) => {
+                        let error = of_one_file(failure)?;
+                        let repository = revision.repository.to_string();
+                        let stage = match class(&error) {
+                            Class::Retry => Stage::Retry,
+                            Class::Refused => Stage::Failed,
+                        };
+                        let event = JobEvent::new(stage, &repository, revision.head);
+                        self.tell(event.path(&file.path).detail(error.to_string()));
+                        failures.push(error);
+                        refused.insert(&**path);
+                    }
                 }
-            }
+                Ok::<(), Failure>(())
+            })?;
         }
         let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
         let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
@@ -138,11 +149,12 @@ impl Runner {
     /// Packs and uploads a file. Returns `None` if it is refused.
     fn file(
         &self,
+        packer: &Packer,
         revision: &Revision<'_>,
         file: &ListedFile,
         is_shard: bool,
     ) -> Result<Option<Done>, Failure> {
-        let row = self.packer.row(revision.repository, revision.head, file);
+        let row = packer.row(revision.repository, revision.head, file);
         let (row, bytes) = match row {
             Err(Failure::File(reason)) => {
                 self.refuse(revision, &file.path, reason);
@@ -164,7 +176,7 @@ impl Runner {
             self.tell(event(Stage::Refused).detail(failed.reason));
             return Ok(None);
         }
-        let packed = match self.packer.pack(&row, bytes, is_shard) {
+        let packed = match packer.pack(&row, bytes, is_shard) {
             Ok(packed) => packed,
             Err(Failure::File(reason)) => {
                 let failed = Failed::new(row.clone(), Class::Refused, reason.clone());

@@ -39,7 +39,7 @@ pub use crate::work::WorkerOptions;
 pub use job::{CommitJob, Event, JobEvent, Stage};
 pub use plan_run::{PlanRun, PlanSummary};
 
-/// Default time for the current file when the worker stops. Kubernetes kills a process
+/// Default time for the files in progress when the worker stops. Kubernetes kills a process
 /// after 30 seconds.
 const GRACE: Duration = Duration::from_secs(25);
 
@@ -110,7 +110,7 @@ impl Worker {
         self
     }
 
-    /// Sets the time that the current file has when the worker stops. After that, its
+    /// Sets the time that the files in progress have when the worker stops. After that, its
     /// job stays in the queue.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
@@ -138,9 +138,9 @@ impl Worker {
     }
 
     /// Answers notifications and works on jobs until the handle stops the worker. No
-    /// signal handler is installed. The current file is finished if that takes no
-    /// longer than the grace period; otherwise the call returns without it, while its
-    /// thread continues until the process ends.
+    /// signal handler is installed. The files in progress are finished if that takes no
+    /// longer than the grace period; otherwise the call returns without them, while their
+    /// threads continue until the process ends.
     ///
     /// # Errors
     /// If threads cannot be started, or the thread that works on jobs ends because of a

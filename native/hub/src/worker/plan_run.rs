@@ -82,7 +82,7 @@ impl PlanRun {
     ) -> Result<PlanSummary> {
         let results = Results::open(to, &HttpOptions::default())?;
         let scratch = Staging::temporary()?;
-        let mut work = RowWork::new(
+        let work = RowWork::new(
             engine,
             Origin::hub(hub)?,
             results,
@@ -95,7 +95,7 @@ impl PlanRun {
         let mut rows = shard(rows, self.shard);
         rows.sort_by_key(|row| row.bases.len());
         for rows in rows.chunk_by(|row, next| row.bases.len() == next.bases.len()) {
-            self.rows(&mut work, rows, &mut summary, &log)?;
+            self.rows(&work, rows, &mut summary, &log)?;
         }
         Ok(summary)
     }
@@ -103,19 +103,17 @@ impl PlanRun {
     /// Packs rows that are not bases of each other, several at the same time.
     fn rows(
         &self,
-        work: &mut RowWork,
+        work: &RowWork,
         rows: &[&Row],
         summary: &mut PlanSummary,
         log: &impl Fn(Event),
     ) -> Result<()> {
-        let at_once = work.share(rows.len());
-        let work = &*work;
-        let outcome = |number: usize| match self.stop.is_requested() {
-            true => (number, Ok(None)),
-            false => (number, work.work(rows[number], None, &()).map(Some)),
+        let (at_once, work) = work.for_one_of(rows.len());
+        let outcome = |row: &&Row| match self.stop.is_requested() {
+            true => Ok(None),
+            false => work.work(row, None, &()).map(Some),
         };
-        in_order(rows.len(), at_once, outcome, |(number, outcome)| {
-            let row = rows[number];
+        in_order(rows, at_once, outcome, |row, outcome| {
             let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
             let Some(outcome) = outcome? else {
                 summary.left += 1;

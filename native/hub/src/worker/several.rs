@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 
-/// Runs `work` for every number below `count`, at most `at_once` at the same time, and
-/// passes the outcomes in order to `next` on this thread. `work` makes requests and waits
+/// Runs `work` for all `items`, at most `at_once` at the same time, and passes the items
+/// with their outcomes in order to `next` on this thread. `work` makes requests and waits
 /// for the threads of an engine, so it does not run on these.
 ///
 /// # Errors
 /// The first error of `next`. Work that has begun is completed, no other work begins, and
 /// later outcomes are dropped.
-pub(super) fn in_order<T: Send, E>(
-    count: usize,
+pub(super) fn in_order<'i, I: Sync, T: Send, E>(
+    items: &'i [I],
     at_once: usize,
-    work: impl Fn(usize) -> T + Sync,
-    mut next: impl FnMut(T) -> Result<(), E>,
+    work: impl Fn(&'i I) -> T + Sync,
+    mut next: impl FnMut(&'i I, T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let threads = at_once.min(count);
+    let threads = at_once.min(items.len());
     if threads <= 1 {
-        return (0..count).try_for_each(|number| next(work(number)));
+        return items.iter().try_for_each(|item| next(item, work(item)));
     }
     let (taken, is_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let take = |sender: &mpsc::Sender<_>| {
         while !is_ended.load(Relaxed) {
             let number = taken.fetch_add(1, Relaxed);
-            if number >= count {
+            let Some(item) = items.get(number) else {
                 return;
-            }
-            let done = catch_unwind(AssertUnwindSafe(|| work(number)));
+            };
+            let done = catch_unwind(AssertUnwindSafe(|| work(item)));
             // The receiver exists until all threads have ended.
             let _ = sender.send((number, done));
         }
@@ -53,13 +53,14 @@ pub(super) fn in_order<T: Send, E>(
         for (number, done) in outcomes {
             early.insert(number, done);
             while let Some(done) = early.remove(&passed) {
+                let item = &items[passed];
                 passed += 1;
                 let done = done.unwrap_or_else(|payload| {
                     is_ended.store(true, Relaxed);
                     resume_unwind(payload)
                 });
                 if failure.is_none()
-                    && let Err(error) = next(done)
+                    && let Err(error) = next(item, done)
                 {
                     is_ended.store(true, Relaxed);
                     failure = Some(error);
@@ -78,19 +79,20 @@ mod tests {
 
     #[test]
     fn outcomes_come_in_order_until_the_first_error() {
-        let work = |number: usize| {
+        let items: Vec<u64> = (0..10).collect();
+        let work = |&number: &u64| {
             // Early numbers take longest.
-            thread::sleep(Duration::from_millis(2 * (10 - number as u64)));
+            thread::sleep(Duration::from_millis(2 * (10 - number)));
             number
         };
         for at_once in [1, 3, 20] {
             let mut seen = Vec::new();
-            let all: Result<(), ()> = in_order(10, at_once, work, |number| {
-                seen.push(number);
+            let all: Result<(), ()> = in_order(&items, at_once, work, |&item, outcome| {
+                seen.push((item, outcome));
                 Ok(())
             });
-            assert_eq!((all, seen), (Ok(()), (0..10).collect()));
-            let failed = in_order(10, at_once, work, |number| match number {
+            assert_eq!((all, seen), (Ok(()), (0..10).map(|n| (n, n)).collect()));
+            let failed = in_order(&items, at_once, work, |_, outcome| match outcome {
                 0..4 => Ok(()),
                 other => Err(other),
             });

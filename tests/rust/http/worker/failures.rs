@@ -10,7 +10,7 @@ use zstn_hub::hub::{Hub, NewCommit, Permission, Refusal, Repository};
 use zstn_hub::worker::{Event, Stage, Worker, WorkerOptions};
 use zstn_tests::stub_hub::{Fault, RepoId};
 
-use super::{Desk, REPO, Running, SECRET, names, payload, post, small, weights};
+use super::{Desk, REPO, Running, SECRET, names, payload, post, small, wait, weights};
 
 fn worker(desk: &Desk) -> Worker {
     let address = ([127, 0, 0, 1], 0).into();
@@ -131,6 +131,63 @@ fn a_file_that_fails_keeps_no_other_from_being_committed() {
     worker.wait(Stage::Committed, 2);
     assert!(desk.unpacked("a.zstn") == files[0]);
     assert_eq!(worker.count(Stage::Packed), 2);
+}
+
+/// Two files are packed at the same time if the memory suffices for two. Their failures
+/// are reported in the order of the files, and a refusal of the repository leaves it as it
+/// is.
+#[test]
+fn files_at_the_same_time_fail_in_order() {
+    let desk = Desk::new();
+    let before = desk.head();
+    let files: Vec<_> = (1..4).map(|seed| weights("w", seed)).collect();
+    let new = desk.push(&[
+        ("a.safetensors", &files[0]),
+        ("b.safetensors", &files[1]),
+        ("c.safetensors", &files[2]),
+    ]);
+    for (path, status, wait_ms) in [
+        ("a.safetensors", Some(403), 1500),
+        ("b.safetensors", Some(403), 300),
+        ("c.safetensors", None, 300),
+    ] {
+        desk.stub.inject(Fault {
+            path: path.into(),
+            status,
+            wait_ms,
+            ..Fault::default()
+        });
+    }
+    let mut options = WorkerOptions::default();
+    options.memory_bytes = Some(512 << 20);
+    let worker = desk.unnotified_worker_with(options);
+    worker.notify(&before, &new);
+    let mut at_once = 0;
+    let has_failed = || {
+        at_once = at_once.max(desk.stub.waiting());
+        worker.count(Stage::Failed) == 3
+    };
+    wait(has_failed, || "three failures".into());
+    assert_eq!(at_once, 2);
+    let failed = worker.events().into_iter();
+    let failed: Vec<_> = failed.filter(|e| e.stage == Stage::Failed).collect();
+    let paths: Vec<_> = failed.iter().map(|e| e.path.as_deref()).collect();
+    assert_eq!(paths, [Some("a.safetensors"), Some("b.safetensors"), None]);
+    let job = failed[2].detail.as_deref().unwrap();
+    assert!(job.contains("a.safetensors"), "{job}");
+    assert!(desk.unpacked("c.zstn") == files[2]);
+    assert!(!desk.has("a.zstn") && !desk.has("b.zstn"));
+
+    desk.stub.heal();
+    let committed = desk.head();
+    desk.stub.inject(Fault {
+        path: "/objects/batch".into(),
+        status: Some(403),
+        ..Fault::default()
+    });
+    worker.notify(&before, &new);
+    worker.wait(Stage::Failed, 4);
+    assert_eq!(desk.head(), committed);
 }
 
 /// Commits a file, as a client of `hub` does, on a commit that is not the latest one.

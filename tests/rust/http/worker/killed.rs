@@ -77,7 +77,7 @@ impl Process {
 }
 
 /// Pushes three files. The uploads of the first `good` packed files are normal; the
-/// next one is delayed.
+/// others are delayed.
 fn interrupted(desk: &Desk, good: usize, wait_ms: u64) -> (Vec<Vec<u8>>, String) {
     let before = desk.head();
     let files: Vec<_> = (1..4).map(|seed| weights("a", seed)).collect();
@@ -91,7 +91,6 @@ fn interrupted(desk: &Desk, good: usize, wait_ms: u64) -> (Vec<Vec<u8>>, String)
         path: "/cdn/".into(),
         method: "PUT".into(),
         skip: good,
-        times: Some(1),
         wait_ms,
         ..Fault::default()
     });
@@ -160,7 +159,7 @@ fn a_killed_worker_is_continued() {
 }
 
 #[test]
-fn a_worker_that_was_asked_to_end_finishes_its_file() {
+fn a_worker_that_was_asked_to_end_finishes_its_files() {
     let desk = Desk::new();
     let (files, body) = interrupted(&desk, 0, 1500);
     let mut worker = Process::start(&desk, "600");
@@ -170,7 +169,8 @@ fn a_worker_that_was_asked_to_end_finishes_its_file() {
     worker.until_stage("given_back");
     assert!(worker.child.0.wait().unwrap().success());
     assert_eq!(queued(&desk), 1);
-    assert!(done(&desk) <= 1);
+    // The third file begins after the first or the second.
+    assert!(done(&desk) <= 2);
     finish(&desk, &files, done(&desk));
 }
 
