@@ -176,8 +176,12 @@ impl Frame<'_> {
             }
             let mut hasher =
                 is_hashed.then(|| SubtreeHasher::new(first as u64 * item_bytes as u64));
-            for (number, joined) in out.chunks_mut(JOINED_ELEMENTS * item_bytes).enumerate() {
-                let start = number * JOINED_ELEMENTS;
+            let step = match is_hashed {
+                true => JOINED_ELEMENTS,
+                false => n,
+            };
+            for (number, joined) in out.chunks_mut(step * item_bytes).enumerate() {
+                let start = number * step;
                 let end = start + joined.len() / item_bytes;
                 let parts: Vec<&[u8]> = parts
                     .iter()
