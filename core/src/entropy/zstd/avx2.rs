@@ -31,7 +31,7 @@ pub(super) fn pack(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> Option<usize> {
 /// the number of unpacked items of `symbols`, counted from the last one, which
 /// is 0 if the processor does not support AVX2.
 pub(super) fn unpack(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> usize {
-    call!(unpack_all, bytes, symbols; else return 0)
+    call!(unpack_all, bytes, symbols; else 0)
 }
 
 #[target_feature(enable = "avx2")]
