@@ -4,9 +4,8 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use blake3::hazmat::{
-    ChainingValue, HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root,
-};
+pub(crate) use blake3::hazmat::ChainingValue;
+use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use blake3::{Hash, Hasher};
 
 use crate::engine::Engine;
@@ -64,9 +63,44 @@ pub fn of_ranges<'a, E: Engine, F: Send>(
 
 /// Returns the chaining value of the subtree that begins at the offset `start`.
 fn value(start: u64, subtree: &[u8]) -> ChainingValue {
-    let mut hasher = Hasher::new();
-    hasher.set_input_offset(start).update(subtree);
-    hasher.finalize_non_root()
+    SubtreeHasher::new(start).update(subtree).value()
+}
+
+/// Hashes one subtree of a longer input. A decoder that produces subtrees in any
+/// order hashes each while it is in a CPU cache, and [`of_subtrees`] returns the
+/// digest of the input.
+pub(crate) struct SubtreeHasher(Hasher);
+
+impl SubtreeHasher {
+    /// Begins the subtree at the offset `start` of the input.
+    pub fn new(start: u64) -> Self {
+        let mut hasher = Hasher::new();
+        hasher.set_input_offset(start);
+        Self(hasher)
+    }
+
+    /// Adds the next bytes of the subtree.
+    pub fn update(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.update(bytes);
+        self
+    }
+
+    /// Returns the chaining value of the subtree.
+    pub fn value(&self) -> ChainingValue {
+        self.0.finalize_non_root()
+    }
+}
+
+/// Returns whether an input of `len` bytes can be hashed as subtrees of
+/// `subtree_len` bytes each, of which the last may be shorter.
+pub(crate) fn has_subtrees(len: usize, subtree_len: usize) -> bool {
+    subtree_len.is_power_of_two() && subtree_len >= blake3::CHUNK_LEN && len > subtree_len
+}
+
+/// Returns the digest of an input from the chaining values of its subtrees in
+/// order; `None` if there are fewer than two.
+pub(crate) fn of_subtrees(values: &[ChainingValue]) -> Option<Digest> {
+    (values.len() > 1).then(|| root(values))
 }
 
 /// Returns the digest of at least two subtrees.

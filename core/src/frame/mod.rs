@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Cursor;
+use crate::digest::{self, Digest};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
@@ -116,6 +117,15 @@ impl<'a> ContainedFrame<'a> {
     /// [`ContainedFrame::parse`].
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         self.0.decode(engine, out)
+    }
+
+    /// Decodes like [`ContainedFrame::decode`], and returns the digest of `out`.
+    pub(crate) fn decode_and_hash<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<Digest> {
+        if let Frame::Z4ai(frame) = &self.0 {
+            return frame.decode_and_hash(engine, out);
+        }
+        self.0.decode(engine, out)?;
+        Ok(digest::of(engine, out))
     }
 }
 

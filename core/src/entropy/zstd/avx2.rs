@@ -28,10 +28,10 @@ pub(super) fn pack(symbols: &[[u8; SYMBOLS]], out: &mut [u8]) -> Option<usize> {
 }
 
 /// Unpacks the result of [`pack`] until `bytes` has no further window. Returns
-/// the number of unpacked items of `symbols`, counted from the last one, or
-/// `None` if the processor does not support AVX2.
-pub(super) fn unpack(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> Option<usize> {
-    Some(call!(unpack_all, bytes, symbols; else return None))
+/// the number of unpacked items of `symbols`, counted from the last one, which
+/// is 0 if the processor does not support AVX2.
+pub(super) fn unpack(bytes: &[u8], symbols: &mut [[u8; SYMBOLS]]) -> usize {
+    call!(unpack_all, bytes, symbols; else 0)
 }
 
 #[target_feature(enable = "avx2")]
@@ -184,7 +184,7 @@ mod tests {
             assert_eq!(done, count);
             assert_eq!(packed[..28 * count], expected[..28 * count]);
             let mut unpacked = [[0xFF; SYMBOLS]; 4];
-            assert_eq!(unpack(&packed, &mut unpacked), Some(count));
+            assert_eq!(unpack(&packed, &mut unpacked), count);
             assert_eq!(unpacked[4 - count..], runs[4 - count..]);
             assert!(
                 unpacked[..4 - count]

@@ -18,6 +18,8 @@ pub mod cost;
 mod decode;
 mod encode;
 mod fse;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 
 pub use decode::{decode_fast, decode_frame};
 pub(crate) use encode::MIN_GAIN_DIVISOR;

@@ -1,13 +1,14 @@
 //! Frame `Z4AI` (docs/formats/z4ai-frames.md 3).
 //!
 //! A frame is decoded one span of elements at a time. One job decodes a span of
-//! every plane and joins the spans while they are in a CPU cache. A plane of
-//! independent blocks is never in memory as a whole.
+//! every plane, joins the spans and hashes the result while they are in a CPU
+//! cache. A plane of independent blocks is never in memory as a whole.
 
 use alloc::format;
 use alloc::vec::Vec;
 
 use crate::bytes::{self, Cursor};
+use crate::digest::{self, ChainingValue, Digest, SubtreeHasher};
 use crate::engine::Engine;
 use crate::frame::family::{Extras, FrameFamily, FrameInfo, body_len, dtype, float_format};
 use crate::frame::plane::{Pieces, Plane};
@@ -84,7 +85,7 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 
     fn join<E: Engine>(&self, engine: &E, (): (), body: &mut [u8]) -> Result<()> {
-        self.decode_body(engine, body)
+        self.decode_body(engine, body, false).map(drop)
     }
 }
 
@@ -99,6 +100,17 @@ impl<'a> Frame<'a> {
     #[must_use]
     pub fn planes(&self) -> &[Plane<'a>] {
         &self.planes
+    }
+
+    /// Decodes like [`FrameFamily::decode`], and returns the digest of `out`.
+    pub(crate) fn decode_and_hash<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<Digest> {
+        let body = self.info.start(out)?;
+        let piece_len = self
+            .piece_elements()
+            .saturating_mul(self.transform.item_bytes());
+        let is_hashed = self.info.tail().is_empty() && digest::has_subtrees(body.len(), piece_len);
+        let values = self.decode_body(engine, body, is_hashed)?;
+        Ok(digest::of_subtrees(&values).unwrap_or_else(|| digest::of(engine, out)))
     }
 }
 
@@ -130,36 +142,62 @@ fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
 
 impl Frame<'_> {
     /// Decodes all planes and joins them in `body`, which is the content
-    /// without its tail.
-    fn decode_body<E: Engine>(&self, engine: &E, body: &mut [u8]) -> Result<()> {
+    /// without its tail. If `is_hashed`, spans are subtrees of the body, and
+    /// their chaining values are returned, unless the only plane is the body.
+    fn decode_body<E: Engine>(
+        &self,
+        engine: &E,
+        body: &mut [u8],
+        is_hashed: bool,
+    ) -> Result<Vec<ChainingValue>> {
+        let item_bytes = self.transform.item_bytes();
         if let [only] = &self.planes[..]
-            && self.transform.item_bytes() == 1
+            && item_bytes == 1
         {
-            return only.decode_into(engine, body);
+            only.decode_into(engine, body)?;
+            return Ok(Vec::new());
         }
-        let n = body.len() / self.transform.item_bytes();
+        let n = body.len() / item_bytes;
         let planes = self.pieces(engine, n as u64)?;
-        self.each_piece(engine, n, body, |first, out| {
-            let end = first + out.len() / self.transform.item_bytes();
+        let values = self.each_piece(engine, n, body, |first, out| {
+            let end = first + out.len() / item_bytes;
             let range = first as u64..end as u64;
             let mut wanted = Vec::new();
             for (layout, plane) in &planes {
                 for part in 0..layout.parts {
-                    wanted.push((plane, layout.range(part, &range, n as u64)));
+                    wanted.push((plane, layout, layout.range(part, &range, n as u64)));
                 }
             }
             let mut buffers: Vec<Vec<u8>> = wanted.iter().map(|_| engine.recycled()).collect();
             let mut parts = Vec::with_capacity(wanted.len());
-            for ((plane, range), buffer) in wanted.into_iter().zip(&mut buffers) {
+            for ((plane, layout, range), buffer) in wanted.into_iter().zip(&mut buffers) {
                 let range = bytes::index(range.start)..bytes::index(range.end);
-                parts.push(plane.get(engine, range, buffer)?);
+                parts.push((layout.elements_per_byte, plane.get(engine, range, buffer)?));
             }
-            self.transform.join(&parts, out)?;
+            let mut hasher =
+                is_hashed.then(|| SubtreeHasher::new(first as u64 * item_bytes as u64));
+            let step = match is_hashed {
+                true => JOINED_ELEMENTS,
+                false => n,
+            };
+            for (number, joined) in out.chunks_mut(step * item_bytes).enumerate() {
+                let start = number * step;
+                let end = start + joined.len() / item_bytes;
+                let parts: Vec<&[u8]> = parts
+                    .iter()
+                    .map(|&(per_byte, part)| &part[start / per_byte..end.div_ceil(per_byte)])
+                    .collect();
+                self.transform.join(&parts, joined)?;
+                if let Some(hasher) = &mut hasher {
+                    hasher.update(joined);
+                }
+            }
             buffers
                 .into_iter()
                 .for_each(|buffer| engine.recycle(buffer));
-            Ok(())
-        })
+            Ok(hasher.map(|hasher| hasher.value()))
+        })?;
+        Ok(values.into_iter().flatten().collect())
     }
 
     /// Returns the number of elements that one job decodes. It covers whole
@@ -193,16 +231,16 @@ impl Frame<'_> {
     }
 
     /// Divides `body`, which holds `n` elements, into spans and runs `job` for
-    /// each with the index of its first element.
-    fn each_piece<E: Engine>(
+    /// each with the index of its first element. Returns the results in order.
+    fn each_piece<E: Engine, R: Send>(
         &self,
         engine: &E,
         n: usize,
         body: &mut [u8],
-        job: impl Fn(usize, &mut [u8]) -> Result<()> + Sync + Send,
-    ) -> Result<()> {
+        job: impl Fn(usize, &mut [u8]) -> Result<R> + Sync + Send,
+    ) -> Result<Vec<R>> {
         if n == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // A block of a mantissa plane may hold more elements than the tensor
         // has.
@@ -220,3 +258,60 @@ impl Frame<'_> {
 /// The number of elements that one job decodes and joins, unless blocks are
 /// larger.
 const PIECE_ELEMENTS: usize = 1 << 17;
+
+/// The number of elements that are joined before they are hashed. They fit in a
+/// second-level cache together with their planes. It is a multiple of eight, so
+/// that they begin at a byte boundary in every plane.
+const JOINED_ELEMENTS: usize = 1 << 15;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::frame::plane::{self, Method};
+    use crate::pure::Pure;
+    use crate::transform::bitfield::{BFLOAT16, FLOAT32};
+
+    /// Returns a frame of `tensor` whose planes are stored.
+    fn stored(transform: Transform, tensor: &[u8]) -> Vec<u8> {
+        let item_bytes = transform.item_bytes();
+        let (elements, tail) = tensor.split_at(tensor.len() / item_bytes * item_bytes);
+        let mut frame = head(transform, tail);
+        for (number, len) in transform.plane_lens(tensor.len()).into_iter().enumerate() {
+            let mut plane = vec![0; len];
+            transform.split(elements, number, 0, &mut plane);
+            plane::write(&mut frame, Method::Store, len as u64, &plane);
+        }
+        frame
+    }
+
+    #[test]
+    fn pieces_make_the_digest_of_the_tensor() {
+        let bytes: Vec<u8> = (0u32..).flat_map(u32::to_le_bytes).take(3 << 20).collect();
+        for transform in [
+            Transform::Opaque,
+            Transform::BytePlane(2),
+            Transform::BytePlane(3),
+            Transform::BitField(BFLOAT16),
+            Transform::BitField(FLOAT32),
+        ] {
+            let piece_len = PIECE_ELEMENTS * transform.item_bytes();
+            for len in [
+                0,
+                1000,
+                piece_len,
+                piece_len + 12,
+                2 * piece_len,
+                2 * piece_len + 1,
+            ] {
+                let frame = stored(transform, &bytes[..len]);
+                let frame = Frame::parse(&frame).expect("a valid frame");
+                let mut out = vec![0; len];
+                let digest = frame.decode_and_hash(&Pure, &mut out);
+                assert_eq!(out, bytes[..len], "{transform:?} {len}");
+                assert_eq!(digest, Ok(digest::of(&Pure, &out)), "{transform:?} {len}");
+            }
+        }
+    }
+}

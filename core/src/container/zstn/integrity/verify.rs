@@ -15,9 +15,8 @@ use crate::checksum::{agrees, checksum};
 use crate::container::zstn::index::unexplained;
 use crate::container::zstn::options::hex;
 use crate::container::zstn::{ContainerIndex, ContainerPrefix, RecordContent};
-use crate::digest::{self, Digest};
+use crate::digest::Digest;
 use crate::dtype::Dtype;
-use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
 /// The checks made when tensors of a ZSTN file are read. Stored bytes are
@@ -327,24 +326,25 @@ impl Integrity {
             && (verify == Verify::Full || self.frames.is_none())
     }
 
-    /// Compares the digest of the decoded bytes of record `number`, unless only
-    /// stored bytes are to be compared ([`Verify::Stored`]).
-    pub(crate) fn check_tensor<E: Engine>(
-        &self,
-        engine: &E,
-        number: usize,
-        tensor: &[u8],
-    ) -> Result<()> {
+    /// Returns whether the digests of decoded bytes are compared. They are not if
+    /// the section has none, if only stored bytes are to be compared
+    /// ([`Verify::Stored`]), or if this build omits the code.
+    pub(crate) fn compares_digests(&self) -> bool {
+        cfg!(feature = "tensor-digests")
+            && self.tensors.is_some()
+            && (self.verify == Verify::Full || self.frames.is_none())
+    }
+
+    /// Compares `found`, the digest of the decoded bytes of record `number`. It is
+    /// `None` if [`Integrity::compares_digests`] returns false.
+    pub(crate) fn check_tensor(&self, number: usize, found: Option<Digest>) -> Result<()> {
         let entry = self.entry(number)?;
-        if self.verify == Verify::Stored && self.frames.is_some() {
-            return Ok(());
-        }
         if self.is_left_out(self.verify) {
             let detail = "this build of the reader does not compare digests";
             return Err(Error::unsupported(detail));
         }
-        match &self.tensors {
-            Some(digests) if digests[entry] != digest::of(engine, tensor) => Err(Error::malformed(
+        match (&self.tensors, found) {
+            (Some(digests), Some(found)) if digests[entry] != found => Err(Error::malformed(
                 Rule::ZstnTensorDigest,
                 "the restored bytes do not match their digest: the file is damaged, get it again",
             )),

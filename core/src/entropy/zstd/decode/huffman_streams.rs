@@ -255,19 +255,28 @@ pub fn decode_flat(bits: u32, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault>
 
 /// Unpacks groups of seven-bit symbols with vectors, and returns the rest of the
 /// stream and the remaining groups, which precede the unpacked ones.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 fn sevens_at_once<'b, 'g>(
     bytes: &'b [u8],
     groups: &'g mut [[u8; GROUP]],
 ) -> (&'b [u8], &'g mut [[u8; GROUP]]) {
+    #[cfg(target_arch = "x86_64")]
     use crate::entropy::zstd::avx2::{CODED_BYTES, SYMBOLS, unpack};
+    #[cfg(target_arch = "wasm32")]
+    use crate::entropy::zstd::simd128::{CODED_BYTES, SYMBOLS, unpack};
     let (_, symbols) = groups.as_flattened_mut().as_rchunks_mut::<SYMBOLS>();
-    let done = unpack(bytes, symbols).unwrap_or(0);
+    let done = unpack(bytes, symbols);
     let left = groups.len() - done * SYMBOLS / GROUP;
     (&bytes[done * CODED_BYTES..], &mut groups[..left])
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(
+    target_arch = "x86_64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+)))]
 fn sevens_at_once<'b, 'g>(
     bytes: &'b [u8],
     groups: &'g mut [[u8; GROUP]],
