@@ -22,7 +22,7 @@ import { onlyInAll } from "../support/tier.mjs";
 /** The maximum sizes after brotli, in bytes, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
 const BUDGETS = {
   "plain safetensors: code": 19_200,
-  ".zstn: code and module": 156_000,
+  ".zstn: code and module": 149_700,
 };
 
 /** The largest gap between a size and its budget, as a fraction of the budget. Beyond it, the budget has to be lowered. */

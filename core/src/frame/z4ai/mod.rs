@@ -6,6 +6,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::iter::repeat_n;
 
 use crate::bytes::{self, Cursor};
 use crate::digest::{self, ChainingValue, Digest, SubtreeHasher};
@@ -85,7 +86,8 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 
     fn join<E: Engine>(&self, engine: &E, (): (), body: &mut [u8]) -> Result<()> {
-        self.decode_body(engine, body, false).map(drop)
+        let join = |_, parts: &[&[u8]], out: &mut [u8]| self.transform.join(parts, out);
+        self.decode_body(engine, body, join).map(drop)
     }
 }
 
@@ -108,8 +110,13 @@ impl<'a> Frame<'a> {
         let piece_len = self
             .piece_elements()
             .saturating_mul(self.transform.item_bytes());
-        let is_hashed = self.info.tail().is_empty() && digest::has_subtrees(body.len(), piece_len);
-        let values = self.decode_body(engine, body, is_hashed)?;
+        if !(self.info.tail().is_empty() && digest::has_subtrees(body.len(), piece_len)) {
+            self.join(engine, (), body)?;
+            return Ok(digest::of(engine, out));
+        }
+        let values = self.decode_body(engine, body, |first, parts, out| {
+            self.join_and_hash(first, parts, out)
+        })?;
         Ok(digest::of_subtrees(&values).unwrap_or_else(|| digest::of(engine, out)))
     }
 }
@@ -141,15 +148,16 @@ fn transform(id: u8, width: u8, format: &str) -> Result<Transform> {
 }
 
 impl Frame<'_> {
-    /// Decodes all planes and joins them in `body`, which is the content
-    /// without its tail. If `is_hashed`, spans are subtrees of the body, and
-    /// their chaining values are returned, unless the only plane is the body.
-    fn decode_body<E: Engine>(
+    /// Decodes all planes into `body`, which is the content without its tail. `join`
+    /// joins a span: it gets the index of the first element, the parts of all
+    /// planes, and the place of the elements. Its results are returned in order;
+    /// there are none if the only plane is the body.
+    fn decode_body<E: Engine, R: Send>(
         &self,
         engine: &E,
         body: &mut [u8],
-        is_hashed: bool,
-    ) -> Result<Vec<ChainingValue>> {
+        join: impl Fn(usize, &[&[u8]], &mut [u8]) -> Result<R> + Sync + Send,
+    ) -> Result<Vec<R>> {
         let item_bytes = self.transform.item_bytes();
         if let [only] = &self.planes[..]
             && item_bytes == 1
@@ -159,45 +167,54 @@ impl Frame<'_> {
         }
         let n = body.len() / item_bytes;
         let planes = self.pieces(engine, n as u64)?;
-        let values = self.each_piece(engine, n, body, |first, out| {
+        self.each_piece(engine, n, body, |first, out| {
             let end = first + out.len() / item_bytes;
             let range = first as u64..end as u64;
             let mut wanted = Vec::new();
             for (layout, plane) in &planes {
                 for part in 0..layout.parts {
-                    wanted.push((plane, layout, layout.range(part, &range, n as u64)));
+                    wanted.push((plane, layout.range(part, &range, n as u64)));
                 }
             }
             let mut buffers: Vec<Vec<u8>> = wanted.iter().map(|_| engine.recycled()).collect();
             let mut parts = Vec::with_capacity(wanted.len());
-            for ((plane, layout, range), buffer) in wanted.into_iter().zip(&mut buffers) {
+            for ((plane, range), buffer) in wanted.into_iter().zip(&mut buffers) {
                 let range = bytes::index(range.start)..bytes::index(range.end);
-                parts.push((layout.elements_per_byte, plane.get(engine, range, buffer)?));
+                parts.push(plane.get(engine, range, buffer)?);
             }
-            let mut hasher =
-                is_hashed.then(|| SubtreeHasher::new(first as u64 * item_bytes as u64));
-            let step = match is_hashed {
-                true => JOINED_ELEMENTS,
-                false => n,
-            };
-            for (number, joined) in out.chunks_mut(step * item_bytes).enumerate() {
-                let start = number * step;
-                let end = start + joined.len() / item_bytes;
-                let parts: Vec<&[u8]> = parts
-                    .iter()
-                    .map(|&(per_byte, part)| &part[start / per_byte..end.div_ceil(per_byte)])
-                    .collect();
-                self.transform.join(&parts, joined)?;
-                if let Some(hasher) = &mut hasher {
-                    hasher.update(joined);
-                }
-            }
+            let joined = join(first, &parts, out)?;
             buffers
                 .into_iter()
                 .for_each(|buffer| engine.recycle(buffer));
-            Ok(hasher.map(|hasher| hasher.value()))
-        })?;
-        Ok(values.into_iter().flatten().collect())
+            Ok(joined)
+        })
+    }
+
+    /// Joins a span that begins with the element `first`, and returns the chaining
+    /// value of the result.
+    fn join_and_hash(
+        &self,
+        first: usize,
+        parts: &[&[u8]],
+        out: &mut [u8],
+    ) -> Result<ChainingValue> {
+        let item_bytes = self.transform.item_bytes();
+        let densities = self.transform.layouts();
+        let densities =
+            densities.flat_map(|layout| repeat_n(layout.elements_per_byte, layout.parts));
+        let parts: Vec<(&[u8], usize)> = parts.iter().copied().zip(densities).collect();
+        let mut hasher = SubtreeHasher::new(first as u64 * item_bytes as u64);
+        for (number, joined) in out.chunks_mut(JOINED_ELEMENTS * item_bytes).enumerate() {
+            let start = number * JOINED_ELEMENTS;
+            let end = start + joined.len() / item_bytes;
+            let parts: Vec<&[u8]> = parts
+                .iter()
+                .map(|&(part, per_byte)| &part[start / per_byte..end.div_ceil(per_byte)])
+                .collect();
+            self.transform.join(&parts, joined)?;
+            hasher.update(joined);
+        }
+        Ok(hasher.value())
     }
 
     /// Returns the number of elements that one job decodes. It covers whole
