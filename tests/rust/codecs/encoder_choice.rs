@@ -126,7 +126,7 @@ fn floats_are_cut_into_bit_fields() {
 #[test]
 fn ordinary_exponents_take_huffman_codes_and_rans_only_for_the_smallest_file() {
     let mut rng = Rng(6);
-    for elements in [300, 300_000, 1_500_000] {
+    for elements in [300_000, 1_500_000] {
         let weights = rng.bf16_weights(elements);
         let method = |effort| planes(&coded(&weights, Dtype::Bf16, effort)).1[1];
         let huffman = [Method::Zstd, Method::Blocks];

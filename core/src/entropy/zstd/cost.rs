@@ -78,6 +78,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::bytes;
     use crate::entropy::histogram::count;
     use crate::entropy::zstd::encode_literals;
 
