@@ -166,7 +166,7 @@ const KINDS: [Kind; 6] = [
     },
     // A tensor like most matrices of small models, whose exponents are coded by rANS.
     Kind {
-        name: "small BF16 for rANS",
+        name: "small BF16",
         float: BF16,
         tensor: |len_bytes| BF16.tensor_of_one_scale(len_bytes.min(SMALL_BYTES)),
     },
