@@ -164,7 +164,7 @@ const KINDS: [Kind; 6] = [
         float: F32,
         tensor: |len_bytes| F32.tensor(len_bytes),
     },
-    // A tensor like most matrices of small models, whose exponents are coded by rANS.
+    // A tensor like most matrices of small models.
     Kind {
         name: "small BF16",
         float: BF16,
