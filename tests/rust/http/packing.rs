@@ -138,7 +138,7 @@ fn cancelled_packing_does_not_wait_for_a_slow_server() {
         (result, ended - cancelled)
     });
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
-    // A fifth of a second, and as much for a busy machine.
-    assert!(took < Duration::from_millis(400), "{took:?}");
+    // The server needs minutes. A busy machine may need more than a fifth of a second.
+    assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }

@@ -173,7 +173,7 @@ fn cancelled_work_does_not_wait_for_slow_shards() {
         (result, ended - cancelled)
     });
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
-    // A fifth of a second, and as much for a busy machine.
-    assert!(took < Duration::from_millis(400), "{took:?}");
+    // The server needs minutes. A busy machine may need more than a fifth of a second.
+    assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
