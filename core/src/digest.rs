@@ -92,7 +92,7 @@ impl SubtreeHasher {
 }
 
 /// Returns whether an input of `len` bytes can be hashed as subtrees of
-/// `subtree_len` bytes each, of which the last may be shorter.
+/// `subtree_len` bytes each; the last one may be shorter.
 pub(crate) fn has_subtrees(len: usize, subtree_len: usize) -> bool {
     subtree_len.is_power_of_two() && subtree_len >= blake3::CHUNK_LEN && len > subtree_len
 }

@@ -19,9 +19,9 @@ pub trait Progress: Sync {
     /// Called when `len_bytes` more bytes of original data are finished.
     fn advance(&self, len_bytes: u64);
     /// Called while a file that the work requires is being downloaded, with the number
-    /// of bytes received and the length of the file if it is known. Shards of a
-    /// checkpoint are downloaded at the same time and count as one file, which gets
-    /// longer when another download begins.
+    /// of bytes received so far, and the length of the file if it is known. Shards that
+    /// are downloaded at the same time count as one file, whose length grows when
+    /// another download begins.
     fn fetching(&self, so_far_bytes: u64, len_bytes: Option<u64>) {
         let _ = (so_far_bytes, len_bytes);
     }

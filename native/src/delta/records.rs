@@ -85,7 +85,7 @@ impl DeltaCoder<'_> {
 struct DeltaRecords {
     infos: Vec<RecordInfo>,
     edition: Edition,
-    /// The hash of the file that is packed, of which these are the tensors.
+    /// The hash of the file whose tensors these are.
     hash: TargetHash,
     /// The offset at which the next record begins.
     position: u64,

@@ -188,7 +188,7 @@ impl<'a> Work<'a> {
         }
         let looked = look(&job.engine, &files.shards.files()[number], local)?;
         let len_bytes = looked.original_len_bytes;
-        // Of several shards that are fetched at the same time, the last one reports all.
+        // Shards are fetched at the same time. The last of them reports the length of all.
         let _total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
         files.looked()[number] = looked;
         self.job.begin(self.len_bytes());

@@ -1,8 +1,7 @@
 //! Packing a remote file while it arrives.
 
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use zstn::{CancelToken, Engine, Error, Job, Location, PackOptions};
@@ -11,6 +10,8 @@ use zstn_tests::command::{program, text};
 use zstn_tests::fault_server::{FaultServer, Served, Then, begin, drip, right, right_parts};
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
+
+use crate::cancelled;
 
 /// Returns a checkpoint of 18 MiB that arrives in several pieces, with one alias.
 fn model() -> Vec<u8> {
@@ -122,21 +123,12 @@ fn cancelled_packing_does_not_wait_for_a_slow_server() {
     let job = Job::new()
         .engine(&Engine::new(2).unwrap())
         .cancel_token(&token);
-    let (result, took) = thread::scope(|scope| {
-        let packing = scope.spawn(|| {
-            let input = Location::url(&server.url);
-            let result = zstn::pack(&job, input, &output, &PackOptions::default());
-            (result, Instant::now())
-        });
-        while server.log().len() < 3 {
-            thread::sleep(Duration::from_millis(10));
-        }
-        thread::sleep(Duration::from_millis(100));
-        let cancelled = Instant::now();
-        token.cancel();
-        let (result, ended) = packing.join().unwrap();
-        (result, ended - cancelled)
-    });
+    let begun = || server.log().len() >= 3;
+    let pack = || {
+        let input = Location::url(&server.url);
+        zstn::pack(&job, input, &output, &PackOptions::default())
+    };
+    let (result, took) = cancelled(&token, begun, pack);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     // The server needs minutes. A busy machine may need more than a fifth of a second.
     assert!(took < Duration::from_secs(5), "{took:?}");

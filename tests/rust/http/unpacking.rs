@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zstn::{CancelToken, Engine, Error, Job, Location, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_tests::checkpoint;
 use zstn_tests::fault_server::{FaultServer, Served, Then, drip, head, right, right_parts, send};
 use zstn_tests::rng::Rng;
+
+use crate::cancelled;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const INDEX: &str = "m.zstn.index.json";
@@ -158,20 +160,9 @@ fn cancelled_work_does_not_wait_for_slow_shards() {
     let shards = Shards::serve(files, &[], Sending::Slowly);
     let token = CancelToken::new();
     let job = job().cancel_token(&token);
-    let (result, took) = thread::scope(|scope| {
-        let unpacking = scope.spawn(|| {
-            let result = shards.unpack(&job, &folder.path().join("restored"));
-            (result, Instant::now())
-        });
-        while shards.at_once.load(SeqCst) < 4 {
-            thread::sleep(Duration::from_millis(10));
-        }
-        thread::sleep(Duration::from_millis(100));
-        let cancelled = Instant::now();
-        token.cancel();
-        let (result, ended) = unpacking.join().unwrap();
-        (result, ended - cancelled)
-    });
+    let begun = || shards.at_once.load(SeqCst) >= 4;
+    let work = || shards.unpack(&job, &folder.path().join("restored"));
+    let (result, took) = cancelled(&token, begun, work);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     // The server needs minutes. A busy machine may need more than a fifth of a second.
     assert!(took < Duration::from_secs(5), "{took:?}");

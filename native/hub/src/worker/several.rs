@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 
-/// Runs `work` for all `items`, at most `at_once` at the same time, and passes the items
-/// with their outcomes in order to `next` on this thread. `work` makes requests and waits
-/// for the threads of an engine, so it does not run on these.
+/// Runs `work` for all `items`, at most `at_once` at the same time. Calls `next` on this
+/// thread with each item and its outcome, in the order of the items. `work` makes requests
+/// and waits for the threads of an engine, so it has threads of its own.
 ///
 /// # Errors
 /// The first error of `next`. Work that has begun is completed, no other work begins, and

@@ -321,18 +321,18 @@ impl Integrity {
     /// bytes.
     #[must_use]
     pub(crate) fn is_left_out(&self, verify: Verify) -> bool {
-        cfg!(not(feature = "tensor-digests"))
-            && self.tensors.is_some()
-            && (verify == Verify::Full || self.frames.is_none())
+        cfg!(not(feature = "tensor-digests")) && self.requires_digests(verify)
+    }
+
+    fn requires_digests(&self, verify: Verify) -> bool {
+        self.tensors.is_some() && (verify == Verify::Full || self.frames.is_none())
     }
 
     /// Returns whether the digests of decoded bytes are compared. They are not if
     /// the section has none, if only stored bytes are to be compared
     /// ([`Verify::Stored`]), or if this build omits the code.
     pub(crate) fn compares_digests(&self) -> bool {
-        cfg!(feature = "tensor-digests")
-            && self.tensors.is_some()
-            && (self.verify == Verify::Full || self.frames.is_none())
+        cfg!(feature = "tensor-digests") && self.requires_digests(self.verify)
     }
 
     /// Compares `found`, the digest of the decoded bytes of record `number`. It is

@@ -78,8 +78,8 @@ pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<(), String> {
 
 /// Decodes a frame of literals into `out`, which it must fill, if its first block
 /// is one that this decoder decodes faster than C zstd: a block with a flat code,
-/// which is decoded by shifts, or a long block of short codes, of which each lookup
-/// decodes up to six. Returns `None` for any other frame.
+/// which is decoded by shifts, or a long block of short codes, which is decoded up
+/// to six symbols at a time. Returns `None` for any other frame.
 pub fn decode_fast(frame: &[u8], out: &mut [u8]) -> Option<Result<(), String>> {
     let is_ours = starts_fast(frame) && has_sequences(frame) == Ok(false);
     is_ours.then(|| decode_frame(frame, out))
