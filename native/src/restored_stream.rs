@@ -29,7 +29,7 @@ pub fn restored_sha256(
 ) -> Result<[u8; 32]> {
     let input = input.into();
     job.run(|job| {
-        let local = input.fetch(&job.http, job)?;
+        let local = input.fetch_packed(&job.http, job)?;
         let base = BaseFile::open(job, Some(&local), &options.bases)?;
         let inputs = files([Some(&*local), base.as_deref()]);
         let packed = Packed::parse(job, &local, base.as_deref());

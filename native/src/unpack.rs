@@ -67,7 +67,7 @@ pub fn unpack<'s>(
             return unpack_shards(job, &shards, &bases, &sink.folder()?);
         }
         let output = sink.file(&job.http)?;
-        let local = input.fetch(&job.http, job)?;
+        let local = input.fetch_packed(&job.http, job)?;
         let base = BaseFile::open(job, Some(&local), &options.bases)?;
         Ok(UnpackReport {
             files: vec![unpack_file(job, &local, base.as_deref(), output)?],

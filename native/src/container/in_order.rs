@@ -1,5 +1,6 @@
 //! Decodes a container in the order of the original file.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
@@ -52,6 +53,9 @@ impl<'a> Container<'a> {
             .flat_map(|part| part.spans().map(move |span| (span, part)))
             .collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
+        let mut read = HashSet::new();
+        let frames = spans.iter().map(|(_, part)| *part);
+        self.read_ahead(job, frames.filter(|part| read.insert(part.number)));
         let decode = |&(span, part): &(&Range<u64>, &Part)| {
             let stored = self.input.read_with(&job.buffers, part.place.clone())?;
             let bytes = self.decode_part(job, part, &stored)?;

@@ -19,9 +19,9 @@ use frame_runs::{Part, Stored, parts, runs, single};
 mod frame_runs;
 mod in_order;
 
-/// A container whose frames have all been checked as far as possible without decoding.
-/// Nothing is written, and no memory is allocated for decoded tensors, before these
-/// checks have succeeded.
+/// A container on this machine whose frames have all been checked as far as possible
+/// without decoding, or a remote one, whose frames are checked when they arrive. No memory
+/// is allocated for a decoded tensor before its frame has passed these checks.
 pub(crate) struct Container<'a> {
     input: &'a Local,
     prefix: ContainerPrefix,
@@ -31,7 +31,8 @@ pub(crate) struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// Reads everything except the tensors, and checks every frame.
+    /// Reads everything except the tensors, and checks every frame unless the input is
+    /// remote.
     pub(crate) fn parse(job: &Job, input: &'a Local) -> Result<Self> {
         let refuse = Error::place(input.name());
         let len_bytes = input.len_bytes();
@@ -76,20 +77,40 @@ impl<'a> Container<'a> {
             tail,
             parts,
         };
+        if !input.is_remote() {
+            container.check_frames(job)?;
+        }
+        Ok(container)
+    }
+
+    /// Checks every frame as far as possible without decoding it.
+    fn check_frames(&self, job: &Job) -> Result<()> {
+        let refuse = Error::place(self.name());
         let check = |run: &[Part]| {
-            let bytes = Stored::read(job, input, run)?;
+            let bytes = Stored::read(job, self.input, run)?;
             run.iter().try_for_each(|part| {
-                let checked = container.frame(part, bytes.of(part)).map(drop);
-                checked.map_err(|error| refuse(container.named(part, error)))
+                let checked = self.frame(part, bytes.of(part)).map(drop);
+                checked.map_err(|error| refuse(self.named(part, error)))
             })
         };
-        let runs = runs(&container.parts).into_iter().map(|run| {
+        let runs = runs(&self.parts).into_iter().map(|run| {
             let stored_bytes = run.iter().map(Part::stored_len_bytes).sum();
             (run, stored_bytes)
         });
         let budget = Budget::of_bytes(job.memory().min(MAX_CHECKED_BYTES) / SHARES);
-        for_each(job, runs, budget, |run| check(run))?;
-        Ok(container)
+        for_each(job, runs, budget, |run| check(run))
+    }
+
+    /// Begins to fetch the frames of a remote input, which will be decoded in the order of
+    /// `parts`, after all block tables.
+    fn read_ahead<'p>(&self, job: &Job, parts: impl Iterator<Item = &'p Part>) {
+        /// The maximum memory for bytes that have arrived early.
+        const MAX_BYTES: u64 = 64 << 20;
+        let max_bytes = MAX_BYTES.min(job.memory() / SHARES);
+        let table = |part: &Part| self.integrity()?.table(part.number);
+        let tables = self.parts.iter().filter_map(table);
+        let frames = parts.map(|part| part.place.clone());
+        self.input.read_ahead(tables.chain(frames), max_bytes);
     }
 
     fn integrity(&self) -> Option<&Integrity> {
@@ -196,6 +217,7 @@ impl<'a> Container<'a> {
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let finished = Finished::new(self, job)?;
+        self.read_ahead(job, self.parts.iter());
         let decode = |run: &&[Part]| {
             let stored = Stored::read(job, self.input, run)?;
             for part in *run {

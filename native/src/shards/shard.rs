@@ -86,6 +86,20 @@ impl Shard {
         self.location.fetch(http, progress)
     }
 
+    /// Makes a packed file available for decoding it; a remote container arrives while it
+    /// is decoded.
+    ///
+    /// # Errors
+    /// The errors of [`Shard::fetch`].
+    pub fn fetch_packed(
+        &self,
+        http: &HttpOptions,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Local> {
+        self.check_there()?;
+        self.location.fetch_packed(http, progress)
+    }
+
     pub fn check_there(&self) -> Result<()> {
         match &self.location {
             Location::Path(path) => match path.metadata() {

@@ -305,7 +305,7 @@ impl<'a> Files<'a> {
         {
             return Arriving::begin(feed, |_, _, _| Ok(()), fetching);
         }
-        shard.fetch(&job.http, fetching).map(Begun::Whole)
+        shard.fetch_packed(&job.http, fetching).map(Begun::Whole)
     }
 
     fn looked(&self) -> MutexGuard<'_, Vec<Looked>> {

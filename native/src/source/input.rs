@@ -22,12 +22,12 @@ use crate::{Error, Progress, Result};
 /// bytes of a file determine its format, not its name.
 ///
 /// Reading single tensors reads ranges of an input. Functions that process whole inputs
-/// read local files by range and first copy other inputs into a temporary file, up to
-/// four shards of a checkpoint at a time.
-/// [`pack`](crate::pack()) processes a safetensors file while it arrives, in memory. It
-/// copies only tensors that do not fit into the memory of the job, one at a time; for
-/// a server that ignores ranges or names no version of its files, it copies the whole
-/// file. A base is copied.
+/// read local files by range. [`pack`](crate::pack()) processes other safetensors files
+/// while they arrive, in memory; it copies only tensors that do not fit into the memory
+/// of the job, one at a time. [`unpack`](crate::unpack()) and
+/// [`verify`](crate::verify()) decode containers on servers while they arrive. All other
+/// inputs, such as deltas and bases, are first copied into a temporary file, and so is a
+/// file whose server ignores ranges or names no version of it.
 ///
 /// ```
 /// use zstn::{Input, Location};
@@ -162,6 +162,22 @@ impl Input {
             }
             Kind::Reader(reader) => reader.fetch(&fetching).map(Arc::new),
             Kind::Local(local) => Ok(local.clone()),
+        }
+    }
+
+    /// Makes a packed file available for decoding it, like [`Location::fetch_packed`].
+    pub(crate) fn fetch_packed(
+        &self,
+        http: &HttpOptions,
+        progress: &dyn Progress,
+    ) -> Result<Arc<Local>> {
+        let fetching = |so_far, len| progress.fetching(so_far, len);
+        match &self.0 {
+            Kind::Location(location) => location.fetch_packed(http, &fetching).map(Arc::new),
+            Kind::Source(source) if source.is_remote() && source.is_one_version() => {
+                Local::of_packed(source.clone(), &fetching).map(Arc::new)
+            }
+            _ => self.fetch(http, progress),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Input on this machine: a file that is read by range, or bytes in memory.
+//! A whole input that is read by range: a file, bytes in memory, or a remote file.
 //!
 //! Files are read into buffers and never memory-mapped. An unreadable page is therefore
 //! an error of the read that needs it, and file systems that cannot map files also
@@ -10,14 +10,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
 use super::arriving_safetensors::Stored;
 use super::file::read_exact_at;
+use super::read_ahead::ReadAhead;
 use super::version::{FileId, FileVersion};
-use super::{Source, check_inside};
+use super::{Feed, Source, check_inside};
 use crate::buffers::{Buffer, Buffers};
+use crate::output::temporary;
 use crate::{Error, Result};
 
-/// A whole input on this machine: a file, or bytes in memory with a name.
+/// A whole input: a file on this machine, bytes in memory with a name, or a remote file
+/// that is read ahead of its use.
 #[derive(Debug)]
 pub struct Local {
     name: String,
@@ -39,6 +45,7 @@ enum Bytes {
     Owned(Vec<u8>),
     /// A file that arrives, of which a few ranges can be read.
     Stored(Arc<Stored>),
+    Remote(ReadAhead),
 }
 
 /// The number of bytes that [`Local::feed`] reads at a time. Statistics require a
@@ -76,6 +83,32 @@ impl Local {
             bytes: Bytes::Stored(stored),
             file_ids: Vec::new(),
         }
+    }
+
+    /// Uses a remote container while it arrives ([`Local::read_ahead`]). A file of another
+    /// type and a small one are copied to the disk; `progress` is called with the number
+    /// of bytes copied and the length.
+    ///
+    /// # Errors
+    /// The errors of the source; too little space for a copy.
+    pub(super) fn of_packed(
+        source: Arc<dyn Source>,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Self> {
+        /// The minimum length in bytes of a file that is not copied. Reading ranges takes
+        /// a few requests more.
+        const MIN_BYTES: u64 = 4 << 20;
+        let len_bytes = source.len_bytes();
+        if len_bytes >= MIN_BYTES
+            && let Ok(FileKind::Zstn) = recognise(&source.read(0..HEAD_LEN_BYTES)?, len_bytes)
+        {
+            return Ok(Self {
+                name: source.name().into(),
+                file_ids: source.file_ids().to_vec(),
+                bytes: Bytes::Remote(ReadAhead::new(source)),
+            });
+        }
+        Feed::source(source).copy(temporary::create()?, 0, progress)
     }
 
     /// Uses a whole open file that only this process uses. Messages call it `name`.
@@ -215,12 +248,21 @@ impl Local {
         let _ = range;
     }
 
+    /// Begins to fetch `ranges` of a remote file, which do not overlap and will be read
+    /// once each, in about this order. The bytes that wait to be read take at most
+    /// `max_bytes` of memory.
+    pub(crate) fn read_ahead(&self, ranges: impl Iterator<Item = Range<u64>>, max_bytes: u64) {
+        if let Bytes::Remote(remote) = &self.bytes {
+            remote.begin(ranges, max_bytes);
+        }
+    }
+
     /// Returns the file, and the offset of the first byte in it.
     fn file(&self) -> Option<(&File, u64)> {
         match &self.bytes {
             Bytes::File(version) => Some((version.file(), 0)),
             Bytes::Private { file, range } => Some((file, range.start)),
-            Bytes::Owned(_) | Bytes::Stored(_) => None,
+            Bytes::Owned(_) | Bytes::Stored(_) | Bytes::Remote(_) => None,
         }
     }
 }
@@ -228,6 +270,10 @@ impl Local {
 impl Source for Local {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn is_remote(&self) -> bool {
+        matches!(self.bytes, Bytes::Remote(_))
     }
 
     fn is_in_memory(&self) -> bool {
@@ -241,6 +287,7 @@ impl Source for Local {
     fn check_unchanged(&self) -> Result<()> {
         match &self.bytes {
             Bytes::File(version) => version.check_unchanged(&self.name),
+            Bytes::Remote(remote) => remote.source().check_unchanged(),
             Bytes::Private { .. } | Bytes::Owned(_) | Bytes::Stored(_) => Ok(()),
         }
     }
@@ -251,6 +298,7 @@ impl Source for Local {
             Bytes::Private { range, .. } => range.end - range.start,
             Bytes::Owned(bytes) => bytes.len() as u64,
             Bytes::Stored(stored) => stored.len_bytes(),
+            Bytes::Remote(remote) => remote.source().len_bytes(),
         }
     }
 
@@ -274,6 +322,7 @@ impl Source for Local {
             }
             Bytes::File(version) => version.read_into(&self.name, start, out),
             Bytes::Stored(stored) => stored.read_into(&self.name, start, out),
+            Bytes::Remote(remote) => remote.read_into(start, out),
             Bytes::Private { file, range } => {
                 read_exact_at(file, &self.name, range.start, start, out)
             }

@@ -216,6 +216,24 @@ impl Location {
         Access::of(self)?.fetch(http, progress)
     }
 
+    /// Makes a packed file available for decoding it. A container on a server or in a
+    /// store is not copied: it arrives while it is decoded, unless it is small, or its
+    /// server ignores ranges or names no version of the file. Other files are fetched like
+    /// [`Location::fetch`].
+    pub(crate) fn fetch_packed(
+        &self,
+        http: &HttpOptions,
+        progress: &dyn Fn(u64, Option<u64>),
+    ) -> Result<Local> {
+        if self.is_remote()
+            && let Some(source) = self.open_ranged(http)?
+            && source.is_one_version()
+        {
+            return Local::of_packed(source.into(), progress);
+        }
+        self.fetch(http, progress)
+    }
+
     /// Begins to read the file from start to end, if it would otherwise have to be
     /// copied as a whole. Returns `None` for a local file, and for a server that
     /// ignores ranges.

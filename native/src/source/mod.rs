@@ -23,6 +23,7 @@ mod merged;
 mod open_location;
 pub(crate) mod parallel;
 mod range_reads;
+mod read_ahead;
 pub mod regular;
 mod scheme;
 pub mod store;

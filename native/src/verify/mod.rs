@@ -155,7 +155,7 @@ impl VerifyOptions {
 
     /// Verifies a file that restores another file byte for byte.
     fn verify_file(&self, job: &Job, input: &Input) -> Result<VerifyReport> {
-        let local = input.fetch(&job.http, job)?;
+        let local = input.fetch_packed(&job.http, job)?;
         Ok(self.report(self.verify_local(job, &local)?))
     }
 

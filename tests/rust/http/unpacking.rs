@@ -1,8 +1,10 @@
-//! Restoring and verifying the packed shards of a checkpoint on a server.
+//! Restoring and verifying packed files and shards on a server.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -10,7 +12,10 @@ use std::time::Duration;
 
 use zstn::{CancelToken, Engine, Error, Job, Location, PackOptions, UnpackOptions, VerifyOptions};
 use zstn_tests::checkpoint;
-use zstn_tests::fault_server::{FaultServer, Served, Then, drip, head, right, right_parts, send};
+use zstn_tests::command::{program, text};
+use zstn_tests::fault_server::{
+    Behaviour, FaultServer, Served, Then, begin, drip, head, right, right_parts, send,
+};
 use zstn_tests::rng::Rng;
 
 use crate::cancelled;
@@ -18,7 +23,7 @@ use crate::cancelled;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const INDEX: &str = "m.zstn.index.json";
 
-/// How the server sends whole shards.
+/// How the server sends the data of shards.
 #[derive(Clone, Copy)]
 enum Sending {
     /// After 300 ms.
@@ -32,7 +37,7 @@ enum Sending {
 /// A server for five packed shards.
 struct Shards {
     server: FaultServer,
-    /// The largest number of whole shards that were being sent at the same time.
+    /// The largest number of shards whose data were being sent at the same time.
     at_once: Arc<AtomicUsize>,
 }
 
@@ -61,7 +66,9 @@ impl Shards {
                 bytes: bytes.clone(),
                 other: Vec::new(),
             };
-            if asked.range.is_some() || asked.path.ends_with(INDEX) {
+            // Headers and indexes are shorter than data.
+            let is_short = |range: &Range<usize>| range.len() < 20_000 || range.end == 32 << 10;
+            if asked.range.as_ref().is_none_or(is_short) {
                 return right(&asked, &served, to);
             }
             most.fetch_max(sent.fetch_add(1, SeqCst) + 1, SeqCst);
@@ -167,4 +174,139 @@ fn cancelled_work_does_not_wait_for_slow_shards() {
     // The server needs minutes. A busy machine may need more than a fifth of a second.
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+}
+
+/// Packs a checkpoint of 24 MiB, in which two tensors are equal. Returns it and its packed
+/// file.
+fn large(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+    let mut rng = Rng(9);
+    let weights: Vec<_> = (0..12).map(|_| rng.bf16_weights(1 << 20)).collect();
+    let names: Vec<_> = (10..22).map(|number| format!("layer.{number}")).collect();
+    let tensors = names.iter().zip(&weights);
+    let mut tensors: Vec<_> = tensors
+        .map(|(name, bytes)| (name.as_str(), "BF16", bytes.as_slice()))
+        .collect();
+    tensors[8].2 = &weights[3];
+    let plain = checkpoint(&tensors);
+    let packed = folder.join("large.zstn");
+    let input = zstn::Input::bytes("large", plain.clone());
+    zstn::pack(&job(), input, &packed, &PackOptions::default()).unwrap();
+    (plain, fs::read(packed).unwrap())
+}
+
+fn serve(bytes: Vec<u8>, behaviour: impl Behaviour) -> FaultServer {
+    let other = Vec::new();
+    FaultServer::start(Served { bytes, other }, behaviour)
+}
+
+/// Runs the program without a folder for temporary files.
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.args(arguments).current_dir(folder);
+    for variable in ["TMPDIR", "TMP"] {
+        command.env(variable, folder.join("missing"));
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_container_is_decoded_while_it_arrives() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, packed) = large(folder.path());
+    let len = packed.len();
+    let server = serve(packed, |asked, served, to| match asked.number {
+        4 | 6 => {
+            begin(asked, served, to, 700_000)?;
+            Ok(Then::Close)
+        }
+        _ => right(asked, served, to),
+    });
+    for arguments in [
+        &["unpack", &server.url, "-o", "restored"][..],
+        &["unpack", &server.url, "-o", "small", "--memory", "16M"],
+        &["unpack", &server.url, "-o", "-"],
+        &["verify", &server.url],
+        &["verify", "--fast", &server.url],
+    ] {
+        let before = server.log().len();
+        let out = run(folder.path(), arguments);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        match arguments[3..] {
+            ["-"] => assert!(out.stdout == plain),
+            [name, ..] if arguments[0] == "unpack" => {
+                assert!(fs::read(folder.path().join(name)).unwrap() == plain);
+            }
+            _ => {}
+        }
+        let log = &server.log()[before..];
+        let asked: usize = log
+            .iter()
+            .map(|asked| asked.range.as_ref().map_or(len, Range::len))
+            .sum();
+        // The alias is read twice.
+        assert!(
+            asked < len + len / 4,
+            "{arguments:?}: {asked} of {len} bytes"
+        );
+    }
+}
+
+#[test]
+fn damage_and_broken_servers_leave_no_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut packed) = large(folder.path());
+    fs::remove_file(folder.path().join("large.zstn")).unwrap();
+    let middle = packed.len() / 2;
+    let broken = serve(packed.clone(), move |asked, served, to| {
+        match asked
+            .range
+            .as_ref()
+            .is_some_and(|range| range.contains(&middle))
+        {
+            true => Ok(Then::Close),
+            false => right(asked, served, to),
+        }
+    });
+    packed[middle] ^= 1;
+    let damaged = serve(packed, right);
+    for (url, expected) in [(&damaged.url, "layer.1"), (&broken.url, "connection")] {
+        for arguments in [&["unpack", url, "-o", "restored"][..], &["verify", url]] {
+            let out = run(folder.path(), arguments);
+            let message = text(&out.stderr);
+            assert!(
+                !out.status.success() && message.contains(expected),
+                "{message}"
+            );
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{message}");
+        }
+    }
+}
+
+#[test]
+fn cancelling_does_not_wait_for_a_slow_container() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, packed) = large(folder.path());
+    let server = serve(packed, |asked, served, to| match asked.number {
+        0..=5 => right(asked, served, to),
+        _ => {
+            let (head, body) = right_parts(asked, served);
+            send(to, &head, b"").and_then(|_| drip(to, body))
+        }
+    });
+    let token = CancelToken::new();
+    let job = job().cancel_token(&token);
+    let begun = || server.log().len() >= 8;
+    let work = || {
+        let to = folder.path().join("restored");
+        zstn::unpack(
+            &job,
+            Location::url(&server.url),
+            to,
+            &UnpackOptions::default(),
+        )
+    };
+    let (result, took) = cancelled(&token, begun, work);
+    assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
