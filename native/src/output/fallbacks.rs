@@ -46,6 +46,20 @@ pub(super) fn is_lacking(error: &io::Error) -> bool {
     }
 }
 
+/// Extends a file to `len_bytes` bytes. Where the file system can, it also reserves the
+/// disk space, so that a full disk is reported before any work.
+pub(super) fn allocate(file: &File, len_bytes: u64) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if len_bytes > 0 {
+        use rustix::fs::{FallocateFlags, fallocate};
+        match fallocate(file, FallocateFlags::empty(), 0, len_bytes).map_err(io::Error::from) {
+            Err(error) if is_lacking(&error) => {}
+            other => return other,
+        }
+    }
+    file.set_len(len_bytes)
+}
+
 /// Flushes a file to the disk, if the file system supports that.
 pub(super) fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {

@@ -13,6 +13,7 @@ use cleanup::check_running;
 use stream::{Pending, Receiver};
 use target::Target;
 use temporary::{give_name, parent};
+use writeback::EarlyWriteback;
 
 mod backing;
 mod cleanup;
@@ -25,6 +26,7 @@ mod staging;
 mod stream;
 mod target;
 pub mod temporary;
+mod writeback;
 
 pub(crate) use folder::{FolderPlace, OutputFolder};
 pub(crate) use permissions::Mode;
@@ -55,6 +57,7 @@ pub struct Output<'a> {
     name: String,
     replace: bool,
     mode: Mode,
+    early: EarlyWriteback,
 }
 
 impl fmt::Debug for Output<'_> {
@@ -105,6 +108,7 @@ impl<'a> Output<'a> {
             name,
             replace: true,
             mode: Mode::default(),
+            early: EarlyWriteback::default(),
         })
     }
 
@@ -126,6 +130,7 @@ impl<'a> Output<'a> {
             name,
             replace,
             mode: Mode::default(),
+            early: EarlyWriteback::default(),
         })
     }
 
@@ -138,6 +143,7 @@ impl<'a> Output<'a> {
             name: "temporary file".into(),
             replace: true,
             mode: Mode::default(),
+            early: EarlyWriteback::default(),
         })
     }
 
@@ -154,6 +160,7 @@ impl<'a> Output<'a> {
                     name,
                     replace,
                     mode: Mode::default(),
+                    early: EarlyWriteback::default(),
                 });
             }
             Target::Stdout => Receiver::Stdout,
@@ -165,6 +172,7 @@ impl<'a> Output<'a> {
             name,
             replace,
             mode: Mode::default(),
+            early: EarlyWriteback::default(),
         })
     }
 
@@ -213,7 +221,11 @@ impl<'a> Output<'a> {
         self.backing
             .file()
             .write_all(bytes)
-            .map_err(|error| self.backing.failed("write", &self.name, error))
+            .map_err(|error| self.backing.failed("write", &self.name, error))?;
+        if let Backing::Hidden { file, .. } = &self.backing {
+            self.early.appended(file.as_file(), bytes.len() as u64);
+        }
+        Ok(())
     }
 
     /// Appends final bytes, and makes all bytes before them final. A writer receives
@@ -285,12 +297,17 @@ impl<'a> Output<'a> {
     /// Writes at `offset_bytes`; several threads may call this at the same time.
     pub(crate) fn write_at(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         let written = self.backing.write_at(bytes, offset_bytes);
-        written.map_err(|error| self.backing.failed("write", &self.name, error))
+        written.map_err(|error| self.backing.failed("write", &self.name, error))?;
+        if let Backing::Hidden { file, .. } = &self.backing {
+            EarlyWriteback::written_at(file.as_file(), offset_bytes, bytes.len() as u64);
+        }
+        Ok(())
     }
 
     /// Moves the position of [`Output::write`] to `offset_bytes` from the start of the
     /// output.
     pub(crate) fn seek(&mut self, offset_bytes: u64) -> Result<()> {
+        self.early.moved_to(offset_bytes);
         self.backing
             .file()
             .seek(io::SeekFrom::Start(self.backing.position(offset_bytes)))
@@ -301,7 +318,7 @@ impl<'a> Output<'a> {
     /// Extends the output to its final length. Nothing may have been written to it.
     pub(crate) fn reserve(&self, len_bytes: u64) -> Result<()> {
         let position = self.backing.position(len_bytes);
-        let reserved = match self.backing.file().set_len(position) {
+        let reserved = match fallbacks::allocate(self.backing.file(), position) {
             // Writing the last byte shows whether the file can have this length.
             Err(error) if fallbacks::is_lacking(&error) => match len_bytes.checked_sub(1) {
                 Some(last) => self.backing.write_at(&[0], last),

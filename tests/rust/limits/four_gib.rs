@@ -73,6 +73,7 @@ fn containers_that_say_so_are_refused() {
 
 #[test]
 fn a_buffer_beyond_the_address_space_is_an_error() {
+    let _alone = alone();
     let refusal = |result: Result<Vec<u8>, Error>| {
         let error = result.expect_err("no machine has this much");
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
