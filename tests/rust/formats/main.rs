@@ -6,6 +6,7 @@ mod delta;
 mod delta_tensors;
 mod extension_frames;
 mod gauss;
+mod gguf;
 mod incremental;
 mod integrity;
 mod rules;

@@ -16,9 +16,10 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
     "compressed-tensors-bad",
     "gauss-bad",
+    "gguf-bad",
     "z4ai-bad",
     "zstd-bad",
     "zstn-bad",

@@ -37,7 +37,8 @@ mod writer;
 
 pub use checksum::{Checksum, Covers, DigestKind, PartDigest};
 pub use footer::{FOOTER_BYTES, ZTensorFooter, ZTensorVersion};
-pub use part::{ByteOrder, Part, PartCoding};
+pub use super::byte_order::ByteOrder;
+pub use part::{Part, PartCoding};
 pub use tensor::{ElementType, ManifestTensor, TensorLayout};
 pub use writer::{PartStorage, SourceTensor, ZTensorWriter, can_write, write};
 

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::cbor::Item;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::part::{ByteOrder, Part, PartCoding};
+use super::ByteOrder;
+use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::{stored_checksum, unknown};
