@@ -14,7 +14,6 @@ const SENTENCES = {
   xml: "This is an XML document, not a model file. Object stores send one when they refuse access.",
   lfs: "This is a Git LFS pointer, not the model file itself. Download the file with `git lfs pull`, or use the download link of the hub.",
   json: "This is a JSON file, not a model file. To open a model in several files, use its index, whose name ends in .index.json.",
-  gguf: "This is a GGUF file, the format of llama.cpp. Open the model's original .safetensors instead, or convert this file with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name).save_pretrained(output).",
   ggml: "This is a GGML file, the format of llama.cpp before GGUF. Open the model's original .safetensors instead.",
   pytorch: `This is a PyTorch file, which is pickled and can run code when it is loaded. Convert it with ${PYTORCH}`,
   torchscript: `This is a TorchScript program. Convert its weights with ${saveFile("torch", copied('torch.jit.load(path, map_location="cpu").state_dict()'))}`,
@@ -35,7 +34,6 @@ type Format = keyof typeof SENTENCES;
 
 /** The magic numbers of formats, one character for each byte. The first match wins. */
 const MAGICS: readonly (readonly [string, Format])[] = [
-  ["GGUF", "gguf"],
   ["lmgg", "ggml"],
   ["fmgg", "ggml"],
   ["tjgg", "ggml"],
@@ -108,7 +106,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

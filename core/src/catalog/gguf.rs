@@ -101,6 +101,15 @@ impl FileCatalog {
         )
     }
 
+    /// Returns the name of the element type of tensor `number`, if it is stored
+    /// in blocks of a GGUF file.
+    pub(crate) fn block_type(&self, number: usize) -> Option<&'static str> {
+        match self.gguf_coding(number)? {
+            ElementCoding::Blocks(element, _) => Some(element.name()),
+            ElementCoding::Plain | ElementCoding::Swapped(_) => None,
+        }
+    }
+
     /// Returns the coding of tensor `number` of a GGUF file, or `None` for
     /// other formats.
     #[must_use]

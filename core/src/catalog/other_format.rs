@@ -11,7 +11,6 @@ enum OtherFormat {
     Xml,
     LfsPointer,
     Json,
-    Gguf,
     Ggml,
     PyTorch,
     TorchScript,
@@ -29,14 +28,13 @@ enum OtherFormat {
 }
 
 use OtherFormat::{
-    Ggml, Gguf, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npy, Npz, Onnx, Pickle, PyTorch,
+    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npy, Npz, Onnx, Pickle, PyTorch,
     SavedModel, Tar, TfLite, TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 14] = [
-    (b"GGUF", Gguf),
+const MAGICS: [(&[u8], OtherFormat); 13] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
@@ -190,12 +188,6 @@ impl OtherFormat {
             Json => {
                 "this is a JSON file, not a model file. To open a model in several files, use its \
                  index, whose name ends in .index.json"
-            }
-            Gguf => {
-                "this is a GGUF file, the format of llama.cpp. Open the model's original \
-                 .safetensors instead, or convert this file with transformers: \
-                 AutoModelForCausalLM.from_pretrained(folder, gguf_file=name)\
-                 .save_pretrained(output)"
             }
             Ggml => {
                 "this is a GGML file, the format of llama.cpp before GGUF. Open the model's \
