@@ -80,16 +80,15 @@ impl RangePlan {
         let (decoded_bytes, stored_bytes) = coding.unit_bytes();
         let units = span.start / decoded_bytes..span.end.div_ceil(decoded_bytes);
         let range = start + units.start * stored_bytes..start + units.end * stored_bytes;
-        let (range, len_bytes) = match span.is_empty() {
-            true => (None, 0),
-            false => (Some(range), span.end - span.start),
-        };
+        if span.is_empty() {
+            return Self::stored(Vec::new());
+        }
         Self {
-            ranges: Vec::from_iter(range),
+            ranges: [range].into(),
             way: Way::Units {
                 coding,
                 skipped_bytes: span.start % decoded_bytes,
-                len_bytes,
+                len_bytes: span.end - span.start,
             },
         }
     }

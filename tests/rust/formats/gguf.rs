@@ -113,7 +113,7 @@ fn metadata_are_text_and_long_arrays_are_shortened() {
 #[test]
 fn malformed_files_are_refused_for_their_rule() {
     let entries = cases::malformed("gguf-bad");
-    assert!(entries.len() > 50);
+    assert!(entries.len() >= 45);
     for entry in entries {
         let name = text(&entry["file"]);
         let file = cases::named("gguf-bad", &entry);
