@@ -105,7 +105,7 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// double for a Gauss or GGUF file, and by three for other files.
+    /// grow by half for a Gauss or GGUF file, and by three for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }

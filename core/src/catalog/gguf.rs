@@ -16,7 +16,8 @@ use crate::engine::Engine;
 use crate::{Error, Result, sort};
 
 /// The opener of a GGUF file. It has no state: the header is parsed again
-/// whenever more of it has been fetched, and its length at least doubles.
+/// whenever more of it has been fetched, which is at least half as much again
+/// each time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener;
 

@@ -178,6 +178,17 @@ fn bad_ztensor_files_are_refused_for_their_rule_in_bounded_memory() {
     }
 }
 
+#[test]
+fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
+    let _alone = alone();
+    for entry in cases::malformed("gguf-bad") {
+        let name = text(&entry["file"]);
+        let file = cases::named("gguf-bad", &entry);
+        let result = measured(&name, || read_tensors(&Pure, &file));
+        Refusal::of_opened(&entry).check(&name, result);
+    }
+}
+
 /// Returns a file with one byte tensor whose blob need not match the other fields.
 fn forged(shape: &[u64], layout: TensorLayout, blob: &[u8]) -> Vec<u8> {
     let (mut writer, magic) = ZTensorWriter::new();

@@ -104,8 +104,8 @@ impl<'a> GgufHeader<'a> {
 }
 
 /// Returns the number of bytes to have next, after `have` bytes that were not
-/// enough, if the current array ends near `end`. It is at least twice `have`,
-/// so that the number of requests is bounded.
+/// enough, if the current array ends near `end`. It is at least half as much
+/// again, so that the number of requests is bounded.
 fn with_spare(have: u64, end: u64, tensors_left: u64) -> u64 {
     let rest = end.saturating_sub(have);
     let rest = rest.saturating_add(rest / 5);
@@ -114,7 +114,7 @@ fn with_spare(have: u64, end: u64, tensors_left: u64) -> u64 {
         .saturating_add(rest)
         .saturating_add(tensors)
         .saturating_add(SPARE_BYTES);
-    estimate.max(have.saturating_mul(2))
+    estimate.max(have.saturating_add(have / 2))
 }
 
 struct Parser<'a> {
@@ -128,7 +128,9 @@ impl<'a> Parser<'a> {
     fn header(&mut self) -> Read<GgufHeader<'a>> {
         let reader = &mut self.reader;
         if reader.take(4, "the magic", Rule::Truncated)? != GGUF_MAGIC {
-            return Err(Error::malformed(Rule::GgufMagic, "not a GGUF file").at(0).into());
+            return Err(Error::malformed(Rule::GgufMagic, "not a GGUF file")
+                .at(0)
+                .into());
         }
         let version = version(reader)?;
         let at = reader.position();

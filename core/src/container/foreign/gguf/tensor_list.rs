@@ -65,8 +65,7 @@ impl<'a> Listed<'a> {
     pub fn read(reader: &mut FieldReader<'a>) -> Read<Self> {
         let at = reader.position();
         let name = reader.text("a tensor name", Rule::GgufName)?;
-        let refuse =
-            |rule, detail| Error::malformed(rule, detail).at(at).tensor(name);
+        let refuse = |rule, detail| Error::malformed(rule, detail).at(at).tensor(name);
         let rank = reader.u32("the number of dimensions")?;
         if rank > DIMENSIONS {
             let detail = format!("it has {rank} dimensions; at most {DIMENSIONS} are allowed");
@@ -93,7 +92,10 @@ impl<'a> Listed<'a> {
             refuse(Rule::GgufShape, detail)
         })?;
         let value_bytes = element.dtype().bits() / 8;
-        if count.checked_mul(value_bytes).is_none_or(|bytes| bytes > SIZE) {
+        if count
+            .checked_mul(value_bytes)
+            .is_none_or(|bytes| bytes > SIZE)
+        {
             let detail = format!("its {count} elements have more than 2^63 - 1 bytes");
             return Err(refuse(Rule::GgufShape, detail).into());
         }

@@ -9,8 +9,8 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::footer::ZTensorVersion;
 use super::ByteOrder;
+use super::footer::ZTensorVersion;
 use super::part::{Part, PartCoding};
 use super::{Field, sparse};
 use crate::dtype::Dtype;

@@ -3,9 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::ByteOrder;
 use super::cbor::Item;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::ByteOrder;
 use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};

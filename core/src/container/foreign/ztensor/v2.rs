@@ -6,10 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::ByteOrder;
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::ByteOrder;
 use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
