@@ -84,6 +84,9 @@ pub const GGUF_HEADER_LEN_BYTES: u64 = 256 << 20;
 /// than a hundred.
 pub const GGUF_METADATA_ENTRIES: u64 = 1 << 16;
 
+/// The longest header of a NumPy array, in bytes.
+pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
+
 /// The largest number of patterns in one module list of a compressed-tensors
 /// configuration. Each pattern is matched against each module; real models have
 /// tens of patterns.

@@ -442,6 +442,13 @@ rules! {
     /// Tensors do not overlap (gguf 3).
     GgufOverlap = "gguf.overlap",
 
+    /// The header of a NumPy array has the specified structure, and a dtype
+    /// that can be converted (npy 1 and 2).
+    NpyHeader = "npy.header",
+    /// The data of a NumPy array have the length that follows from shape and
+    /// dtype (npy 3).
+    NpyLength = "npy.length",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

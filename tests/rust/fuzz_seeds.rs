@@ -119,6 +119,10 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             seeds.add("gguf", &bytes)?;
             of_file(seeds, &bytes)
         }
+        Some("npy") => {
+            seeds.add("npy", &bytes)?;
+            of_file(seeds, &bytes)
+        }
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

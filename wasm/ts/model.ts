@@ -31,7 +31,7 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, or `"z4dm"` for a delta;
+   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, or `"z4dm"` for a delta;
    * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
    */
   readonly kind: ModelKind;

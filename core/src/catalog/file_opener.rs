@@ -63,7 +63,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };

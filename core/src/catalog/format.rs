@@ -15,11 +15,13 @@ use super::file_opener::FetchedRanges;
 use super::gauss;
 #[cfg(feature = "gguf")]
 use super::gguf;
+#[cfg(feature = "npy")]
+use super::npy;
 use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
-use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, ZTENSOR_MAGICS};
+use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result, catalog};
@@ -261,4 +263,6 @@ formats! {
     Gauss = "gauss", "gauss", &[&GAUSS_MAGIC], gauss if "gauss";
     /// GGUF, the format of llama.cpp, of version 2 or 3.
     Gguf = "gguf", "gguf", &[&GGUF_MAGIC], gguf if "gguf";
+    /// A NumPy array, whose name is empty.
+    Npy = "npy", "npy", &[&NPY_MAGIC], npy if "npy";
 }

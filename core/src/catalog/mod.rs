@@ -29,6 +29,8 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "npy")]
+mod npy;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;

@@ -21,20 +21,19 @@ enum OtherFormat {
     Hdf5,
     Keras,
     Npz,
-    Npy,
     Zip,
     Gzip,
     Tar,
 }
 
 use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npy, Npz, Onnx, Pickle, PyTorch, SavedModel,
+    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel,
     Tar, TfLite, TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 13] = [
+const MAGICS: [(&[u8], OtherFormat); 12] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
@@ -45,7 +44,6 @@ const MAGICS: [(&[u8], OtherFormat); 13] = [
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
     (b"\x89HDF\r\n\x1a\n", Hdf5),
-    (b"\x93NUMPY", Npy),
     (b"PK\x05\x06", Zip),
     (b"\x1f\x8b\x08", Gzip),
 ];
@@ -234,10 +232,6 @@ impl OtherFormat {
             Npz => concat!(
                 "this is a NumPy archive (.npz). Convert it ",
                 convert!(numpy "dict(numpy.load(path))")
-            ),
-            Npy => concat!(
-                "this is a NumPy array (.npy). Convert it ",
-                convert!(numpy "{\"array\": numpy.load(path)}")
             ),
             Zip => "this is a zip archive, not a model file. Unpack it, and open the model in it",
             Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",

@@ -11,8 +11,8 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
-#[cfg(feature = "gguf")]
-use crate::container::foreign::gguf::ElementCoding;
+#[cfg(any(feature = "gguf", feature = "npy"))]
+use crate::container::foreign::ElementCoding;
 use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ enum Way {
     Frame(u64, PartPlan),
     /// The bytes are in whole units of this coding, after `skipped_bytes`
     /// decoded bytes.
-    #[cfg(feature = "gguf")]
+    #[cfg(any(feature = "gguf", feature = "npy"))]
     Units {
         coding: ElementCoding,
         skipped_bytes: u64,
@@ -75,7 +75,7 @@ impl RangePlan {
 
     /// Creates the plan for the bytes `span` of a tensor that is stored at
     /// `start` in units of `coding`.
-    #[cfg(feature = "gguf")]
+    #[cfg(any(feature = "gguf", feature = "npy"))]
     pub(super) fn of_units(start: u64, coding: ElementCoding, span: &Range<u64>) -> Self {
         let (decoded_bytes, stored_bytes) = coding.unit_bytes();
         let units = span.start / decoded_bytes..span.end.div_ceil(decoded_bytes);
@@ -150,7 +150,7 @@ impl RangePlan {
         let _ = base;
         match &self.way {
             Way::Stored => Ok(fetched.concat()),
-            #[cfg(feature = "gguf")]
+            #[cfg(any(feature = "gguf", feature = "npy"))]
             Way::Units {
                 coding,
                 skipped_bytes,

@@ -243,7 +243,7 @@ impl Header {
             bytes: Vec::new(),
             entries: 0,
         };
-        let mut word = |number: u64, header: &mut Self| {
+        let word = |number: u64, header: &mut Self| {
             // Lengths vary, and are longer later in the list, as in real tokenizers.
             let len = 2 + (number * 7919 % 11 + number / (tokens / 4).max(1)) as usize;
             header.string(&"tokenizer word"[..len.min(14)]);

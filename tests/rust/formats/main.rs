@@ -9,6 +9,7 @@ mod gauss;
 mod gguf;
 mod incremental;
 mod integrity;
+mod npy;
 mod rules;
 mod safetensors_headers;
 mod sketch;

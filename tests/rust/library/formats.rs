@@ -67,7 +67,7 @@ fn gguf_files_read_and_convert_like_others() {
     // `pack` keeps a file byte for byte, which is not possible for this format.
     let run = command::zstn(
         folder.path(),
-        &["pack", path.to_str().expect("UTF-8"), "p.zstn"],
+        &["pack", path.to_str().expect("UTF-8"), "-o", "p.zstn"],
     );
     assert_eq!(run.status.code(), Some(2));
 }

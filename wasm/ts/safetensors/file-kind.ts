@@ -7,7 +7,7 @@ import { malformed } from "./core-error.js";
 export const HEAD_BYTES = 32768;
 
 /** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|GGUF|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
+const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|GGUF|\x93NUMPY|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
 
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{ByteOrder, ElementCoding};
 use crate::dtype::Dtype;
 
 macro_rules! element_types {
@@ -126,6 +127,17 @@ impl ElementType {
     pub fn from_number(number: u32) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|element| element.number() == number)
+    }
+
+    /// Returns the coding of elements of this type in a file of this byte
+    /// order.
+    #[must_use]
+    pub fn coding(self, order: ByteOrder) -> ElementCoding {
+        match (self.is_block(), order, self.block_bytes()) {
+            (true, ..) => ElementCoding::Blocks(self, order),
+            (false, ByteOrder::Big, width @ 2..=8) => ElementCoding::Swapped(width as u8),
+            (false, ..) => ElementCoding::Plain,
+        }
     }
 
     /// Returns whether the elements are stored in blocks.

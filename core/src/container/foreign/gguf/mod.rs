@@ -15,7 +15,6 @@
 //! tensor to its values.
 
 mod blocks;
-mod coding;
 mod element_type;
 mod field_reader;
 mod header;
@@ -23,7 +22,8 @@ mod tensor_list;
 mod value;
 
 pub use super::byte_order::ByteOrder;
-pub use coding::ElementCoding;
+pub use super::element_coding::ElementCoding;
+pub(super) use blocks::decode as decode_blocks;
 pub use element_type::ElementType;
 pub use header::{GgufHeader, MetadataEntry, ParsedHeader};
 pub use tensor_list::GgufTensor;

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::coding::ElementCoding;
+use super::ElementCoding;
 use super::element_type::ElementType;
 use super::field_reader::{FieldReader, Read};
 use crate::container::foreign::byte_order::ByteOrder;
@@ -146,7 +146,7 @@ impl<'a> Listed<'a> {
         Ok(GgufTensor {
             name: self.name.into(),
             element: self.element,
-            coding: ElementCoding::new(self.element, order),
+            coding: self.element.coding(order),
             shape: self.shape,
             stored: start..start + stored_bytes,
             len_bytes: self.count * (self.element.dtype().bits() / 8),
