@@ -80,8 +80,8 @@ pub const GAUSS_UNEARNED_ELEMENTS: u64 = 1 << 20;
 /// one seen in practice has about 14 MB: a tokenizer with 262,000 entries.
 pub const GGUF_HEADER_LEN_BYTES: u64 = 256 << 20;
 
-/// The largest number of metadata entries of a GGUF file. Real files have less
-/// than a hundred.
+/// The largest number of metadata entries of a GGUF file. Real files have
+/// fewer than a hundred.
 pub const GGUF_METADATA_ENTRIES: u64 = 1 << 16;
 
 /// The longest header of a NumPy array, in bytes.

@@ -82,7 +82,10 @@ pub fn text(shipped: &Shipped) -> Result<String> {
     }
     for (users, path) in DATA {
         let text = fs::read_to_string(paths::path(path))?;
-        texts.entry(text.trim().to_owned()).or_default().push(users.into());
+        texts
+            .entry(text.trim().to_owned())
+            .or_default()
+            .push(users.into());
     }
     let mut section =
         |users: &str, text: &str| writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}");

@@ -27,8 +27,8 @@ enum OtherFormat {
 }
 
 use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel,
-    Tar, TfLite, TorchScript, Xml, Zip,
+    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
+    TfLite, TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one

@@ -81,7 +81,9 @@ fn damaged_files_are_refused_or_keep_their_length() {
         for end in 0..file.len() {
             assert!(read_tensors(&Pure, &file[..end]).is_err(), "{name}: {end}");
         }
-        let data = open_in_trips(&file).expect(name).0.tensors()[0].stored.clone();
+        let data = open_in_trips(&file).expect(name).0.tensors()[0]
+            .stored
+            .clone();
         let mut refused = 0;
         for at in 0..data.start as usize {
             for flip in [1, 4, 0x80, 0xff] {

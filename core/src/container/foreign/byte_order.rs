@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
+#[cfg(any(feature = "gguf", feature = "ztensor"))]
 use serde::{Deserialize, Serialize};
 
 use crate::{Result, bytes};
 
 /// The order of the bytes of an element.
+#[cfg(any(feature = "gguf", feature = "ztensor"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ByteOrder {
     /// Least significant byte first.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::byte_order::swapped;
 #[cfg(feature = "gguf")]
 use super::gguf::{self, ByteOrder, ElementType};
+use crate::bytes::index;
 use crate::{Error, Result};
 
 /// How the stored bytes of a tensor become values. A stored *unit* is an element
@@ -17,7 +18,7 @@ pub enum ElementCoding {
     /// The stored bytes are the values.
     Plain,
     /// Elements of this many bytes, most significant byte first.
-    Swapped(u8),
+    Swapped(u64),
     /// Blocks of quantised elements of GGUF, whose fields have this byte order.
     /// The values are `F32` (docs/formats/gguf.md 4).
     #[cfg(feature = "gguf")]
@@ -30,7 +31,7 @@ impl ElementCoding {
     pub fn unit_bytes(self) -> (u64, u64) {
         match self {
             Self::Plain => (1, 1),
-            Self::Swapped(width) => (width.max(1).into(), width.max(1).into()),
+            Self::Swapped(width) => (width.max(1), width.max(1)),
             #[cfg(feature = "gguf")]
             Self::Blocks(element, _) => (4 * element.block_elements(), element.block_bytes()),
         }
@@ -51,10 +52,11 @@ impl ElementCoding {
         }
         Ok(match self {
             Self::Plain => Cow::Borrowed(stored),
-            Self::Swapped(width) => swapped(stored, width.max(1).into())?.into(),
+            Self::Swapped(width) => swapped(stored, index(width.max(1)))?.into(),
             #[cfg(feature = "gguf")]
             Self::Blocks(element, order) => {
-                let mut out = crate::bytes::buffer(len_bytes / stored_bytes * 4 * element.block_elements())?;
+                let mut out =
+                    crate::bytes::buffer(len_bytes / stored_bytes * 4 * element.block_elements())?;
                 gguf::decode_blocks(element, order, stored, &mut out);
                 out.into()
             }

@@ -135,7 +135,7 @@ impl ElementType {
     pub fn coding(self, order: ByteOrder) -> ElementCoding {
         match (self.is_block(), order, self.block_bytes()) {
             (true, ..) => ElementCoding::Blocks(self, order),
-            (false, ByteOrder::Big, width @ 2..=8) => ElementCoding::Swapped(width as u8),
+            (false, ByteOrder::Big, width @ 2..=8) => ElementCoding::Swapped(width),
             (false, ..) => ElementCoding::Plain,
         }
     }

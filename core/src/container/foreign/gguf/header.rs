@@ -94,13 +94,6 @@ impl<'a> GgufHeader<'a> {
             }
         }
     }
-
-    /// Returns the value of the metadata called `key`.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&MetadataValue<'a>> {
-        let entry = self.metadata.iter().find(|entry| entry.key == key);
-        entry.map(|entry| &entry.value)
-    }
 }
 
 /// Returns the number of bytes to have next, after `have` bytes that were not

@@ -139,7 +139,9 @@ impl<'a> Parser<'a> {
         let digits = self.rest().iter().take_while(|byte| byte.is_ascii_digit());
         let digits = self.rest().get(..digits.count()).unwrap_or_default();
         let text = core::str::from_utf8(digits).unwrap_or_default();
-        let number = text.parse().map_err(|_| self.refuse("no size where one is expected"))?;
+        let number = text
+            .parse()
+            .map_err(|_| self.refuse("no size where one is expected"))?;
         self.at += digits.len();
         Ok(number)
     }

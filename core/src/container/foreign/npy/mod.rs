@@ -56,7 +56,11 @@ fn refuse(detail: impl Into<Cow<'static, str>>, at: u64) -> Error {
 pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
     let mut cursor = Cursor::new(head);
     let cut = |_| refuse("the file ends inside its header", 0);
-    if cursor.take(NPY_MAGIC.len() as u64, "the magic").map_err(cut)? != NPY_MAGIC {
+    if cursor
+        .take(NPY_MAGIC.len() as u64, "the magic")
+        .map_err(cut)?
+        != NPY_MAGIC
+    {
         return Err(refuse("not a NumPy array", 0));
     }
     let [major, _minor] = cursor.array("the version").map_err(cut)?;
@@ -69,9 +73,8 @@ pub fn header_len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
         }
     };
     if len_bytes > NPY_HEADER_LEN_BYTES {
-        let detail = format!(
-            "the header has {len_bytes} bytes; at most {NPY_HEADER_LEN_BYTES} are read"
-        );
+        let detail =
+            format!("the header has {len_bytes} bytes; at most {NPY_HEADER_LEN_BYTES} are read");
         return Err(Error::limit(detail).at(8));
     }
     let end = cursor.position() as u64 + len_bytes;

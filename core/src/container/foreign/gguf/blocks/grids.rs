@@ -12,7 +12,7 @@ const POINTS: &[u8; 9216] = include_bytes!("grids.bin");
 /// A grid: where its points are, and the values of their coordinates.
 pub(super) struct Grid<const LEVELS: usize> {
     first: usize,
-    bits: u32,
+    bits: usize,
     levels: [f32; LEVELS],
 }
 
@@ -58,8 +58,8 @@ impl<const LEVELS: usize> Grid<LEVELS> {
         let bytes = POINTS.get(at..).and_then(|rest| rest.first_chunk());
         let codes = u16::from_le_bytes(bytes.copied().unwrap_or_default());
         core::array::from_fn(|i| {
-            let code = u32::from(codes) >> (self.bits * i as u32);
-            self.levels[code as usize % LEVELS]
+            let code = usize::from(codes) >> (self.bits * i);
+            self.levels[code % LEVELS]
         })
     }
 }

@@ -18,7 +18,12 @@ mod one_scale;
 
 /// Decodes whole blocks to little-endian values. `out` has 4 bytes for each
 /// element. Plain types have no blocks, and leave `out` unchanged.
-pub(in crate::container::foreign) fn decode(element: ElementType, order: ByteOrder, blocks: &[u8], out: &mut [u8]) {
+pub(in crate::container::foreign) fn decode(
+    element: ElementType,
+    order: ByteOrder,
+    blocks: &[u8],
+    out: &mut [u8],
+) {
     match element {
         Q4_0 => each(blocks, out, |block| one_scale::q4_0(block, order)),
         Q4_1 => each(blocks, out, |block| one_scale::q4_1(block, order)),

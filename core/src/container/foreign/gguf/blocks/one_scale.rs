@@ -72,7 +72,7 @@ pub(super) fn tq1_0(block: &[u8; 54], order: ByteOrder) -> [f32; 256] {
             _ => (block[48 + i % 4], (i - 240) / 4),
         };
         let fraction = byte.wrapping_mul(POWERS[digit]);
-        let digit = u16::from(fraction) * 3 >> 8;
+        let digit = (u16::from(fraction) * 3) >> 8;
         (f32::from(digit) - 1.0) * scale
     })
 }
