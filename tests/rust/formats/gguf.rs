@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use zstn_core::bytes::part;
+use zstn_core::bytes::{index, part};
 use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::container::foreign::gguf::{ElementCoding, ElementType, GgufHeader, ParsedHeader};
 use zstn_core::pure::Pure;
@@ -199,7 +199,7 @@ fn flipped_files_are_refused_or_read() {
         let mut file = cases::read(FOLDER, name);
         let catalog = open(&file).expect(name);
         let whole = read_tensors(&Pure, &file).expect(name);
-        let first_byte = catalog.tensors()[0].stored.start as usize;
+        let first_byte = index(catalog.tensors()[0].stored.start);
         for at in 0..file.len() {
             for flip in [1, 0x80, 0xff] {
                 file[at] ^= flip;
@@ -245,7 +245,7 @@ impl Header {
         };
         let word = |number: u64, header: &mut Self| {
             // Lengths vary, and are longer later in the list, as in real tokenizers.
-            let len = 2 + (number * 7919 % 11 + number / (tokens / 4).max(1)) as usize;
+            let len = index(2 + number * 7919 % 11 + number / (tokens / 4).max(1));
             header.string(&"tokenizer word"[..len.min(14)]);
         };
         header.array("tokenizer.ggml.tokens", 8, tokens);
@@ -253,7 +253,7 @@ impl Header {
         header.array("tokenizer.ggml.token_type", 5, tokens);
         header
             .bytes
-            .extend(std::iter::repeat_n(0, tokens as usize * 4));
+            .extend(std::iter::repeat_n(0, index(tokens) * 4));
         header.array("tokenizer.ggml.merges", 8, tokens);
         (0..tokens).for_each(|number| word(number, &mut header));
         let mut file = b"GGUF".to_vec();
@@ -269,7 +269,7 @@ impl Header {
             header.bytes.extend((32 * number).to_le_bytes());
         }
         file.append(&mut header.bytes);
-        file.resize(file.len().next_multiple_of(32) + 32 * tensors as usize, 1);
+        file.resize(file.len().next_multiple_of(32) + 32 * index(tensors), 1);
         file
     }
 }
@@ -288,7 +288,7 @@ fn a_header_takes_few_requests_and_few_more_bytes_than_it_has() {
         let padded = |range: std::ops::Range<u64>| {
             let end = (file.len() as u64).min(range.end);
             let mut bytes = part(&file, range.start.min(end)..end).to_vec();
-            bytes.resize((range.end - range.start) as usize, 1);
+            bytes.resize(index(range.end - range.start), 1);
             bytes
         };
         let mut opener =
@@ -330,7 +330,7 @@ fn a_header_is_not_fetched_without_end() {
     let error = loop {
         match GgufHeader::parse(&head, len) {
             Ok(ParsedHeader::Complete(_)) => panic!("there is no end"),
-            Ok(ParsedHeader::Needs(end)) => head.resize(end as usize, 0),
+            Ok(ParsedHeader::Needs(end)) => head.resize(index(end), 0),
             Err(error) => break error,
         }
         rounds += 1;

@@ -2,7 +2,7 @@
 //! keep their length.
 
 use serde::Deserialize;
-use zstn_core::bytes::part;
+use zstn_core::bytes::{index, part};
 use zstn_core::catalog::FileKind;
 use zstn_core::container::foreign::npy::{NpyArray, header_len_bytes};
 use zstn_core::pure::Pure;
@@ -85,7 +85,7 @@ fn damaged_files_are_refused_or_keep_their_length() {
             .stored
             .clone();
         let mut refused = 0;
-        for at in 0..data.start as usize {
+        for at in 0..index(data.start) {
             for flip in [1, 4, 0x80, 0xff] {
                 file[at] ^= flip;
                 match read_tensors(&Pure, &file) {
