@@ -405,6 +405,50 @@ rules! {
     GaussStream = "gauss.stream",
     /// The coder is empty after the last symbol (gauss 11 check 6).
     GaussEnd = "gauss.end",
+
+    /// A GGUF file starts with `GGUF` (gguf 1).
+    GgufMagic = "gguf.magic",
+    /// The version of a GGUF file is 2 or 3 (gguf 1).
+    GgufVersion = "gguf.version",
+    /// The file is long enough for the numbers of tensors and metadata entries
+    /// in its header (gguf 1).
+    GgufCount = "gguf.count",
+    /// Metadata keys are UTF-8, distinct and not empty (gguf 2).
+    GgufKey = "gguf.key",
+    /// The type of a metadata value is 0 to 12 (gguf 2).
+    GgufValueType = "gguf.value_type",
+    /// A string lies inside the file (gguf 2).
+    GgufString = "gguf.string",
+    /// The elements of an array lie inside the file, and arrays are nested at
+    /// most 4 levels deep (gguf 2).
+    GgufArray = "gguf.array",
+    /// The alignment is a power of two, stored in 32 bits (gguf 2).
+    GgufAlignment = "gguf.alignment",
+    /// Tensor names are UTF-8 and distinct (gguf 3).
+    GgufName = "gguf.name",
+    /// A tensor has at most 4 dimensions (gguf 3).
+    GgufDims = "gguf.dims",
+    /// A tensor has at most 2^63 − 1 elements and bytes (gguf 3).
+    GgufShape = "gguf.shape",
+    /// The number of an element type is known (gguf 3).
+    GgufType = "gguf.type",
+    /// A row has whole blocks (gguf 3).
+    GgufRow = "gguf.row",
+    /// The offset of a tensor is a multiple of the alignment and inside the
+    /// file (gguf 3).
+    GgufOffset = "gguf.offset",
+    /// The tensors end inside the file (gguf 3).
+    GgufData = "gguf.data",
+    /// Tensors do not overlap (gguf 3).
+    GgufOverlap = "gguf.overlap",
+
+    /// The header of a NumPy array has the specified structure, and a dtype
+    /// that can be converted (npy 1 and 2).
+    NpyHeader = "npy.header",
+    /// The data of a NumPy array have the length that follows from shape and
+    /// dtype (npy 3).
+    NpyLength = "npy.length",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

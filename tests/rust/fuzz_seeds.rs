@@ -115,6 +115,14 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             seeds.add("gauss", &bytes)?;
             of_file(seeds, &bytes)
         }
+        Some("gguf") => {
+            seeds.add("gguf", &bytes)?;
+            of_file(seeds, &bytes)
+        }
+        Some("npy") => {
+            seeds.add("npy", &bytes)?;
+            of_file(seeds, &bytes)
+        }
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

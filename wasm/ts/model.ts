@@ -31,7 +31,7 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, or `"z4dm"` for a delta;
+   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, or `"z4dm"` for a delta;
    * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
    */
   readonly kind: ModelKind;
@@ -39,7 +39,7 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, compressed-tensors) it is the total length of all tensors.
+   * safetensors. For other formats (zTensor, Gauss, GGUF, compressed-tensors) it is the total length of all tensors.
    */
   readonly originalSize: number;
   /** The number of files. */

@@ -14,7 +14,6 @@ const SENTENCES = {
   xml: "This is an XML document, not a model file. Object stores send one when they refuse access.",
   lfs: "This is a Git LFS pointer, not the model file itself. Download the file with `git lfs pull`, or use the download link of the hub.",
   json: "This is a JSON file, not a model file. To open a model in several files, use its index, whose name ends in .index.json.",
-  gguf: "This is a GGUF file, the format of llama.cpp. Open the model's original .safetensors instead, or convert this file with transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=name).save_pretrained(output).",
   ggml: "This is a GGML file, the format of llama.cpp before GGUF. Open the model's original .safetensors instead.",
   pytorch: `This is a PyTorch file, which is pickled and can run code when it is loaded. Convert it with ${PYTORCH}`,
   torchscript: `This is a TorchScript program. Convert its weights with ${saveFile("torch", copied('torch.jit.load(path, map_location="cpu").state_dict()'))}`,
@@ -25,7 +24,6 @@ const SENTENCES = {
   hdf5: `This is an HDF5 file, as Keras writes. ${KERAS}`,
   keras: `This is a Keras model. ${KERAS}`,
   npz: `This is a NumPy archive (.npz). Convert it with ${saveFile("numpy", "dict(numpy.load(path))")}`,
-  npy: `This is a NumPy array (.npy). Convert it with ${saveFile("numpy", '{"array": numpy.load(path)}')}`,
   zip: "This is a zip archive, not a model file. Unpack it, and open the model in it.",
   gzip: "This file is compressed with gzip. Decompress it, and open what comes out.",
   tar: "This is a tar archive, not a model file. Unpack it, and open the model in it.",
@@ -35,7 +33,6 @@ type Format = keyof typeof SENTENCES;
 
 /** The magic numbers of formats, one character for each byte. The first match wins. */
 const MAGICS: readonly (readonly [string, Format])[] = [
-  ["GGUF", "gguf"],
   ["lmgg", "ggml"],
   ["fmgg", "ggml"],
   ["tjgg", "ggml"],
@@ -46,7 +43,6 @@ const MAGICS: readonly (readonly [string, Format])[] = [
   ["\x80\x04\x95", "pickle"],
   ["\x80\x05\x95", "pickle"],
   ["\x89HDF\r\n\x1a\n", "hdf5"],
-  ["\x93NUMPY", "npy"],
   ["PK\x05\x06", "zip"],
   ["\x1f\x8b\x08", "gzip"],
 ];
@@ -108,7 +104,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

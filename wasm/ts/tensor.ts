@@ -46,7 +46,10 @@ export interface TensorInfo {
   readonly storedLength: number;
   /** The ranges where the tensor is stored: one part, or several for a weight that has a `format`. */
   readonly parts: readonly StoredPart[];
-  /** The compressed-tensors format of a weight, such as `"pack-quantized"`. Absent for tensors in one part. */
+  /**
+   * The format in which quantised values are stored: a compressed-tensors format such as `"pack-quantized"`, or an
+   * element type of GGUF such as `"Q4_K"`. Absent for other tensors.
+   */
   readonly format?: string;
   /**
    * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is

@@ -42,6 +42,13 @@ const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice"
 /// Extensions of files that are not licences although their names begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
+/// Licences of data from other projects in this repository's own crates: what they
+/// cover, and the path.
+const DATA: [(&str, &str); 1] = [(
+    "ggml, the grids of quantised element types: LICENSE-ggml",
+    "core/src/container/foreign/gguf/blocks/LICENSE-ggml",
+)];
+
 /// Folders whose files are not part of a package's licence.
 const SKIPPED: [&str; 3] = ["tests", "target", "dist"];
 /// Maximum depth of nested folders that are searched.
@@ -72,6 +79,13 @@ pub fn text(shipped: &Shipped) -> Result<String> {
             let users = texts.entry(text.trim().to_owned()).or_default();
             users.push(format!("{key}: {name}"));
         }
+    }
+    for (users, path) in DATA {
+        let text = fs::read_to_string(paths::path(path))?;
+        texts
+            .entry(text.trim().to_owned())
+            .or_default()
+            .push(users.into());
     }
     let mut section =
         |users: &str, text: &str| writeln!(out, "\n{RULE}\n{users}\n{RULE}\n\n{text}");

@@ -63,7 +63,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -105,7 +105,7 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// double for a Gauss file, and by three for other files.
+    /// grow by half for a Gauss or GGUF file, and by three for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }

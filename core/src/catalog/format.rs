@@ -13,11 +13,15 @@ use super::delta;
 use super::file_opener::FetchedRanges;
 #[cfg(feature = "gauss")]
 use super::gauss;
+#[cfg(feature = "gguf")]
+use super::gguf;
+#[cfg(feature = "npy")]
+use super::npy;
 use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
-use crate::container::foreign::{GAUSS_MAGIC, ZTENSOR_MAGICS};
+use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result, catalog};
@@ -257,4 +261,8 @@ formats! {
     ZTensor = "ztensor", "zt", ZTENSOR_MAGICS, ztensor if "ztensor";
     /// Gauss of any version.
     Gauss = "gauss", "gauss", &[&GAUSS_MAGIC], gauss if "gauss";
+    /// GGUF, the format of llama.cpp, of version 2 or 3.
+    Gguf = "gguf", "gguf", &[&GGUF_MAGIC], gguf if "gguf";
+    /// A NumPy array, whose name is empty.
+    Npy = "npy", "npy", &[&NPY_MAGIC], npy if "npy";
 }

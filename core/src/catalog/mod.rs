@@ -27,6 +27,10 @@ mod file_opener;
 mod format;
 #[cfg(feature = "gauss")]
 mod gauss;
+#[cfg(feature = "gguf")]
+mod gguf;
+#[cfg(feature = "npy")]
+mod npy;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;
@@ -110,7 +114,7 @@ impl FileCatalog {
     }
 
     /// Returns the length in bytes of the safetensors file that this file is,
-    /// or was packed from; for a zTensor or Gauss file, the total length of its
+    /// or was packed from; for a file of another format, the total length of its
     /// decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
@@ -126,15 +130,16 @@ impl FileCatalog {
     /// consists of the length of this header, the header, and the tensors at
     /// their [`FileTensor::span`].
     ///
-    /// Returns `None` for zTensor and Gauss files, which do not store such a
-    /// header.
+    /// Returns `None` for zTensor, Gauss and GGUF files, which do not store such
+    /// a header.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
     }
 
     /// Returns the entries of `__metadata__` in the header; for a zTensor file,
-    /// the attributes that are strings.
+    /// the attributes that are strings; for a GGUF file, the metadata as text,
+    /// with long arrays shortened.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
@@ -233,8 +238,8 @@ pub struct FileTensor {
     pub dtype: Dtype,
     /// The shape, outermost dimension first. Empty for a scalar.
     pub shape: Vec<u64>,
-    /// The range of the tensor in the original data buffer. For a zTensor or
-    /// Gauss file, it refers to a virtual buffer that holds the decoded tensors
+    /// The range of the tensor in the original data buffer. For a zTensor, Gauss
+    /// or GGUF file, it refers to a virtual buffer that holds the decoded tensors
     /// back to back.
     pub span: Range<u64>,
     /// The range of the file to fetch. Empty if the tensor is copied from the

@@ -11,7 +11,6 @@ enum OtherFormat {
     Xml,
     LfsPointer,
     Json,
-    Gguf,
     Ggml,
     PyTorch,
     TorchScript,
@@ -22,21 +21,19 @@ enum OtherFormat {
     Hdf5,
     Keras,
     Npz,
-    Npy,
     Zip,
     Gzip,
     Tar,
 }
 
 use OtherFormat::{
-    Ggml, Gguf, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npy, Npz, Onnx, Pickle, PyTorch,
-    SavedModel, Tar, TfLite, TorchScript, Xml, Zip,
+    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
+    TfLite, TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 14] = [
-    (b"GGUF", Gguf),
+const MAGICS: [(&[u8], OtherFormat); 12] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
@@ -47,7 +44,6 @@ const MAGICS: [(&[u8], OtherFormat); 14] = [
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
     (b"\x89HDF\r\n\x1a\n", Hdf5),
-    (b"\x93NUMPY", Npy),
     (b"PK\x05\x06", Zip),
     (b"\x1f\x8b\x08", Gzip),
 ];
@@ -191,12 +187,6 @@ impl OtherFormat {
                 "this is a JSON file, not a model file. To open a model in several files, use its \
                  index, whose name ends in .index.json"
             }
-            Gguf => {
-                "this is a GGUF file, the format of llama.cpp. Open the model's original \
-                 .safetensors instead, or convert this file with transformers: \
-                 AutoModelForCausalLM.from_pretrained(folder, gguf_file=name)\
-                 .save_pretrained(output)"
-            }
             Ggml => {
                 "this is a GGML file, the format of llama.cpp before GGUF. Open the model's \
                  original .safetensors instead"
@@ -242,10 +232,6 @@ impl OtherFormat {
             Npz => concat!(
                 "this is a NumPy archive (.npz). Convert it ",
                 convert!(numpy "dict(numpy.load(path))")
-            ),
-            Npy => concat!(
-                "this is a NumPy array (.npy). Convert it ",
-                convert!(numpy "{\"array\": numpy.load(path)}")
             ),
             Zip => "this is a zip archive, not a model file. Unpack it, and open the model in it",
             Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",

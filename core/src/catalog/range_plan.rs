@@ -11,6 +11,8 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
+#[cfg(any(feature = "gguf", feature = "npy"))]
+use crate::container::foreign::ElementCoding;
 use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -34,6 +36,14 @@ enum Way {
     Stored,
     /// The bytes are in a frame at this offset in the file.
     Frame(u64, PartPlan),
+    /// The bytes are in whole units of this coding, after `skipped_bytes`
+    /// decoded bytes.
+    #[cfg(any(feature = "gguf", feature = "npy"))]
+    Units {
+        coding: ElementCoding,
+        skipped_bytes: u64,
+        len_bytes: u64,
+    },
     /// The bytes depend on the base's tensor.
     #[cfg(feature = "deltas")]
     Delta {
@@ -60,6 +70,26 @@ impl RangePlan {
         Self {
             ranges: plan.ranges().iter().map(in_file).collect(),
             way: Way::Frame(start, plan),
+        }
+    }
+
+    /// Creates the plan for the bytes `span` of a tensor that is stored at
+    /// `start` in units of `coding`.
+    #[cfg(any(feature = "gguf", feature = "npy"))]
+    pub(super) fn of_units(start: u64, coding: ElementCoding, span: &Range<u64>) -> Self {
+        let (decoded_bytes, stored_bytes) = coding.unit_bytes();
+        let units = span.start / decoded_bytes..span.end.div_ceil(decoded_bytes);
+        let range = start + units.start * stored_bytes..start + units.end * stored_bytes;
+        if span.is_empty() {
+            return Self::stored(Vec::new());
+        }
+        Self {
+            ranges: [range].into(),
+            way: Way::Units {
+                coding,
+                skipped_bytes: span.start % decoded_bytes,
+                len_bytes: span.end - span.start,
+            },
         }
     }
 
@@ -120,6 +150,22 @@ impl RangePlan {
         let _ = base;
         match &self.way {
             Way::Stored => Ok(fetched.concat()),
+            #[cfg(any(feature = "gguf", feature = "npy"))]
+            Way::Units {
+                coding,
+                skipped_bytes,
+                len_bytes,
+            } => {
+                let stored = fetched.first().copied().unwrap_or_default();
+                let decoded = coding.decode(stored)?;
+                let end = skipped_bytes + len_bytes;
+                if end > decoded.len() as u64 {
+                    return Err(Error::invalid_input(
+                        "these are not the planned bytes of the tensor",
+                    ));
+                }
+                Ok(part(&decoded, *skipped_bytes..end).to_vec())
+            }
             Way::Frame(start, plan) => plan
                 .decode(engine, fetched)
                 .map_err(|error| error.within(*start)),

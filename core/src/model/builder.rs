@@ -215,6 +215,8 @@ impl ModelBuilder {
             alias_of: None,
             len_bytes: tensor.len_bytes(),
             weight: None,
+            #[cfg(feature = "gguf")]
+            block_type: self.files[location.0].block_type(location.1),
         }
     }
 }

@@ -140,6 +140,8 @@ fn tensor(
         alias_of: None,
         len_bytes,
         weight: Some(Box::new(weight.clone())),
+        #[cfg(feature = "gguf")]
+        block_type: None,
     };
     Ok((first, tensor))
 }

@@ -83,6 +83,9 @@ pub struct TensorInfo {
     len_bytes: u64,
     /// The weight is boxed because it is large and few tensors have one.
     weight: Option<Box<Weight>>,
+    /// The name of the element type of a GGUF file, if it stores blocks.
+    #[cfg(feature = "gguf")]
+    block_type: Option<&'static str>,
 }
 
 impl TensorInfo {
@@ -123,11 +126,15 @@ impl TensorInfo {
         self.weight.as_deref()
     }
 
-    /// Returns the name of the weight's compressed-tensors format, such as
-    /// `pack-quantized`; `None` for other tensors.
+    /// Returns the name of the format in which quantised values are stored: a
+    /// compressed-tensors format such as `pack-quantized`, or an element type
+    /// of GGUF such as `Q4_K`. `None` for other tensors.
     #[must_use]
     pub fn format(&self) -> Option<&'static str> {
-        self.weight.as_deref().map(dense::format)
+        let format = self.weight.as_deref().map(dense::format);
+        #[cfg(feature = "gguf")]
+        let format = format.or(self.block_type);
+        format
     }
 }
 
@@ -169,7 +176,7 @@ impl Model {
     }
 
     /// Returns the total length in bytes of the safetensors files that the
-    /// model is, or was packed from. For zTensor and Gauss files and for
+    /// model is, or was packed from. For files of other formats and for
     /// weights made dense there are no such files, and the result is the total
     /// length of the decoded tensors.
     #[must_use]
@@ -186,7 +193,8 @@ impl Model {
 
     /// Returns the merged entries of `__metadata__` in all headers
     /// (docs/formats/sharded.md 2); for a zTensor file, the attributes that are
-    /// strings.
+    /// strings; for a GGUF file, the metadata as text, with long arrays
+    /// shortened.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata

@@ -276,7 +276,7 @@ fn convert_to(
         is_decoded: matches!(
             conversion.kind(),
             FileKind::Gauss | FileKind::CompressedTensors
-        ),
+        ) || conversion.tensors().iter().any(|t| t.format().is_some()),
         is_rotated: reader.model().is_rotated(),
         detail: written.detail,
     })

@@ -13,7 +13,7 @@ use zstn_core::container::foreign::ztensor::{
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{Engine, PackEngine, ZstdCoding};
 use zstn_core::pure::Pure;
-use zstn_tests::foreign::{manifest, open_ztensor, read_ztensor, vector};
+use zstn_tests::foreign::{manifest, open_in_trips, read_tensors, vector};
 use zstn_tests::tier::is_all;
 use zstn_tests::{cases, native, sha256};
 
@@ -22,7 +22,7 @@ fn decode_to_their_truth(engine: &impl Engine) {
     for case in cases::ztensor() {
         let (name, file) = (&case.file, vector(&case.file));
         let (catalog, trips) =
-            open_ztensor(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+            open_in_trips(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(catalog.kind(), FileKind::ZTensor);
         assert!(trips <= 2, "{name}: {trips} round trips");
         assert_eq!(catalog.tensors().len(), case.tensors.len(), "{name}");
@@ -61,7 +61,7 @@ fn vectors_decode_with_rust_alone() {
 #[test]
 fn plain_tensors_are_not_copied() {
     let file = vector("v01_py011_basic.zt");
-    let (catalog, _) = open_ztensor(&file).expect("a vector");
+    let (catalog, _) = open_in_trips(&file).expect("a vector");
     for (number, tensor) in catalog.tensors().iter().enumerate() {
         let stored = part(&file, tensor.stored.clone());
         let bytes = catalog.decode(&Pure, number, stored).expect("plain");
@@ -177,7 +177,7 @@ fn round_trip(engine: &impl PackEngine) {
         tensors.push((entry, &numbers[..len]));
     }
     let file = ztensor::write(engine, &tensors).expect("writable");
-    for read in [read_ztensor(&Pure, &file), read_ztensor(&native(), &file)] {
+    for read in [read_tensors(&Pure, &file), read_tensors(&native(), &file)] {
         let read = read.expect("readable");
         assert_eq!(read.len(), tensors.len());
         for ((entry, bytes), read) in tensors.iter().zip(read) {
@@ -238,7 +238,7 @@ fn what_the_format_cannot_say_is_not_written() {
 fn truth_values_that_readers_would_change_are_not_written() {
     let entry = SourceTensor::dense("mask", Dtype::Bool, &[3]);
     let fine = ztensor::write(&Pure, &[(entry.clone(), &[0, 1, 1][..])]);
-    let fine = read_ztensor(&Pure, &fine.expect("writable")).expect("readable");
+    let fine = read_tensors(&Pure, &fine.expect("writable")).expect("readable");
     assert_eq!(fine, [[0, 1, 1]]);
     let error = ztensor::write(&Pure, &[(entry, &[0, 7, 1][..])]).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -277,7 +277,7 @@ fn rows_of_plain_tensors_are_fetched_alone() {
         ),
     ] {
         let file = ztensor::write(&Pure, &[(entry, &numbers)]).expect("writable");
-        let (catalog, _) = open_ztensor(&file).expect("readable");
+        let (catalog, _) = open_in_trips(&file).expect("readable");
         let plan = catalog.plan(0, 1600..4800, None).expect("inside");
         assert_eq!(plan.is_some(), is_alone);
         let Some(plan) = plan else { continue };
@@ -304,10 +304,10 @@ fn every_truncation_is_refused() {
             if len == 16 && file.starts_with(b"ZTEN0001\0\0\0\0\0\0\0\0") {
                 // The magic and padding alone are a legacy encoding of a file without
                 // tensors.
-                assert!(read_ztensor(&Pure, &file[..len]).expect("empty").is_empty());
+                assert!(read_tensors(&Pure, &file[..len]).expect("empty").is_empty());
                 continue;
             }
-            let error = read_ztensor(&Pure, &file[..len]).expect_err("cut");
+            let error = read_tensors(&Pure, &file[..len]).expect_err("cut");
             assert_eq!(error.kind(), ErrorKind::Malformed, "{} at {len}", case.file);
         }
     }
@@ -344,12 +344,12 @@ fn no_bit_flip_is_taken_for_something_it_is_not() {
             continue;
         }
         let file = vector(&case.file);
-        let truth = read_ztensor(&Pure, &file).expect("a vector");
+        let truth = read_tensors(&Pure, &file).expect("a vector");
         let is_hashed = case.format_version == "2";
         for_every_flip(&file, |flipped, byte| {
             let read = match byte % 2 {
-                0 => read_ztensor(&Pure, flipped),
-                _ => read_ztensor(&engine, flipped),
+                0 => read_tensors(&Pure, flipped),
+                _ => read_tensors(&engine, flipped),
             };
             // Hashes cover all of version 2. In other versions, a flip may go
             // undetected, but the tensors have their listed lengths, which `read_all`
@@ -364,7 +364,7 @@ fn no_bit_flip_is_taken_for_something_it_is_not() {
 #[test]
 fn checksums_catch_every_flip_in_their_tensor() {
     let file = vector("v01_rs010_raw_crc.zt");
-    let (catalog, _) = open_ztensor(&file).expect("a vector");
+    let (catalog, _) = open_in_trips(&file).expect("a vector");
     let number = catalog.find("a").expect("has a checksum");
     let stored = part(&file, catalog.tensors()[number].stored.clone());
     for_every_flip(stored, |flipped, byte| {

@@ -12,6 +12,7 @@ use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_serve::{Served, Server};
+use zstn_tests::cases;
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::{checkpoint, with_header};
@@ -89,6 +90,28 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
     let header_and_index = 2 * start as u64;
     let most = info.stored_len_bytes() + header_and_index + (64 << 10);
     assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+}
+
+#[test]
+fn a_gguf_file_is_listed_by_one_request_and_rows_fetch_their_blocks() {
+    let file = cases::read("gguf", "k-blocks.gguf");
+    // The data of real files are long.
+    let padded = [file.as_slice(), &[0; 1 << 20]].concat();
+    let served = serve(&[("m.gguf", &padded)]);
+    let reader = served.open("m.gguf");
+    let requests = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        assert!(log.iter().all(|served| served.status == 206));
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    assert_eq!(reader.names().count(), 5);
+    assert_eq!(requests(), [32 << 10]);
+    let rows = reader.read_rows("w.q4_k", 1..2).unwrap();
+    assert_eq!(rows.shape, [1, 512]);
+    assert_eq!(requests(), [32 << 10, 2 * 144]);
+    let whole = reader.read("w.q4_k").unwrap();
+    assert!(rows.bytes == whole.bytes[2048..4096]);
+    assert_eq!(requests(), [32 << 10, 2 * 144, 6 * 144]);
 }
 
 #[test]

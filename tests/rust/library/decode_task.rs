@@ -68,6 +68,7 @@ fn one_tensor_of_any_file() {
         ("zstn", "safetensors"),
         ("ztensor", "zt"),
         ("gauss", "gauss"),
+        ("gguf", "gguf"),
     ] {
         let mut count = 0;
         for entry in std::fs::read_dir(cases::path(folder)).expect("vectors") {

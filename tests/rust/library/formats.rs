@@ -45,6 +45,34 @@ fn gauss_files_read_like_others() {
 }
 
 #[test]
+fn gguf_files_read_and_convert_like_others() {
+    let path = cases::path("gguf").join("k-blocks.gguf");
+    let model = open(&path).expect("a vector");
+    assert_eq!(model.model().kind(), FileKind::Gguf);
+    let formats: Vec<_> = model.tensors().iter().map(|t| t.format()).collect();
+    let names = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"];
+    assert_eq!(formats, names.map(Some));
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["m.safetensors", "m.zstn"] {
+        let out = folder.path().join(name);
+        let convert = ["convert", path.to_str().expect("UTF-8"), name, "--json"];
+        let run = command::zstn(folder.path(), &convert);
+        let report: Value = serde_json::from_slice(&run.stdout).expect("a report");
+        assert_eq!(
+            (&report["from"], &report["decoded"]),
+            (&"gguf".into(), &true.into())
+        );
+        same(&open(out).expect("converted"), &model);
+    }
+    // `pack` keeps a file byte for byte, which is not possible for this format.
+    let run = command::zstn(
+        folder.path(),
+        &["pack", path.to_str().expect("UTF-8"), "-o", "p.zstn"],
+    );
+    assert_eq!(run.status.code(), Some(2));
+}
+
+#[test]
 fn weights_in_parts_read_like_others() {
     let mut models = 0;
     for vector in cases::entries(GOOD, "vectors") {

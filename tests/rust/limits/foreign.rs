@@ -12,7 +12,7 @@ use zstn_core::{Error, ErrorKind};
 use zstn_tests::allocator::{alone, peak_bytes};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::{
-    GAUSS_FOLDER, manifest, open_gauss, open_ztensor, read_gauss, read_ztensor, vector,
+    GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_tensors, vector,
 };
 use zstn_tests::native;
 
@@ -170,11 +170,22 @@ fn bad_ztensor_files_are_refused_for_their_rule_in_bounded_memory() {
         let file = cases::named("ztensor-bad", &entry);
         let refusal = Refusal::of(&entry).expect(&name);
         for result in [
-            measured(&name, || read_ztensor(&native, &file)),
-            measured(&name, || read_ztensor(&Pure, &file)),
+            measured(&name, || read_tensors(&native, &file)),
+            measured(&name, || read_tensors(&Pure, &file)),
         ] {
             refusal.check(&name, result);
         }
+    }
+}
+
+#[test]
+fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
+    let _alone = alone();
+    for entry in cases::malformed("gguf-bad") {
+        let name = text(&entry["file"]);
+        let file = cases::named("gguf-bad", &entry);
+        let result = measured(&name, || read_tensors(&Pure, &file));
+        Refusal::of_opened(&entry).check(&name, result);
     }
 }
 
@@ -197,7 +208,7 @@ fn words(words: &[u64]) -> Vec<u8> {
 }
 
 fn refusal(file: &[u8]) -> Error {
-    measured("forged", || read_ztensor(&Pure, file)).expect_err("forged")
+    measured("forged", || read_tensors(&Pure, file)).expect_err("forged")
 }
 
 #[test]
@@ -205,7 +216,7 @@ fn sparse_tensors_are_made_dense_within_reason() {
     let _alone = alone();
     // Expanding one value to 16 MiB is accepted; expanding it to a tebibyte is not.
     let record = [words(&[3]), vec![7]].concat();
-    let dense = read_ztensor(&Pure, &forged(&[1 << 24], TensorLayout::PackedCoo, &record));
+    let dense = read_tensors(&Pure, &forged(&[1 << 24], TensorLayout::PackedCoo, &record));
     let dense = dense.expect("small").remove(0);
     assert_eq!((dense.len(), dense[3]), (1 << 24, 7));
     assert_eq!(dense.iter().filter(|&&byte| byte != 0).count(), 1);
@@ -224,7 +235,7 @@ fn sparse_tensors_out_of_order_are_refused() {
         forged(&[2, 4], TensorLayout::PackedCsr, &blob)
     };
     let read =
-        read_ztensor(&Pure, &csr(&[0, 1, 3], &[1, 3, 0])).expect("unsorted columns are fine");
+        read_tensors(&Pure, &csr(&[0, 1, 3], &[1, 3, 0])).expect("unsorted columns are fine");
     assert_eq!(read[0], [0, 9, 0, 0, 9, 0, 0, 9]);
     for bad in [
         csr(&[0, 2, 1], &[0]),
@@ -264,7 +275,7 @@ fn any_byte_but_zero_is_true_in_old_files() {
     // zstn refuses to write such values, but other programs have written them.
     file[at + 2..at + 4].copy_from_slice(&[2, 255]);
     assert_eq!(
-        read_ztensor(&Pure, &file).expect("readable"),
+        read_tensors(&Pure, &file).expect("readable"),
         [[0, 1, 1, 1]]
     );
 }
@@ -308,7 +319,7 @@ fn large_manifests_open_in_three_round_trips() {
         .map(|name| (SourceTensor::dense(name, Dtype::U8, &[1]), &[5][..]))
         .collect();
     let file = ztensor::write(&Pure, &tensors).expect("writable");
-    let (catalog, trips) = open_ztensor(&file).expect("readable");
+    let (catalog, trips) = open_in_trips(&file).expect("readable");
     assert_eq!((catalog.tensors().len(), trips), (3000, 3));
 }
 
@@ -316,7 +327,7 @@ fn large_manifests_open_in_three_round_trips() {
 fn parts_of_sparse_tensors_can_be_read_alone() {
     let _alone = alone();
     let file = vector("v21_py212_sparse.zt");
-    let (catalog, _) = open_ztensor(&file).expect("a vector");
+    let (catalog, _) = open_in_trips(&file).expect("a vector");
     let number = catalog.find("csr").expect("listed");
     let tensor = catalog.ztensor_tensor(number).expect("a zTensor file");
     assert_eq!(tensor.layout, TensorLayout::Csr);

@@ -57,8 +57,9 @@ pub fn vector(name: &str) -> Vec<u8> {
     cases::read("ztensor", name)
 }
 
-/// Opens a file as an HTTP reader does, and returns the number of round trips with it.
-pub fn open_ztensor(file: &[u8]) -> Result<(FileCatalog, usize)> {
+/// Opens a file of any format as an HTTP reader does, and returns the number of round
+/// trips with it.
+pub fn open_in_trips(file: &[u8]) -> Result<(FileCatalog, usize)> {
     let len = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
     let mut opening = FileOpener::new(len, head)?;
@@ -77,8 +78,8 @@ pub fn open_ztensor(file: &[u8]) -> Result<(FileCatalog, usize)> {
 }
 
 /// Decodes every tensor of a file in catalog order.
-pub fn read_ztensor(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let (catalog, _) = open_ztensor(file)?;
+pub fn read_tensors(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let (catalog, _) = open_in_trips(file)?;
     let tensors = catalog.tensors().iter().enumerate();
     tensors
         .map(|(number, tensor)| {

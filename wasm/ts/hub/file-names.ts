@@ -2,7 +2,6 @@
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
-  [/\.gguf$/i, "GGUF"],
   [/\.onnx$/i, "ONNX"],
   [/\.(h5|keras)$/i, "Keras"],
   [/(\.pb|\.tflite)$/i, "TensorFlow"],

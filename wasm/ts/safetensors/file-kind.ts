@@ -7,7 +7,7 @@ import { malformed } from "./core-error.js";
 export const HEAD_BYTES = 32768;
 
 /** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
+const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|GGUF|\x93NUMPY|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
 
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
@@ -17,7 +17,7 @@ export async function isPacked(head: Uint8Array): Promise<boolean> {
   const text = String.fromCharCode(...head.subarray(0, 16));
   if (PACKED.test(text)) return true;
   // In a plain file, JSON follows the header length. A truncated container must not be mistaken for a damaged plain file.
-  if (!text.startsWith("GGUF") && /^[^]{8}($|[{ \t\r\n])/.test(text)) return false;
+  if (/^[^]{8}($|[{ \t\r\n])/.test(text)) return false;
   throw await described(undefined, head);
 }
 

@@ -35,6 +35,8 @@ const KINDS: Readonly<Record<string, string>> = {
   z4dm: "delta from a base",
   ztensor: "zTensor",
   gauss: "Gauss, lossy",
+  gguf: "GGUF",
+  npy: "NumPy array",
   "compressed-tensors": "compressed-tensors",
 };
 

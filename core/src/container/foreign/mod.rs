@@ -1,15 +1,32 @@
 //! File formats of other projects: reading, and writing where their users need
 //! it.
 
+#[cfg(any(feature = "gguf", feature = "npy", feature = "ztensor"))]
+mod byte_order;
 #[cfg(feature = "compressed-tensors")]
 pub mod compressed_tensors;
+#[cfg(any(feature = "gguf", feature = "npy"))]
+mod element_coding;
 #[cfg(feature = "gauss")]
 pub mod gauss;
+#[cfg(feature = "gguf")]
+pub mod gguf;
+#[cfg(feature = "npy")]
+pub mod npy;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
 
+#[cfg(any(feature = "gguf", feature = "npy"))]
+pub(crate) use element_coding::ElementCoding;
+
 /// The first bytes of a Gauss file, before the digit of its version.
 pub(crate) const GAUSS_MAGIC: [u8; 7] = *b"GAUSS00";
+
+/// The first bytes of a GGUF file.
+pub(crate) const GGUF_MAGIC: [u8; 4] = *b"GGUF";
+
+/// The first bytes of a NumPy array.
+pub(crate) const NPY_MAGIC: [u8; 6] = *b"\x93NUMPY";
 
 /// The first bytes of zTensor files. The first entry belongs to versions 0 and
 /// 1, the second to version 2.

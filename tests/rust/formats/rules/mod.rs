@@ -16,9 +16,11 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 8] = [
     "compressed-tensors-bad",
     "gauss-bad",
+    "gguf-bad",
+    "npy-bad",
     "z4ai-bad",
     "zstd-bad",
     "zstn-bad",

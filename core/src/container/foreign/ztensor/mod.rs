@@ -35,9 +35,10 @@ mod v1;
 mod v2;
 mod writer;
 
+pub use super::byte_order::ByteOrder;
 pub use checksum::{Checksum, Covers, DigestKind, PartDigest};
 pub use footer::{FOOTER_BYTES, ZTensorFooter, ZTensorVersion};
-pub use part::{ByteOrder, Part, PartCoding};
+pub use part::{Part, PartCoding};
 pub use tensor::{ElementType, ManifestTensor, TensorLayout};
 pub use writer::{PartStorage, SourceTensor, ZTensorWriter, can_write, write};
 

@@ -12,23 +12,15 @@ use serde::{Deserialize, Serialize};
 use super::checksum::{Checksum, Covers};
 use super::tensor::ElementType;
 use crate::bytes::{self, Cursor, index};
+use crate::container::foreign::byte_order::{self, ByteOrder};
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
-/// The order of the bytes of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ByteOrder {
-    /// Least significant byte first.
-    Little,
-    /// Most significant byte first, which occurs only in version 0.1.
-    Big,
-}
-
 /// The encoding of a part's elements in its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartCoding {
-    /// Uncompressed, in this byte order.
+    /// Uncompressed, in this byte order. Only version 0.1 has [`ByteOrder::Big`].
     Raw(ByteOrder),
     /// One zstd frame: versions 0.1 and 1.
     Zstd,
@@ -135,6 +127,9 @@ fn wrong_length(actual: u64, expected: u64) -> Error {
 }
 
 /// Reverses the bytes of each element of `width` bytes.
+///
+/// # Errors
+/// [`Rule::ZTensorLength`] if the last element is incomplete.
 pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
     if !elements.len().is_multiple_of(width) {
         return Err(Error::malformed(
@@ -145,15 +140,7 @@ pub(super) fn swapped(elements: &[u8], width: usize) -> Result<Vec<u8>> {
             ),
         ));
     }
-    let mut out = bytes::buffer(elements.len() as u64)?;
-    for (from, to) in elements
-        .chunks_exact(width)
-        .zip(out.chunks_exact_mut(width))
-    {
-        to.copy_from_slice(from);
-        to.reverse();
-    }
-    Ok(out)
+    byte_order::swapped(elements, width)
 }
 
 const SKIPPABLE: u32 = 0x184D_2A5E;

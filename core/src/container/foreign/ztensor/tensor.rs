@@ -9,8 +9,9 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::ByteOrder;
 use super::footer::ZTensorVersion;
-use super::part::{ByteOrder, Part, PartCoding};
+use super::part::{Part, PartCoding};
 use super::{Field, sparse};
 use crate::dtype::Dtype;
 use crate::engine::Engine;

@@ -4,10 +4,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
+use super::ByteOrder;
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::part::{ByteOrder, Part, PartCoding};
+use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::{Field, Manifest, required};

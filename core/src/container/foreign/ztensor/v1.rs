@@ -3,9 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::ByteOrder;
 use super::cbor::Item;
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::part::{ByteOrder, Part, PartCoding};
+use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::{stored_checksum, unknown};

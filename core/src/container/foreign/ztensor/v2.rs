@@ -6,10 +6,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::ByteOrder;
 use super::cbor::Item;
 use super::checksum::{Checksum, Covers, PartDigest};
 use super::footer::{ZTensorFooter, ZTensorVersion};
-use super::part::{ByteOrder, Part, PartCoding};
+use super::part::{Part, PartCoding};
 use super::tensor::ElementType;
 use super::tensor::{ManifestTensor, TensorLayout};
 use super::v0::unknown;

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 
 use minicbor::Encoder;
 
+use super::ByteOrder;
 use super::Field;
 use super::checksum::{DigestKind, PartDigest};
 use super::footer;
-use super::part::{ByteOrder, swapped};
+use super::part::swapped;
 use super::tensor::TensorLayout;
 use super::tensor::long_name;
 use crate::dtype::Dtype;
