@@ -11,17 +11,19 @@ pub(super) use missing::{download, open_ranged, small, without_ranges};
 
 #[cfg(feature = "http")]
 mod linked {
-    use zstn_core::limits::HEAD_LEN_BYTES;
-
     use crate::source::http;
     pub use crate::source::http::{check_absent, put_watched};
     use crate::source::{HttpOptions, Local, Remote, Source};
     use crate::{Error, Result};
 
-    /// Opens the file at `url` and reads its first bytes. Returns `None` if the server
-    /// ignores ranges.
-    pub fn open_ranged(url: &str, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
-        let remote = Remote::open_ranged(url, HEAD_LEN_BYTES, http)?;
+    /// Opens the file at `url` and reads its first `head_len_bytes` bytes. Returns `None`
+    /// if the server ignores ranges.
+    pub fn open_ranged(
+        url: &str,
+        head_len_bytes: u64,
+        http: &HttpOptions,
+    ) -> Result<Option<Box<dyn Source>>> {
+        let remote = Remote::open_ranged(url, head_len_bytes, http)?;
         Ok(remote.map(|remote| Box::new(remote) as Box<dyn Source>))
     }
 
@@ -64,7 +66,7 @@ mod missing {
     use crate::source::{HttpOptions, Local, Source};
     use crate::{Error, Result, display};
 
-    pub fn open_ranged(url: &str, _: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+    pub fn open_ranged(url: &str, _: u64, _: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
         Err(error(url))
     }
 

@@ -46,10 +46,12 @@ impl Feed {
 
     /// Feeds a source from its first byte.
     pub fn source(source: Arc<dyn Source>) -> Self {
-        Self::Source {
-            source,
-            position: 0,
-        }
+        Self::rest_of(source, 0)
+    }
+
+    /// Feeds a source from the byte at `position`.
+    pub(super) fn rest_of(source: Arc<dyn Source>, position: u64) -> Self {
+        Self::Source { source, position }
     }
 
     /// Returns the path or address, for messages.

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::io::Write as _;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,6 +53,10 @@ enum Bytes {
 /// multiple of [`PIECE_STEP_BYTES`](zstn_core::statistics::PIECE_STEP_BYTES).
 const PIECE_BYTES: u64 = 1 << 20;
 
+/// The minimum length in bytes of a remote container that is not copied. A shorter one
+/// arrives with the response that opens it, and reading ranges would take more requests.
+pub(super) const MIN_ARRIVING_BYTES: u64 = 4 << 20;
+
 impl Local {
     /// Opens the file at `path`.
     ///
@@ -95,20 +100,26 @@ impl Local {
         source: Arc<dyn Source>,
         progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<Self> {
-        /// The minimum length in bytes of a file that is not copied. Reading ranges takes
-        /// a few requests more.
-        const MIN_BYTES: u64 = 4 << 20;
         let len_bytes = source.len_bytes();
-        if len_bytes >= MIN_BYTES
-            && let Ok(FileKind::Zstn) = recognise(&source.read(0..HEAD_LEN_BYTES)?, len_bytes)
+        let head = source
+            .read(0..len_bytes.min(MIN_ARRIVING_BYTES))?
+            .into_owned();
+        let first = &head[..head.len().min(zstn_core::bytes::index(HEAD_LEN_BYTES))];
+        if len_bytes >= MIN_ARRIVING_BYTES
+            && let Ok(FileKind::Zstn) = recognise(first, len_bytes)
         {
             return Ok(Self {
                 name: source.name().into(),
                 file_ids: source.file_ids().to_vec(),
-                bytes: Bytes::Remote(ReadAhead::new(source)),
+                bytes: Bytes::Remote(ReadAhead::new(source, head)),
             });
         }
-        Feed::source(source).copy(temporary::create()?, 0, progress)
+        let mut file = temporary::create()?;
+        let written = file.write_all(&head);
+        written.map_err(|error| temporary::failed("write")(error))?;
+        let so_far_bytes = head.len() as u64;
+        progress(so_far_bytes, Some(len_bytes));
+        Feed::rest_of(source, so_far_bytes).copy(file, so_far_bytes, progress)
     }
 
     /// Uses a whole open file that only this process uses. Messages call it `name`.

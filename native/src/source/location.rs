@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::IndexName;
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::limits::HEAD_LEN_BYTES;
 
+use super::local::MIN_ARRIVING_BYTES;
 use super::open_location::Access;
 use super::scheme::{self, Scheme};
 #[cfg(feature = "store")]
@@ -202,7 +204,7 @@ impl Location {
     /// Opens the file for reading ranges without copying it as a whole. Returns `None`
     /// for a server that ignores ranges, and for bytes that can be read only once.
     pub(crate) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
-        Access::of(self)?.open_ranged(http)
+        Access::of(self)?.open_ranged(HEAD_LEN_BYTES, http)
     }
 
     /// Makes the whole file available on this machine. Pipes, standard input and
@@ -226,7 +228,7 @@ impl Location {
         progress: &dyn Fn(u64, Option<u64>),
     ) -> Result<Local> {
         if self.is_remote()
-            && let Some(source) = self.open_ranged(http)?
+            && let Some(source) = Access::of(self)?.open_ranged(MIN_ARRIVING_BYTES, http)?
             && source.is_one_version()
         {
             return Local::of_packed(source.into(), progress);

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use zstn_core::limits::HEAD_LEN_BYTES;
+
 use super::regular;
 use super::scheme::{self, Scheme};
 use super::{Feed, FileSource, HttpOptions, Local, Location, Source, blocking_http, store};
@@ -47,7 +49,7 @@ impl<'a> Access<'a> {
     pub(super) fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::File(path) => Box::new(FileSource::open(path)?),
-            Self::Server(url) => match blocking_http::open_ranged(url, http)? {
+            Self::Server(url) => match blocking_http::open_ranged(url, HEAD_LEN_BYTES, http)? {
                 Some(remote) => remote,
                 None => Box::new(blocking_http::without_ranges(url, http)?),
             },
@@ -56,11 +58,16 @@ impl<'a> Access<'a> {
         })
     }
 
-    /// See [`Location::open_ranged`].
-    pub(super) fn open_ranged(&self, http: &HttpOptions) -> Result<Option<Box<dyn Source>>> {
+    /// See [`Location::open_ranged`]. The first `head_len_bytes` bytes of a file on a
+    /// server come with the response that opens it.
+    pub(super) fn open_ranged(
+        &self,
+        head_len_bytes: u64,
+        http: &HttpOptions,
+    ) -> Result<Option<Box<dyn Source>>> {
         match self {
             Self::Pipe(_) | Self::Stdin => Ok(None),
-            Self::Server(url) => blocking_http::open_ranged(url, http),
+            Self::Server(url) => blocking_http::open_ranged(url, head_len_bytes, http),
             Self::File(_) | Self::Store(_) => self.open(http).map(Some),
         }
     }
@@ -87,7 +94,7 @@ impl<'a> Access<'a> {
         match self {
             Self::File(_) => Ok(None),
             Self::Server(url) => {
-                let remote = blocking_http::open_ranged(url, http)?;
+                let remote = blocking_http::open_ranged(url, HEAD_LEN_BYTES, http)?;
                 // Responses without a version might contain parts of two versions of
                 // the file.
                 let remote = remote.filter(|remote| remote.is_one_version());

@@ -14,7 +14,11 @@ const READS: usize = 4;
 
 /// A remote file whose ranges are fetched before they are read, once their order is
 /// known ([`ReadAhead::begin`]). Other ranges are fetched when they are read.
-pub(super) struct ReadAhead(Arc<Shared>);
+pub(super) struct ReadAhead {
+    /// The first bytes of the file.
+    head: Vec<u8>,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
     source: Arc<dyn Source>,
@@ -68,27 +72,33 @@ enum Found {
 }
 
 impl ReadAhead {
-    pub(super) fn new(source: Arc<dyn Source>) -> Self {
-        Self(Arc::new(Shared {
+    /// Uses `source`, whose first bytes are `head`.
+    pub(super) fn new(source: Arc<dyn Source>, head: Vec<u8>) -> Self {
+        let shared = Shared {
             source,
             state: Mutex::default(),
             changed: Condvar::new(),
-        }))
+        };
+        Self {
+            head,
+            shared: Arc::new(shared),
+        }
     }
 
     pub(super) fn source(&self) -> &dyn Source {
-        &*self.0.source
+        &*self.shared.source
     }
 
     /// Begins to fetch `ranges`, which do not overlap and will be read once each, in
     /// about this order. The bytes that have been fetched and not read take at most
     /// `max_bytes`, or one chunk. Only the first call has an effect.
     pub(super) fn begin(&self, ranges: impl Iterator<Item = Range<u64>>, max_bytes: u64) {
-        let mut state = self.0.state();
+        let mut state = self.shared.state();
         if state.is_ended || !state.chunks.is_empty() {
             return;
         }
-        state.chunks = chunks(ranges);
+        let head_end = self.head.len() as u64;
+        state.chunks = chunks(ranges.map(|range| range.start.max(head_end)..range.end));
         let starts = state.chunks.iter().map(|chunk| chunk.range.start);
         state.by_start = starts.zip(0..).collect();
         state.max_bytes = max_bytes;
@@ -96,13 +106,13 @@ impl ReadAhead {
         let threads = READS.min(state.chunks.len());
         drop(state);
         let begun = (0..threads).take_while(|_| {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("zstn-read-ahead".into());
             builder.spawn(move || shared.run()).is_ok()
         });
         // If the system refuses threads, every range is fetched when it is read.
         if begun.count() == 0 {
-            self.0.state().is_ended = true;
+            self.shared.state().is_ended = true;
         }
     }
 
@@ -111,8 +121,18 @@ impl ReadAhead {
     /// # Errors
     /// The errors of the source.
     pub(super) fn read_into(&self, mut start: u64, mut out: &mut [u8]) -> Result<()> {
+        let in_head = self
+            .head
+            .get(usize::try_from(start).unwrap_or(usize::MAX)..);
+        if let Some(head) = in_head {
+            let len = head.len().min(out.len());
+            let (first, rest) = out.split_at_mut(len);
+            first.copy_from_slice(&head[..len]);
+            start += len as u64;
+            out = rest;
+        }
         while !out.is_empty() {
-            let (found, len) = self.0.find(start, out.len());
+            let (found, len) = self.shared.find(start, out.len());
             let (piece, rest) = out.split_at_mut(len);
             match found {
                 Found::Source => self.source().read_into(start, piece)?,
@@ -123,8 +143,8 @@ impl ReadAhead {
                 } => {
                     piece.copy_from_slice(&bytes[offset..offset + len]);
                     drop(bytes);
-                    self.0.state().release(number, len as u64);
-                    self.0.changed.notify_all();
+                    self.shared.state().release(number, len as u64);
+                    self.shared.changed.notify_all();
                 }
             }
             start += len as u64;
@@ -136,8 +156,8 @@ impl ReadAhead {
 
 impl Drop for ReadAhead {
     fn drop(&mut self) {
-        self.0.state().is_ended = true;
-        self.0.changed.notify_all();
+        self.shared.state().is_ended = true;
+        self.shared.changed.notify_all();
     }
 }
 
