@@ -13,7 +13,7 @@ import type { StoredPart } from "./tensor.js";
  * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
  * Gauss, GGUF and NPY.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUMPY)/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
 
 /** Reads the ranges that the core requests until it can list every tensor. */
 export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {

@@ -3,14 +3,11 @@
  * languages run.
  */
 
-/**
- * The extensions of files that `open` reads, most preferred first: packed before plain. A delta comes last because it
- * needs its base.
- */
-export const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "z4dm"];
+/** The extensions of files that an index may name. */
+export const INDEXED = ["zstn", "safetensors", "zt", "gauss", "z4dm"];
 
 /** Matches the name of an index. A variant such as `fp16`, which has no dot, may come before or after the word `index`. */
-const NAME = new RegExp(`^(.*[^/])\\.(${EXTENSIONS.join("|")})(\\.index(?:\\.[^./]+)?|\\.[^./]+\\.index)\\.json$`);
+const NAME = new RegExp(`^(.*[^/])\\.(${INDEXED.join("|")})(\\.index(?:\\.[^./]+)?|\\.[^./]+\\.index)\\.json$`);
 
 export interface IndexName {
   /** The name up to the extension of the shards. */

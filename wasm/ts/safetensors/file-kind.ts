@@ -7,7 +7,7 @@ import { malformed } from "./core-error.js";
 export const HEAD_BYTES = 32768;
 
 /** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(ZSTN|Z4D[ML]|ZTEN|\x89ZT2\r\n\x1a\n|GAUSS00|GGUF|\x93NUMPY|Z4AI|ZSP1|ZPL1|ZRT1|ZARA)/;
+const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
 
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
@@ -28,7 +28,7 @@ export async function isPacked(head: Uint8Array): Promise<boolean> {
 export async function described(cause: unknown, head: Uint8Array): Promise<unknown> {
   if (cause !== undefined && !(cause instanceof FormatError)) return cause;
   const texts = await import("../not-a-model.js").catch(() => undefined);
-  const error = cause ?? malformed("file.recognised", texts?.describeUnknown(head) ?? "this is no model file", { offset: 0 });
+  const error = cause ?? malformed("file.recognised", texts?.describeUnknown(head) ?? "unknown format", { offset: 0 });
   const mistake = texts?.describeNonModel(head);
   return mistake === undefined ? error : new FormatError(mistake, {}, { cause: error });
 }
