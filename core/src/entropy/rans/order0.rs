@@ -248,8 +248,7 @@ impl<'a> Adaptive<'a> {
             .collect()
     }
 
-    /// Reads the packed tables, and returns every chunk with its table and the number of
-    /// its symbols. The plane has `len_bytes` bytes.
+    /// Reads the packed tables, and returns the chunks. The plane has `len_bytes` bytes.
     ///
     /// # Errors
     /// The tables are damaged, or a chunk is too short for its symbols.
@@ -258,13 +257,15 @@ impl<'a> Adaptive<'a> {
         &self,
         engine: &E,
         len_bytes: u64,
-    ) -> Result<Vec<(Box<[u16; 256]>, &'a [u8], u64)>> {
+    ) -> Result<impl Iterator<Item = AdaptiveChunk<'a>>> {
         let tables = self.checked_tables(engine, len_bytes)?;
         let chunks = with_symbols(&self.chunks, len_bytes);
         let with_tables = tables.into_iter().zip(chunks);
-        Ok(with_tables
-            .map(|(table, (chunk, symbols))| (table.0, chunk, symbols))
-            .collect())
+        Ok(with_tables.map(|(table, (coded, symbols))| AdaptiveChunk {
+            frequencies: table.0,
+            coded,
+            symbols,
+        }))
     }
 
     fn checked_tables<E: Engine>(&self, engine: &E, len_bytes: u64) -> Result<Vec<Frequencies>> {
@@ -295,6 +296,15 @@ impl<'a> Adaptive<'a> {
             .into_iter()
             .collect()
     }
+}
+
+/// A chunk of a plane of method 4.
+#[cfg(feature = "plan")]
+pub(crate) struct AdaptiveChunk<'a> {
+    pub frequencies: Box<[u16; 256]>,
+    pub coded: &'a [u8],
+    /// Number of symbols.
+    pub symbols: u64,
 }
 
 fn tables_bytes(chunk_count: usize) -> u64 {

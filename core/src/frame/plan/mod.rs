@@ -8,7 +8,7 @@
 //! the output and a scratch buffer.
 //!
 //! The host reads all descriptions of Huffman codes and all rANS tables, which are
-//! less than a hundredth of the data, so a device only has to expand them.
+//! usually less than a hundredth of the data. A device only has to expand them.
 //!
 //! Everything that the decoder of this crate checks before it decodes has been checked
 //! in a plan: all ranges lie inside the frame, segments fill their planes exactly, and

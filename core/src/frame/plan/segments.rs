@@ -165,9 +165,10 @@ impl DevicePlan {
             }
             Coded::RansAdaptive(payload) => {
                 let mut position = 0;
-                for (table, chunk, symbols) in payload.outline(engine, len_bytes)? {
-                    self.add_rans_table(budget, &table)?;
-                    position = self.add_rans(budget, placed, position, chunk, symbols)?;
+                for chunk in payload.outline(engine, len_bytes)? {
+                    self.add_rans_table(budget, &chunk.frequencies)?;
+                    let (coded, symbols) = (chunk.coded, chunk.symbols);
+                    position = self.add_rans(budget, placed, position, coded, symbols)?;
                 }
                 Ok(())
             }

@@ -6,6 +6,13 @@ use zstn_core::frame::plan::{
     Coding, DevicePlan, HuffmanTable, Join, JoinedTensor, NONE, RansTable, Segment, Space,
 };
 
+/// The record with the lowest index that is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    Segment(usize),
+    Tensor(usize),
+}
+
 const CODINGS: [Coding; 6] = [
     Coding::Stored,
     Coding::Run,
@@ -20,8 +27,8 @@ pub fn coding(segment: &Segment) -> Coding {
     CODINGS[segment.coding as usize]
 }
 
-/// Decodes all tensors of `plan` into `output`, or returns the index of a damaged
-/// segment or tensor and the problem.
+/// Decodes all tensors of `plan` into `output`, or returns the damaged record and the
+/// problem.
 ///
 /// # Panics
 /// If a range of the plan exceeds its buffer, or segments do not fill their planes.
@@ -30,7 +37,7 @@ pub fn execute<E: Engine>(
     plan: &DevicePlan,
     source: &[u8],
     output: &mut [u8],
-) -> Result<(), String> {
+) -> Result<(), (Damage, String)> {
     let mut scratch = vec![0; index(plan.scratch_len_bytes())];
     let mut next_segment = 0;
     for (number, plane) in plan.planes().iter().enumerate() {
@@ -48,13 +55,15 @@ pub fn execute<E: Engine>(
             assert_eq!(index(segment.position), filled);
             filled += segment.len as usize;
             let out = &mut bytes[index(segment.position)..filled];
-            decode(engine, plan, segment, source, out).map_err(|why| format!("{k}: {why}"))?;
+            let index = plane.first_segment as usize + k;
+            decode(engine, plan, segment, source, out)
+                .map_err(|why| (Damage::Segment(index), why))?;
         }
         assert_eq!(filled, bytes.len(), "segments fill their plane");
     }
     assert_eq!(next_segment, plan.segments().len());
-    for tensor in plan.tensors() {
-        join(plan, tensor, &scratch, output)?;
+    for (number, tensor) in plan.tensors().iter().enumerate() {
+        join(plan, tensor, &scratch, output).map_err(|why| (Damage::Tensor(number), why))?;
     }
     Ok(())
 }

@@ -14,6 +14,8 @@ use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, native, tier};
 
 mod executor;
+#[cfg(unix)]
+mod kernels;
 
 use executor::{coding, execute};
 
@@ -29,29 +31,27 @@ fn planned(frame: &[u8], len: usize) -> zstn_core::Result<(DevicePlan, Placement
     plan.add(&Pure, &placed).map(|placement| (plan, placement))
 }
 
-/// Asserts that the plan of `frame` restores `expected`, and returns the placement and
-/// the number of bytes of planes that a device decodes.
-fn check(name: &str, frame: &[u8], expected: &[u8]) -> (Placement, u64) {
+/// Asserts that the plan of `frame` restores `expected`. Returns the placement, and the
+/// number of bytes of planes that the device and the host decode.
+fn check(name: &str, frame: &[u8], expected: &[u8]) -> (Placement, [u64; 2]) {
     let (plan, placement) =
         planned(frame, expected.len()).unwrap_or_else(|error| panic!("{name}: {error}"));
     if placement != Placement::Device {
         assert!(plan.segments().is_empty() && plan.planes().is_empty());
-        return (placement, 0);
+        return (placement, [0; 2]);
     }
     let mut output = vec![0xAA; expected.len()];
-    execute(&Pure, &plan, frame, &mut output).unwrap_or_else(|why| panic!("{name}: {why}"));
+    execute(&Pure, &plan, frame, &mut output).unwrap_or_else(|damage| panic!("{name}: {damage:?}"));
     assert!(
         output == expected,
         "{name}: the plan decodes to other bytes"
     );
-    let by_device = plan
-        .segments()
-        .iter()
-        .filter(|segment| coding(segment) != Coding::Host);
-    (
-        placement,
-        by_device.map(|segment| u64::from(segment.len)).sum(),
-    )
+    let mut decoded = [0; 2];
+    for segment in plan.segments() {
+        let by_host = coding(segment) == Coding::Host;
+        decoded[usize::from(by_host)] += u64::from(segment.len);
+    }
+    (placement, decoded)
 }
 
 #[test]
@@ -105,7 +105,8 @@ fn tensors_of_containers_share_a_plan() {
         }
         let mut output = vec![0; expected.len()];
         let name = &case.name;
-        execute(&engine, &plan, &packed, &mut output).unwrap_or_else(|why| panic!("{name}: {why}"));
+        execute(&engine, &plan, &packed, &mut output)
+            .unwrap_or_else(|damage| panic!("{name}: {damage:?}"));
         assert!(
             output == expected,
             "{name}: the plan decodes to other bytes"
@@ -147,9 +148,10 @@ fn weights_of_every_dtype_and_effort_are_decoded_by_the_device() {
         for effort in EFFORTS {
             let frame = encode(&engine, TensorRef::flat(&bytes, Some(dtype)), effort);
             let name = format!("{} {effort:?}", dtype.name());
-            let (placement, on_device) = check(&name, &frame, &bytes);
+            let (placement, [by_device, by_host]) = check(&name, &frame, &bytes);
             assert_eq!(placement, Placement::Device, "{name}");
-            assert!(on_device >= bytes.len() as u64, "{name}: {on_device}");
+            assert!(by_device >= bytes.len() as u64, "{name}: {by_device}");
+            assert_eq!(by_host, 0, "{name}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Lists the literals of a frame without decoding them, for decoders that run on
 //! another device.
 
+use alloc::boxed::Box;
+
 use super::huffman_streams::{self, Backwards};
 use super::huffman_table::{Weights, flat_bits};
 use super::{BlockContent, Coded, Fault, Literals, ZstdBlocks, sequences};
@@ -22,7 +24,7 @@ pub(crate) enum Part<'a> {
 /// A complete Huffman code.
 pub(crate) struct CodeWeights {
     /// The weights of all symbols, as RFC 8878 defines them in section 4.2.1.
-    pub weights: [u8; 256],
+    pub weights: Box<[u8; 256]>,
     /// Length of the longest code in bits, at most 12.
     pub bits: u32,
     /// True if every value below `1 << bits`, and no other, is its own code.
@@ -36,7 +38,7 @@ impl CodeWeights {
         let (weights, bits) = weights.complete()?;
         let is_flat = flat_bits(&weights, bits).is_some();
         let code = Self {
-            weights,
+            weights: Box::new(weights),
             bits,
             is_flat,
         };

@@ -1,0 +1,210 @@
+//! The kernels of `native/gpu`, compiled for the host with address checks, decode the
+//! same bytes and report the same damage as the executor of this folder.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use zerocopy::IntoBytes as _;
+use zstn_core::dtype::Dtype;
+use zstn_core::frame::plan::{Coding, DevicePlan, NONE, Placement, Space};
+use zstn_core::frame::select::{Effort, encode};
+use zstn_core::frame::{Families, Family};
+use zstn_core::pure::Pure;
+use zstn_core::{Result, TensorRef};
+use zstn_gpu::Jobs;
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, native, repository, tier};
+
+use super::executor::{Damage, coding, execute};
+use super::{DTYPES, EFFORTS, planned, weights};
+
+/// The kernels as a program on the host. An access outside of a buffer ends it.
+struct Emulator {
+    program: Child,
+    _folder: tempfile::TempDir,
+}
+
+/// The number of threads of a block, and whether they run in reverse order.
+#[derive(Debug, Clone, Copy)]
+struct Threads(u64, bool);
+
+impl Emulator {
+    /// Compiles and starts the program.
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("emulator");
+        let gpu = repository().join("native/gpu");
+        let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+        let status = Command::new(compiler)
+            .args(["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .args(["-x", "c++", "-I"])
+            .arg(gpu.join("kernels"))
+            .arg(gpu.join("emulator/main.cpp"))
+            .arg("-o")
+            .arg(&program)
+            .status();
+        assert!(status.expect("a C++ compiler, set by $CXX").success());
+        let program = Command::new(&program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self {
+            program: program.expect("the emulator starts"),
+            _folder: folder,
+        }
+    }
+
+    /// Decodes `plan` into a buffer of `output_len` bytes. Returns the lowest indices of
+    /// a damaged segment and of a damaged tensor, and the output.
+    ///
+    /// # Errors
+    /// A segment that is left to the host is damaged.
+    fn decode(
+        &mut self,
+        plan: &DevicePlan,
+        source: &[u8],
+        output_len: usize,
+        Threads(threads, is_reversed): Threads,
+    ) -> Result<([u32; 2], Vec<u8>)> {
+        let jobs = Jobs::new(plan);
+        let mut output = vec![0xAA; output_len];
+        let mut scratch = vec![0xAA; index(plan.scratch_len_bytes())];
+        for host in plan.host_segments() {
+            let segment = plan.segments()[host.segment as usize];
+            let plane = plan.planes()[segment.plane as usize];
+            let buffer = match plane.space == Space::Output as u32 {
+                true => &mut output,
+                false => &mut scratch,
+            };
+            let out = &mut buffer[index(plane.at + segment.position)..][..index(host.len)];
+            let coded = &source[index(host.source)..][..index(host.source_len)];
+            host.decode(&Pure, coded, out)?;
+        }
+        let lists = plan.list_bytes();
+        let parts = lists.into_iter().chain([
+            jobs.segments.as_bytes(),
+            jobs.rans.as_bytes(),
+            jobs.bfloat16.as_bytes(),
+            jobs.joins.as_bytes(),
+            source,
+            &scratch,
+            &output,
+        ]);
+        let parts: Vec<&[u8]> = parts.collect();
+        let mut request: Vec<u8> = Vec::new();
+        let lens = parts.iter().map(|part| part.len() as u64);
+        for number in [threads, is_reversed.into()].into_iter().chain(lens) {
+            request.extend_from_slice(&number.to_ne_bytes());
+        }
+        request.extend(parts.into_iter().flatten());
+        let stdin = self.program.stdin.as_mut().expect("a pipe");
+        stdin.write_all(&request).expect("the emulator runs");
+        stdin.flush().expect("the emulator runs");
+        let mut damage = [0u32; 2];
+        let answers = self.program.stdout.as_mut().expect("a pipe");
+        answers
+            .read_exact(damage.as_mut_bytes())
+            .expect("no invalid access");
+        answers.read_exact(&mut output).expect("no invalid access");
+        Ok((damage, output))
+    }
+
+    fn finish(mut self) {
+        drop(self.program.stdin.take());
+        assert!(self.program.wait().expect("the emulator ends").success());
+    }
+}
+
+fn index(value: u64) -> usize {
+    usize::try_from(value).expect("a position in memory")
+}
+
+const ALL_THREADS: [Threads; 4] = [
+    Threads(512, false),
+    Threads(512, true),
+    Threads(32, true),
+    Threads(1, false),
+];
+
+#[test]
+fn kernels_restore_vectors_and_weights() {
+    let mut emulator = Emulator::start();
+    let mut frames = Vec::new();
+    for name in cases::frames().into_keys() {
+        let frame = cases::read("z4ai", &format!("{name}.z4ai"));
+        let family = Family::recognise(&frame).expect("a frame");
+        if Families::CONTAINER.contains(family) {
+            frames.push((name, frame));
+        }
+    }
+    for dtype in DTYPES {
+        let bytes = weights(&mut Rng(7), dtype, 300_003);
+        for effort in EFFORTS {
+            let frame = encode(&native(), TensorRef::flat(&bytes, Some(dtype)), effort);
+            frames.push((format!("{} {effort:?}", dtype.name()), frame));
+        }
+    }
+    let mut codings = Vec::new();
+    for (number, (name, frame)) in frames.iter().enumerate() {
+        let expected = zstn_core::frame::decompress(&Pure, frame, 1 << 30).expect("decodes");
+        let (plan, placement) = planned(frame, expected.len()).expect("a plan");
+        if placement != Placement::Device {
+            continue;
+        }
+        codings.extend(plan.segments().iter().map(coding));
+        // Every frame runs with one number of threads, and the kernels with all of them.
+        let threads = ALL_THREADS[number % ALL_THREADS.len()];
+        let decoded = emulator.decode(&plan, frame, expected.len(), threads);
+        let (damage, output) = decoded.expect("no damage");
+        assert_eq!(damage, [NONE; 2], "{name} {threads:?}");
+        assert!(output == expected, "{name} {threads:?}: other bytes");
+    }
+    emulator.finish();
+    for wanted in [Coding::Stored, Coding::Flat, Coding::Huffman, Coding::Rans] {
+        assert!(codings.contains(&wanted), "{wanted:?}");
+    }
+}
+
+#[test]
+fn kernels_report_damage_and_stay_in_their_buffers() {
+    let mut emulator = Emulator::start();
+    let mut rng = Rng(11);
+    let mut damaged_records = 0;
+    for (dtype, effort, count) in [
+        (Dtype::Bf16, Effort::Balanced, 5_001),
+        (Dtype::F32, Effort::Max, 5_001),
+        (Dtype::F8E4M3, Effort::Fast, 40_001),
+    ] {
+        let bytes = weights(&mut rng, dtype, count);
+        let frame = encode(&native(), TensorRef::flat(&bytes, Some(dtype)), effort);
+        let step = 8 * frame.len() / tier::count(120, 1200) | 1;
+        for (number, bit) in (0..8 * frame.len()).step_by(step).enumerate() {
+            let mut damaged = frame.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let Ok((plan, Placement::Device)) = planned(&damaged, bytes.len()) else {
+                continue;
+            };
+            let mut expected = vec![0xAA; bytes.len()];
+            let result = execute(&Pure, &plan, &damaged, &mut expected);
+            let threads = ALL_THREADS[number % 2];
+            let decoded = emulator.decode(&plan, &damaged, bytes.len(), threads);
+            let Ok((damage, output)) = decoded else {
+                assert!(result.is_err(), "bit {bit}: only the host finds damage");
+                continue;
+            };
+            let found = match result.map_err(|(record, _)| record) {
+                Ok(()) => {
+                    assert!(output == expected, "bit {bit}: other bytes");
+                    [NONE; 2]
+                }
+                Err(Damage::Segment(number)) => [u32::try_from(number).expect("small"), damage[1]],
+                Err(Damage::Tensor(number)) => [NONE, u32::try_from(number).expect("small")],
+            };
+            assert_eq!(damage, found, "bit {bit} {threads:?}");
+            damaged_records += u32::from(found != [NONE; 2]);
+        }
+    }
+    emulator.finish();
+    assert!(damaged_records > 10, "{damaged_records}");
+}
