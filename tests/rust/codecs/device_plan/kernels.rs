@@ -5,9 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use zerocopy::IntoBytes as _;
-use zstn_core::dtype::Dtype;
 use zstn_core::frame::plan::{Coding, DevicePlan, NONE, Placement, Space};
-use zstn_core::frame::select::{Effort, encode};
+use zstn_core::frame::select::encode;
 use zstn_core::frame::{Families, Family};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, TensorRef};
@@ -16,7 +15,7 @@ use zstn_tests::rng::Rng;
 use zstn_tests::{cases, native, repository, tier};
 
 use super::executor::{Damage, coding, execute};
-use super::{DTYPES, EFFORTS, planned, weights};
+use super::{DTYPES, EFFORTS, damaged_copies, frames_of_all_codecs, planned, weights};
 
 /// The kernels as a program on the host. An access outside of a buffer ends it.
 struct Emulator {
@@ -145,6 +144,8 @@ fn kernels_restore_vectors_and_weights() {
             frames.push((format!("{} {effort:?}", dtype.name()), frame));
         }
     }
+    let all = frames_of_all_codecs(70_001);
+    frames.extend(all.into_iter().map(|(name, frame, _)| (name, frame)));
     let mut codings = Vec::new();
     for (number, (name, frame)) in frames.iter().enumerate() {
         let expected = zstn_core::frame::decompress(&Pure, frame, 1 << 30).expect("decodes");
@@ -169,19 +170,14 @@ fn kernels_restore_vectors_and_weights() {
 #[test]
 fn kernels_report_damage_and_stay_in_their_buffers() {
     let mut emulator = Emulator::start();
-    let mut rng = Rng(11);
-    let mut damaged_records = 0;
-    for (dtype, effort, count) in [
-        (Dtype::Bf16, Effort::Balanced, 5_001),
-        (Dtype::F32, Effort::Max, 5_001),
-        (Dtype::F8E4M3, Effort::Fast, 40_001),
-    ] {
-        let bytes = weights(&mut rng, dtype, count);
-        let frame = encode(&native(), TensorRef::flat(&bytes, Some(dtype)), effort);
-        let step = 8 * frame.len() / tier::count(120, 1200) | 1;
-        for (number, bit) in (0..8 * frame.len()).step_by(step).enumerate() {
-            let mut damaged = frame.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
+    let mut kinds = [0; 3];
+    for (name, frame, bytes) in frames_of_all_codecs(1_501) {
+        let (plan, placement) = planned(&frame, bytes.len()).expect("a plan");
+        if placement != Placement::Device {
+            continue;
+        }
+        let copies = damaged_copies(&frame, &plan, tier::count(60, 900));
+        for (number, damaged) in copies.into_iter().enumerate() {
             let Ok((plan, Placement::Device)) = planned(&damaged, bytes.len()) else {
                 continue;
             };
@@ -190,21 +186,28 @@ fn kernels_report_damage_and_stay_in_their_buffers() {
             let threads = ALL_THREADS[number % 2];
             let decoded = emulator.decode(&plan, &damaged, bytes.len(), threads);
             let Ok((damage, output)) = decoded else {
-                assert!(result.is_err(), "bit {bit}: only the host finds damage");
+                assert!(result.is_err(), "{name}: copy {number}");
                 continue;
             };
-            let found = match result.map_err(|(record, _)| record) {
+            let to_number = |index| u32::try_from(index).expect("small");
+            let found = match result {
                 Ok(()) => {
-                    assert!(output == expected, "bit {bit}: other bytes");
+                    assert!(output == expected, "{name}: copy {number}");
+                    kinds[0] += 1;
                     [NONE; 2]
                 }
-                Err(Damage::Segment(number)) => [u32::try_from(number).expect("small"), damage[1]],
-                Err(Damage::Tensor(number)) => [NONE, u32::try_from(number).expect("small")],
+                Err((Damage::Segment(index), _)) => {
+                    kinds[1] += 1;
+                    [to_number(index), damage[1]]
+                }
+                Err((Damage::Tensor(index), _)) => {
+                    kinds[2] += 1;
+                    [NONE, to_number(index)]
+                }
             };
-            assert_eq!(damage, found, "bit {bit} {threads:?}");
-            damaged_records += u32::from(found != [NONE; 2]);
+            assert_eq!(damage, found, "{name}: copy {number} {threads:?}");
         }
     }
     emulator.finish();
-    assert!(damaged_records > 10, "{damaged_records}");
+    assert!(kinds.iter().all(|&kind| kind > 20), "{kinds:?}");
 }
