@@ -205,7 +205,7 @@ fn every_codec_of_every_transform_has_a_plan() {
 /// streams of every coding, and its last payload gets a byte more.
 fn damaged_copies(frame: &[u8], plan: &DevicePlan, flips: usize) -> Vec<Vec<u8>> {
     let mut bits: Vec<usize> = (0..8 * frame.len())
-        .step_by(8 * frame.len() / flips | 1)
+        .step_by((8 * frame.len() / flips) | 1)
         .collect();
     let mut seen = [0; 6];
     for segment in plan.segments() {
