@@ -42,12 +42,14 @@ std::unique_ptr<Buffer> receive(u64 len, u64 multiple) {
     return buffer;
 }
 
+// Returns shared memory, which has no defined content at first.
+std::vector<u8> shared_memory(size_t len) { return std::vector<u8>(len, 0xA5); }
+
 // Calls `run` for every job of a list, with memory of exactly `shared_len` bytes.
 template <class Job, class Run>
 void each_job(const Buffer& jobs, size_t shared_len, Run run) {
     for (size_t k = 0; k < jobs.len / sizeof(Job); k++) {
-        std::unique_ptr<u8[]> shared(new u8[shared_len]);
-        run(((const Job*)jobs.bytes)[k], shared.get());
+        run(((const Job*)jobs.bytes)[k], shared_memory(shared_len).data());
     }
 }
 
@@ -84,8 +86,7 @@ void answer(const Request& request) {
         if (segment.coding == HUFFMAN && segment.source_len > longest) longest = segment.source_len;
     }
     for (u32 k = 0; k < codes; k++) {
-        std::unique_ptr<u8[]> shared(new u8[sizeof(TableShared)]);
-        expand_table(block, launch, k, shared.get());
+        expand_table(block, launch, k, shared_memory(sizeof(TableShared)).data());
     }
     const size_t stream_len = stream_shared_bytes(longest);
     each_job<u32>(*segment_jobs, stream_len, [&](u32 number, u8* shared) {

@@ -10,10 +10,13 @@ typedef int i32;
 
 #ifdef __CUDACC__
 #define DEVICE __device__ inline
-#define KERNEL extern "C" __global__ void
+#define KERNEL extern "C" __global__ void __launch_bounds__(512)
 #else
 #define DEVICE inline
 #endif
+
+// The largest number of threads of a block, which is also the number above.
+static const u32 MAX_THREADS = 512;
 
 // A block of threads. A kernel consists of phases: all threads finish one phase before
 // any of them starts the next, and share no data inside a phase except through atomic

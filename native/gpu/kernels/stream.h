@@ -13,8 +13,7 @@
 
 // The largest number of symbols of a stream, a quarter of a block of zstd.
 static const u32 MAX_SYMBOLS = 32768;
-static const u32 MAX_THREADS = 512;
-// Number of threads that add up counts.
+// Number of parts in which counts are added up, by a thread each.
 static const u32 SUMS = 32;
 // Number of bits that a thread decodes before its own.
 static const u32 WARM_UP_BITS = 64;
@@ -137,14 +136,14 @@ DEVICE bool decode_stream(
             if (shared.counts[thread] == NONE) count(thread);
         });
     }
-    const u32 part = (threads + SUMS - 1) / SUMS;
+    const u32 part_len = (threads + SUMS - 1) / SUMS;
     phase(block, [&](u32 thread) {
-        if (thread >= SUMS) return;
-        u32 sum = 0;
-        for (u32 k = part * thread; k < smaller(threads, part * (thread + 1)); k++) {
-            sum += shared.counts[k];
+        for (u32 part = thread; part < SUMS; part += threads) {
+            const u32 end = smaller(threads, part_len * (part + 1));
+            u32 sum = 0;
+            for (u32 k = part_len * part; k < end; k++) sum += shared.counts[k];
+            shared.sums[part] = sum;
         }
-        shared.sums[thread] = sum;
     });
     phase(block, [&](u32 thread) {
         if (thread > 0) return;
@@ -158,12 +157,14 @@ DEVICE bool decode_stream(
     });
     if (shared.symbol_count != segment.len || shared.ends[threads - 1] != low) return false;
     phase(block, [&](u32 thread) {
-        if (thread >= SUMS) return;
-        u32 sum = shared.sums[thread];
-        for (u32 k = part * thread; k < smaller(threads, part * (thread + 1)); k++) {
-            u32 next = shared.counts[k];
-            shared.counts[k] = sum;
-            sum += next;
+        for (u32 part = thread; part < SUMS; part += threads) {
+            const u32 end = smaller(threads, part_len * (part + 1));
+            u32 sum = shared.sums[part];
+            for (u32 k = part_len * part; k < end; k++) {
+                u32 next = shared.counts[k];
+                shared.counts[k] = sum;
+                sum += next;
+            }
         }
     });
     phase(block, [&](u32 thread) {
