@@ -56,13 +56,13 @@ impl Jobs {
                 tensor_of(plan, plane).is_some_and(|tensor| tensor.join == Join::Bfloat16 as u32);
             if !is_bfloat16 {
                 for (number, segment) in segments_of(plan, plane) {
-                    jobs.decode(number, segment);
+                    jobs.add_segment(number, segment);
                 }
             }
         }
         for (number, tensor) in (0..).zip(plan.tensors()) {
             if tensor.join == Join::Bfloat16 as u32 {
-                jobs.bfloat16(plan, number, tensor);
+                jobs.add_bfloat16(plan, number, tensor);
                 continue;
             }
             let tile = Tile {
@@ -79,7 +79,7 @@ impl Jobs {
     }
 
     /// Adds a segment that is decoded into its plane.
-    fn decode(&mut self, number: u32, segment: &Segment) {
+    fn add_segment(&mut self, number: u32, segment: &Segment) {
         if segment.coding == Coding::Rans as u32 {
             self.rans.push(number);
         } else if segment.coding != Coding::Host as u32 {
@@ -88,7 +88,7 @@ impl Jobs {
     }
 
     /// Adds the tiles of a bfloat16 tensor, and the segments that are not read by tiles.
-    fn bfloat16(&mut self, plan: &DevicePlan, number: u32, tensor: &JoinedTensor) {
+    fn add_bfloat16(&mut self, plan: &DevicePlan, number: u32, tensor: &JoinedTensor) {
         let first = tensor.first_plane as usize;
         let Some([signs, exponents, mantissas]) = plan.planes()[first..].first_chunk() else {
             return;
@@ -97,7 +97,7 @@ impl Jobs {
             at
         } else {
             for (number, segment) in segments_of(plan, signs) {
-                self.decode(number, segment);
+                self.add_segment(number, segment);
             }
             signs.at | IN_SCRATCH
         };
@@ -105,14 +105,14 @@ impl Jobs {
             let is_stored = segment.coding == Coding::Stored as u32;
             let is_flat = segment.coding == Coding::Flat as u32 && segment.parameter == 7;
             if !is_stored && !is_flat {
-                self.decode(number, segment);
+                self.add_segment(number, segment);
             }
         }
         let mut mantissas = segments_of(plan, mantissas).peekable();
         for (exponents_number, segment) in segments_of(plan, exponents) {
             let is_huffman = segment.coding == Coding::Huffman as u32;
             if !is_huffman {
-                self.decode(exponents_number, segment);
+                self.add_segment(exponents_number, segment);
             }
             let run = Tile {
                 first: segment.position,

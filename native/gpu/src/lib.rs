@@ -17,8 +17,8 @@
 //!
 //! The kernels check that every stream ends exactly with its last symbol, and that no
 //! field is too wide. They report the lowest index of a damaged segment and of a damaged
-//! tensor. Damaged streams never cause accesses outside the buffers; the lists must be
-//! those of a plan.
+//! tensor. Damaged streams never cause accesses outside the buffers. The lists have to come
+//! from a plan.
 
 mod jobs;
 
