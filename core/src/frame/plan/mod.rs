@@ -78,6 +78,8 @@ pub enum Reason {
     ShortStreams,
     /// The elements have more bytes than a device joins.
     WideElements,
+    /// The file has a digest of the decoded bytes, and no checksum of the stored bytes.
+    Digest,
 }
 
 /// The largest number of bytes of an element whose byte planes are joined.
@@ -95,6 +97,7 @@ pub struct DevicePlan {
     rans_tables: Vec<RansTable>,
     host_segments: Vec<HostSegment>,
     scratch_len_bytes: u64,
+    source_end: u64,
     output_end: u64,
 }
 
@@ -134,6 +137,7 @@ impl DevicePlan {
         let scratch_before = self.scratch_len_bytes;
         let added = self.add_planes(engine, frame, parsed);
         if added.is_ok() {
+            self.source_end = self.source_end.max(source_end.unwrap_or(u64::MAX));
             self.output_end = output.end;
             return Ok(Placement::Device);
         }
@@ -249,6 +253,19 @@ impl DevicePlan {
     #[must_use]
     pub fn scratch_len_bytes(&self) -> u64 {
         self.scratch_len_bytes
+    }
+
+    /// Returns the length of the source in bytes that the plan needs at least: all coded
+    /// bytes are before this offset.
+    #[must_use]
+    pub fn source_len_bytes(&self) -> u64 {
+        self.source_end
+    }
+
+    /// Returns the length of the output in bytes that the plan needs at least.
+    #[must_use]
+    pub fn output_len_bytes(&self) -> u64 {
+        self.output_end
     }
 
     /// Returns the bytes of all lists in the order tensors, planes, segments, Huffman
