@@ -16,6 +16,8 @@ namespace {
 // The start of a request; all lengths are in bytes. The parts follow in this order.
 struct Request {
     u64 threads, is_reversed;
+    // The length of the shared memory of kernels that decode streams.
+    u64 stream_shared;
     u64 tensors, planes, segments, huffman_tables, rans_tables;
     u64 segment_jobs, rans_jobs, bfloat16_tiles, join_tiles;
     u64 source, scratch, output;
@@ -80,15 +82,10 @@ void answer(const Request& request) {
         damage,
     };
     const Block block = {(u32)request.threads, request.is_reversed != 0};
-    u32 longest = 0;
-    for (size_t k = 0; k < segments->len / sizeof(Segment); k++) {
-        const Segment& segment = launch.segments[k];
-        if (segment.coding == HUFFMAN && segment.source_len > longest) longest = segment.source_len;
-    }
     for (u32 k = 0; k < codes; k++) {
         expand_table(block, launch, k, shared_memory(sizeof(TableShared)).data());
     }
-    const size_t stream_len = stream_shared_bytes(longest);
+    const size_t stream_len = request.stream_shared;
     each_job<u32>(*segment_jobs, stream_len, [&](u32 number, u8* shared) {
         decode_segment(block, launch, number, shared);
     });

@@ -67,6 +67,7 @@ struct DecodeTable {
 static_assert(sizeof(JoinedTensor) == 32 && sizeof(PlannedPlane) == 32, "layout");
 static_assert(sizeof(Segment) == 40 && sizeof(HuffmanTable) == 132, "layout");
 static_assert(sizeof(RansTable) == 512 && sizeof(Tile) == 32, "layout");
+static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
 
 // The lists and buffers. The source and the scratch buffer start at multiples of 16,
 // and are readable up to the next multiple of 16 after their ends.

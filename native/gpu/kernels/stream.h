@@ -29,9 +29,12 @@ struct StreamShared {
     u32 wrong_guesses;
     u32 symbol_count;
     u8 symbols[MAX_SYMBOLS];
-    // The stream, at the same offset in a word as in the source.
+    // The stream, at the same offset in a word as in the source, with padding. The
+    // launcher makes the memory long enough for the longest stream.
     u32 words[1];
 };
+
+static_assert(sizeof(StreamShared) == 47500, "the launcher's `STREAM_SHARED_BYTES`");
 
 // Returns the bits of a stream below `position`, in the topmost bits; at least 33.
 DEVICE u64 bits_below(const u32* words, u32 position) {
@@ -177,9 +180,4 @@ DEVICE bool decode_stream(
         );
     });
     return true;
-}
-
-// Returns the shared memory that streams of up to `len` bytes need, in bytes.
-DEVICE u32 stream_shared_bytes(u32 len) {
-    return (u32)sizeof(StreamShared) + 4 * (2 * PAD_WORDS + (len + 6) / 4);
 }

@@ -10,7 +10,7 @@ use zstn_core::frame::select::encode;
 use zstn_core::frame::{Families, Family};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, TensorRef};
-use zstn_gpu::Jobs;
+use zstn_gpu::{Jobs, stream_shared_bytes};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, native, repository, tier};
 
@@ -93,7 +93,12 @@ impl Emulator {
         let parts: Vec<&[u8]> = parts.collect();
         let mut request: Vec<u8> = Vec::new();
         let lens = parts.iter().map(|part| part.len() as u64);
-        for number in [threads, is_reversed.into()].into_iter().chain(lens) {
+        let head = [
+            threads,
+            is_reversed.into(),
+            stream_shared_bytes(plan).into(),
+        ];
+        for number in head.into_iter().chain(lens) {
             request.extend_from_slice(&number.to_ne_bytes());
         }
         request.extend(parts.into_iter().flatten());

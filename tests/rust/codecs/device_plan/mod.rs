@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest as _, Sha256};
 use zstn_core::bytes::part;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
@@ -15,14 +16,38 @@ use zstn_core::pure::Pure;
 use zstn_core::transform::FloatFormat;
 use zstn_core::{ErrorKind, TensorRef};
 use zstn_tests::rng::Rng;
-use zstn_tests::{cases, checkpoints, native, tier};
+use zstn_tests::{cases, checkpoints, native, repository, tier};
 
 mod executor;
 // The lists are in the byte order of the host, and GPUs are little-endian.
 #[cfg(all(unix, target_endian = "little", target_pointer_width = "64"))]
 mod kernels;
+mod loading;
 
 use executor::{coding, execute};
+
+#[test]
+fn compiled_kernels_are_of_these_sources() {
+    let mut files: Vec<_> = std::fs::read_dir(repository().join("native/gpu/kernels"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    let mut sha256 = Sha256::new();
+    for file in files {
+        sha256.update(std::fs::read(file).expect("a file"));
+    }
+    let expected = sha256
+        .finalize()
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+    let first = zstn_gpu::KERNELS.lines().next().expect("a line");
+    assert_eq!(
+        first,
+        format!("// SHA-256 of the sources: {expected}"),
+        "the kernels have changed: `cargo xtask gpu --write` compiles them"
+    );
+}
 
 /// Returns a plan of one frame that decodes to `len` bytes, and where to decode it.
 fn planned(frame: &[u8], len: usize) -> zstn_core::Result<(DevicePlan, Placement)> {
