@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction_attribute};
+use cudarc::driver::sys::{self, CUevent_flags, CUfunction_attribute};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr as _, DeviceRepr, DriverError,
-    HostSlice as _, LaunchConfig, PinnedHostSlice, PushKernelArg as _, result,
+    CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DevicePtr as _, DeviceRepr,
+    DriverError, LaunchConfig, PinnedHostSlice, PushKernelArg as _, result,
 };
 use cudarc::nvrtc::Ptx;
 use zerocopy::IntoBytes as _;
@@ -72,6 +72,10 @@ impl Gpu {
             return Err(Error::NoDriver { library });
         }
         let context = CudaContext::new(number.into()).map_err(cannot("open the GPU"))?;
+        // SAFETY: nothing relies on events that slices record for each other: a queue
+        // does its work in order on one stream, and other queues and copies to the host
+        // use its results only after `Queue::wait`.
+        unsafe { context.disable_event_tracking() };
         let name = context.name().map_err(cannot("read the name of the GPU"))?;
         let capability = context.compute_capability();
         let capability = capability.map_err(cannot("read the capability of the GPU"))?;
@@ -110,8 +114,21 @@ impl Gpu {
 /// Memory of a GPU. A clone is another handle to the same memory.
 #[derive(Clone)]
 pub struct Memory {
-    slice: Arc<CudaSlice<u8>>,
+    allocation: Arc<Allocation>,
     len_bytes: u64,
+}
+
+struct Allocation {
+    slice: CudaSlice<u8>,
+    address: u64,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // The slice is freed after this, which requires the context. If it cannot be
+        // used, the driver has freed its memory.
+        let _ = self.slice.context().bind_to_thread();
+    }
 }
 
 impl Memory {
@@ -124,8 +141,10 @@ impl Memory {
         // SAFETY: the content is undefined. It is only read by kernels and by copies,
         // for which every content is valid.
         let slice = unsafe { stream.alloc(allocated.ok_or_else(too_long)?) };
+        let slice = slice.map_err(cannot("allocate memory of the GPU"))?;
+        let (address, _) = slice.device_ptr(stream);
         Ok(Self {
-            slice: Arc::new(slice.map_err(cannot("allocate memory of the GPU"))?),
+            allocation: Arc::new(Allocation { address, slice }),
             len_bytes,
         })
     }
@@ -139,10 +158,7 @@ impl Memory {
     /// Returns the address in the memory of the GPU. It is valid while a handle exists.
     #[must_use]
     pub fn address(&self) -> u64 {
-        // The guard records events for other users of the slice, of which there are
-        // none: queues order their work themselves.
-        let (address, _guard) = self.slice.device_ptr(self.slice.stream());
-        address
+        self.allocation.address
     }
 
     /// Copies the bytes `range` to the host.
@@ -152,11 +168,11 @@ impl Memory {
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let from = self.at(range.start, range.end.saturating_sub(range.start))?;
         let mut out = zstn_core::bytes::buffer(range.end - range.start)?;
-        let context = self.slice.context();
+        let context = self.allocation.slice.context();
         context.bind_to_thread().map_err(cannot("use the GPU"))?;
         if !out.is_empty() {
             // SAFETY: `at` has checked that the range lies in the allocation, which
-            // `self.slice` keeps alive, and `out` has its length.
+            // `self` keeps alive, and `out` has its length.
             let read = unsafe { result::memcpy_dtoh_sync(&mut out, from) };
             read.map_err(cannot("copy from the GPU"))?;
         }
@@ -198,11 +214,21 @@ impl Device for Gpu {
         let start: *mut u8 = buffer.as_mut_ptr().map_err(cannot("use pinned memory"))?;
         // SAFETY: the allocation has this length, and there is no other reference to it.
         unsafe { start.write_bytes(0, buffer_bytes.max(1)) };
+        let event = |flags| {
+            let event = context.new_event(Some(flags));
+            event.map_err(cannot("create an event"))
+        };
+        let timed = CUevent_flags::CU_EVENT_DEFAULT;
         Ok(GpuQueue {
             shared: self.shared.clone(),
+            lists: Memory::new(&stream, 0)?,
+            scratch: Memory::new(&stream, 0)?,
+            tables: Memory::new(&stream, 0)?,
             stream,
             buffer,
             in_use: Vec::new(),
+            copied: event(CUevent_flags::CU_EVENT_DISABLE_TIMING)?,
+            kernels: [event(timed)?, event(timed)?],
         })
     }
 }
@@ -212,8 +238,16 @@ pub struct GpuQueue {
     shared: Arc<Shared>,
     stream: Arc<CudaStream>,
     buffer: PinnedHostSlice<u8>,
-    /// Memory that enqueued work may still use.
+    /// Follows the last copy from the buffer.
+    copied: CudaEvent,
+    /// Memory of callers that enqueued work may still use.
     in_use: Vec<Memory>,
+    /// Memory for lists, planes and expanded codes, which all plans use.
+    lists: Memory,
+    scratch: Memory,
+    tables: Memory,
+    /// The start and the end of the kernels of the last plan.
+    kernels: [CudaEvent; 2],
 }
 
 impl Drop for GpuQueue {
@@ -225,44 +259,125 @@ impl Drop for GpuQueue {
 }
 
 impl GpuQueue {
+    /// Returns how many seconds the kernels of the last plan have taken, without the
+    /// copies of lists.
+    ///
+    /// # Errors
+    /// No plan has been decoded.
+    pub fn kernel_seconds(&self) -> Result<f32> {
+        let [start, end] = &self.kernels;
+        let ms = start.elapsed_ms(end);
+        Ok(ms.map_err(cannot("measure kernels"))? / 1000.0)
+    }
+
+    fn record(&self, event: &CudaEvent) -> Result<()> {
+        let recorded = event.record(&self.stream);
+        recorded.map_err(cannot("record an event"))
+    }
+
     fn bind(&self) -> Result<()> {
         let bound = self.shared.context.bind_to_thread();
         bound.map_err(cannot("use the GPU"))
     }
 
     fn keep(&mut self, memory: &Memory) {
-        let is_same = |kept: &Memory| Arc::ptr_eq(&kept.slice, &memory.slice);
+        let is_same = |kept: &Memory| Arc::ptr_eq(&kept.allocation, &memory.allocation);
         if !self.in_use.iter().any(is_same) {
             self.in_use.push(memory.clone());
         }
     }
 
+    /// Returns memory of at least `len_bytes` bytes: `memory`, or new memory in its place.
+    fn grown(&self, memory: &Memory, len_bytes: u64) -> Result<Memory> {
+        match memory.len_bytes >= len_bytes {
+            true => Ok(memory.clone()),
+            false => Memory::new(&self.stream, len_bytes),
+        }
+    }
+
     /// Starts to copy bytes of pageable memory.
-    fn upload(&self, bytes: &[u8], address: u64) -> Result<()> {
+    ///
+    /// # Safety
+    /// `bytes` and the memory at `address`, which has at least their length, must exist
+    /// until the stream has done this work.
+    unsafe fn upload(&self, bytes: &[u8], address: u64) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: the callers pass the address of as many bytes of memory that exists
-        // until the stream has done this work. The driver has read pageable memory when
-        // this call returns.
+        // SAFETY: by this function's contract, both ranges are valid during the copy.
         let copied = unsafe { result::memcpy_htod_async(address, bytes, self.stream.cu_stream()) };
         copied.map_err(cannot("copy to the GPU"))
     }
 
-    /// Copies lists to new memory, and returns it with the address of each list.
-    fn upload_lists(&self, lists: &[&[u8]]) -> Result<(Memory, Vec<u64>)> {
-        let mut bytes = Vec::new();
-        let mut starts = Vec::new();
-        for list in lists {
-            starts.push(bytes.len() as u64);
-            bytes.extend_from_slice(list);
-            bytes.resize(bytes.len().next_multiple_of(LIST_ALIGN), 0);
+    /// Starts to copy the decoded host segments of a plan to their planes.
+    ///
+    /// # Safety
+    /// `host` and `output` must exist until the stream has done this work.
+    unsafe fn upload_host_segments(
+        &self,
+        plan: &DevicePlan,
+        host: &[Vec<u8>],
+        output: &Memory,
+    ) -> Result<()> {
+        for (segment, bytes) in plan.host_segments().iter().zip(host) {
+            let len_bytes = bytes.len() as u64;
+            let address = match host_place(plan, segment) {
+                Some((Space::Output, at)) => output.at(at, len_bytes)?,
+                Some((Space::Scratch, at)) => self.scratch.at(at, len_bytes)?,
+                None => continue,
+            };
+            // SAFETY: `Memory::at` has checked the range, `self` keeps the scratch
+            // buffer, and the caller keeps the rest.
+            unsafe { self.upload(bytes, address)? };
         }
-        let memory = Memory::new(&self.stream, bytes.len() as u64)?;
-        self.upload(&bytes, memory.address())?;
-        let addresses = starts.iter().map(|start| memory.address() + start);
-        let addresses = addresses.collect();
-        Ok((memory, addresses))
+        Ok(())
+    }
+
+    /// Enqueues all kernels for a plan.
+    ///
+    /// # Safety
+    /// As for `launch`, for all jobs of the plan.
+    unsafe fn launch_all(
+        &self,
+        plan: &DevicePlan,
+        jobs: &Jobs,
+        launch: &Launch,
+        [segments, rans, bfloat16, joins]: &[u64; 4],
+    ) -> Result<()> {
+        let kernels = &*self.shared;
+        let codes = plan.huffman_tables().len();
+        let shared_bytes = stream_shared_bytes(plan);
+        let of_streams = |blocks| (blocks, STREAM_THREADS, shared_bytes);
+        let kernels = [
+            (&kernels.expand_tables, None, (codes, TABLE_THREADS, 0)),
+            (
+                &kernels.decode_segments,
+                Some(segments),
+                of_streams(jobs.segments.len()),
+            ),
+            (
+                &kernels.decode_rans_streams,
+                Some(rans),
+                (jobs.rans.len(), RANS_THREADS, 0),
+            ),
+            (
+                &kernels.join_bfloat16_tiles,
+                Some(bfloat16),
+                of_streams(jobs.bfloat16.len()),
+            ),
+            (
+                &kernels.join_tiles,
+                Some(joins),
+                (jobs.joins.len(), JOIN_THREADS, 0),
+            ),
+        ];
+        let [start, end] = &self.kernels;
+        self.record(start)?;
+        for (kernel, jobs, size) in kernels {
+            // SAFETY: this function's contract is that of `launch`.
+            unsafe { self.launch(kernel, launch, jobs, size)? };
+        }
+        self.record(end)
     }
 
     /// Enqueues `blocks` blocks of a kernel with the arguments `launch` and `jobs`, or
@@ -303,6 +418,18 @@ impl GpuQueue {
     }
 }
 
+/// Concatenates lists. Returns the bytes, and where each list begins.
+fn concatenated<const N: usize>(lists: [&[u8]; N]) -> (Vec<u8>, [u64; N]) {
+    let mut bytes = Vec::new();
+    let starts = lists.map(|list| {
+        let start = bytes.len() as u64;
+        bytes.extend_from_slice(list);
+        bytes.resize(bytes.len().next_multiple_of(LIST_ALIGN), 0);
+        start
+    });
+    (bytes, starts)
+}
+
 /// The kernels' `Launch`: addresses of lists and buffers.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -324,29 +451,35 @@ impl Queue for GpuQueue {
 
     fn buffer(&mut self) -> Result<&mut [u8]> {
         self.bind()?;
+        let waited = self.copied.synchronize();
+        waited.map_err(cannot("wait for the GPU"))?;
         let buffer = self.buffer.as_mut_slice();
-        buffer.map_err(cannot("wait for the GPU"))
+        buffer.map_err(cannot("use pinned memory"))
     }
 
     fn copy(&mut self, part: Range<usize>, to: &Memory, at: u64) -> Result<()> {
-        let outside = || Error::Usage("a copy begins outside of its buffer".into());
-        let len = part.end.checked_sub(part.start).ok_or_else(outside)?;
-        let to_address = to.at(at, len as u64)?;
         self.bind()?;
-        self.keep(to);
-        // SAFETY: the slice is only used to start a copy. The guard records an event
-        // after the copy, for which `buffer` waits before it returns a reference.
-        let (bytes, _guard) = unsafe { self.buffer.stream_synced_slice(&self.stream) };
+        let bytes = self.buffer.as_slice();
+        let bytes = bytes.map_err(cannot("use pinned memory"))?;
+        let outside = || Error::Usage("a copy reads outside of its buffer".into());
         let bytes = bytes.get(part).ok_or_else(outside)?;
+        let address = to.at(at, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: `to.at` has checked the range of the memory, which `in_use` keeps
-        // alive until the stream has done the copy, and dropping the queue waits before
-        // the buffer is freed.
-        let copied =
-            unsafe { result::memcpy_htod_async(to_address, bytes, self.stream.cu_stream()) };
-        copied.map_err(cannot("copy to the GPU"))
+        // SAFETY: `Memory::at` has checked the range of the memory, which `self.in_use`
+        // keeps from the next line on until the stream has done the copy. `buffer` waits
+        // for the event that follows the copy before it returns a mutable reference, and
+        // dropping the queue waits for the stream before the buffer is freed.
+        let enqueued =
+            unsafe { result::memcpy_htod_async(address, bytes, self.stream.cu_stream()) };
+        self.keep(to);
+        enqueued.map_err(cannot("copy to the GPU"))?;
+        if let Err(error) = self.record(&self.copied) {
+            self.wait()?;
+            return Err(error);
+        }
+        Ok(())
     }
 
     fn decode(
@@ -363,8 +496,9 @@ impl Queue for GpuQueue {
         self.keep(output);
         let jobs = Jobs::new(plan);
         let [tensors, planes, segments, huffman, rans] = plan.list_bytes();
-        let report = [u32::MAX; 2];
-        let (lists, addresses) = self.upload_lists(&[
+        let mut found = [u32::MAX; 2];
+        let (bytes, starts) = concatenated([
+            found.as_bytes(),
             tensors,
             planes,
             segments,
@@ -374,82 +508,42 @@ impl Queue for GpuQueue {
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),
-            report.as_bytes(),
-        ])?;
-        self.keep(&lists);
-        let Ok(addresses) = <[u64; 10]>::try_from(addresses) else {
-            return Err(Error::Usage("a list has no address".into()));
-        };
-        let [
-            a,
-            b,
-            c,
-            d,
-            e,
-            segment_jobs,
-            rans_jobs,
-            bfloat16_tiles,
-            join_tiles,
-            damage,
-        ] = addresses;
-        let scratch = Memory::new(&self.stream, plan.scratch_len_bytes())?;
-        self.keep(&scratch);
+        ]);
         let codes = plan.huffman_tables().len();
-        let tables = Memory::new(&self.stream, codes as u64 * DECODE_TABLE_BYTES)?;
-        self.keep(&tables);
-        for (host_segment, bytes) in plan.host_segments().iter().zip(host) {
-            let memory = match host_place(plan, host_segment) {
-                Some((Space::Output, at)) => output.at(at, bytes.len() as u64)?,
-                Some((Space::Scratch, at)) => scratch.at(at, bytes.len() as u64)?,
-                None => continue,
-            };
-            self.upload(bytes, memory)?;
-        }
+        self.lists = self.grown(&self.lists, bytes.len() as u64)?;
+        self.scratch = self.grown(&self.scratch, plan.scratch_len_bytes())?;
+        self.tables = self.grown(&self.tables, codes as u64 * DECODE_TABLE_BYTES)?;
+        let addresses = starts.map(|start| self.lists.address() + start);
         let launch = Launch {
             source: source_address,
-            scratch: scratch.address(),
+            scratch: self.scratch.address(),
             output: output_address,
-            lists: [a, b, c, d, e],
-            decode_tables: tables.address(),
-            damage,
+            lists: [
+                addresses[1],
+                addresses[2],
+                addresses[3],
+                addresses[4],
+                addresses[5],
+            ],
+            decode_tables: self.tables.address(),
+            damage: addresses[0],
         };
-        let stream_shared = stream_shared_bytes(plan);
-        let kernels = self.shared.clone();
-        let kernels: [(_, _, _); 5] = [
-            (&kernels.expand_tables, None, (codes, TABLE_THREADS, 0)),
-            (
-                &kernels.decode_segments,
-                Some(&segment_jobs),
-                (jobs.segments.len(), STREAM_THREADS, stream_shared),
-            ),
-            (
-                &kernels.decode_rans_streams,
-                Some(&rans_jobs),
-                (jobs.rans.len(), RANS_THREADS, 0),
-            ),
-            (
-                &kernels.join_bfloat16_tiles,
-                Some(&bfloat16_tiles),
-                (jobs.bfloat16.len(), STREAM_THREADS, stream_shared),
-            ),
-            (
-                &kernels.join_tiles,
-                Some(&join_tiles),
-                (jobs.joins.len(), JOIN_THREADS, 0),
-            ),
-        ];
-        for (kernel, jobs, size) in kernels {
-            // SAFETY: all lists and jobs are of `plan`, which only the core makes. The
-            // source and the output have the lengths that it states, as `Memory::at` has
-            // checked, the scratch buffer and the tables were allocated for it, and
-            // `in_use` keeps all of them until the stream has been waited for. All are
-            // allocated to the next multiple of 16.
-            unsafe { self.launch(kernel, &launch, jobs, size)? };
-        }
+        let job_addresses = [addresses[6], addresses[7], addresses[8], addresses[9]];
+        // SAFETY: `bytes`, `host`, the lists, the scratch buffer and the tables exist
+        // until `wait` has returned, and `self.in_use` contains the source and the
+        // output. The lists and jobs are of `plan`, which only the core makes. The
+        // source and the output have the lengths that it states, as `Memory::at` has
+        // checked; the other buffers have grown to the lengths that it needs; and all
+        // are allocated up to a multiple of 16.
+        let enqueued = unsafe {
+            self.upload(&bytes, self.lists.address())
+                .and_then(|()| self.upload_host_segments(plan, host, output))
+                .and_then(|()| self.launch_all(plan, &jobs, &launch, &job_addresses))
+        };
         self.wait()?;
-        let mut found = report;
-        // SAFETY: the report has eight bytes in `lists`, which still exists.
-        let read = unsafe { result::memcpy_dtoh_sync(&mut found, damage) };
+        enqueued?;
+        // SAFETY: the report has eight bytes at the start of the lists.
+        let read = unsafe { result::memcpy_dtoh_sync(&mut found, self.lists.address()) };
         read.map_err(cannot("copy from the GPU"))?;
         Ok(Damage::of_report(found))
     }

@@ -116,7 +116,7 @@ impl Queue for HostQueue {
     }
 }
 
-fn options() -> LoadOptions {
+pub fn options() -> LoadOptions {
     // Some tensors are longer than a buffer.
     LoadOptions::default().threads(3).buffer_bytes(48 << 10)
 }
@@ -141,7 +141,7 @@ fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
 
 /// Returns a safetensors file with many small tensors, some long ones, and one whose
 /// bytes repeat, which the CPU decodes.
-fn model() -> Vec<u8> {
+pub fn model() -> Vec<u8> {
     let mut rng = Rng(11);
     let mut tensors = Vec::new();
     for (name, dtype, count) in [
@@ -170,7 +170,7 @@ fn model() -> Vec<u8> {
     checkpoints::safetensors(specs.iter().map(|(spec, bytes)| (spec, &bytes[..])))
 }
 
-fn packed(original: &[u8], integrity: bool) -> Vec<u8> {
+pub fn packed(original: &[u8], integrity: bool) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model.zstn");
     let options = PackOptions::default().integrity(integrity);
@@ -179,7 +179,7 @@ fn packed(original: &[u8], integrity: bool) -> Vec<u8> {
     std::fs::read(path).expect("a file")
 }
 
-fn open(bytes: &[u8]) -> zstn::Result<Reader> {
+pub fn open(bytes: &[u8]) -> zstn::Result<Reader> {
     Reader::open(Input::bytes("model", bytes))
 }
 

@@ -18,6 +18,13 @@ use zstn_core::{ErrorKind, TensorRef};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, native, repository, tier};
 
+// Other systems name the driver's library differently, or find it elsewhere.
+#[cfg(all(
+    target_os = "linux",
+    target_endian = "little",
+    target_pointer_width = "64"
+))]
+mod driver;
 mod executor;
 // The lists are in the byte order of the host, and GPUs are little-endian.
 #[cfg(all(unix, target_endian = "little", target_pointer_width = "64"))]
