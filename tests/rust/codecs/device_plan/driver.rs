@@ -86,4 +86,7 @@ fn load_file(gpu: &Gpu, reader: &Reader) {
         let bytes = loaded.memory.read(tensor.range.clone()).expect("copies");
         assert!(bytes == expected.bytes, "{}", tensor.name);
     }
+    // Any thread may free the memory.
+    let freed = std::thread::spawn(move || drop(loaded));
+    freed.join().expect("frees");
 }
