@@ -141,8 +141,8 @@ struct Recording {
     steps: Vec<Step>,
 }
 
-/// A GPU of which the work is recorded, so that it can be repeated without reading and
-/// planning.
+/// Records the work that is given to a GPU, so that it can be repeated without reading
+/// and planning.
 struct Recorder<'a> {
     gpu: &'a Gpu,
     recordings: Arc<Mutex<Vec<Recording>>>,

@@ -336,7 +336,7 @@ impl GpuQueue {
     /// Enqueues all kernels for a plan.
     ///
     /// # Safety
-    /// As for `launch`, for all jobs of the plan.
+    /// The caller guarantees for all jobs of the plan what `launch` requires.
     unsafe fn launch_all(
         &self,
         plan: &DevicePlan,
@@ -374,7 +374,7 @@ impl GpuQueue {
         let [start, end] = &self.kernels;
         self.record(start)?;
         for (kernel, jobs, size) in kernels {
-            // SAFETY: this function's contract is that of `launch`.
+            // SAFETY: the caller guarantees it for all jobs.
             unsafe { self.launch(kernel, launch, jobs, size)? };
         }
         self.record(end)

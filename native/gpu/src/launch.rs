@@ -8,8 +8,8 @@ use crate::MAX_TILE_ELEMENTS;
 const STREAM_SHARED_BYTES: u32 = 47_500;
 /// Number of words of padding around a stream.
 const PAD_WORDS: u32 = 4;
-/// The largest number of bits of a symbol, by which kernels refuse longer streams before
-/// they copy them.
+/// The largest number of bits of a symbol. Kernels refuse a stream that has more bits
+/// for its symbols before they copy it to shared memory.
 const MAX_SYMBOL_BITS: u64 = 11;
 
 /// Returns the shared memory in bytes that a block needs to decode any stream of a plan,
@@ -51,7 +51,8 @@ impl Damage {
     }
 }
 
-/// The buffer and the offset in bytes at which a segment that the host decodes begins.
+/// Returns the buffer of a segment that the host decodes, and its offset there in bytes;
+/// `None` if the segment is of another plan.
 #[must_use]
 pub fn host_place(plan: &DevicePlan, host: &HostSegment) -> Option<(Space, u64)> {
     let segment = plan.segments().get(host.segment as usize)?;

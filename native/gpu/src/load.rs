@@ -22,8 +22,6 @@ use crate::{Device, Error, Queue, Result};
 
 /// The alignment of tensors in the output, in bytes.
 const TENSOR_ALIGN: u64 = 256;
-/// The alignment of frames in a buffer, in bytes.
-const FRAME_ALIGN: usize = 16;
 /// The smallest buffer in bytes.
 const MIN_BUFFER_BYTES: usize = 4096;
 
@@ -184,7 +182,7 @@ fn divide(reader: &Reader, tensors: &[LoadedTensor], buffer_bytes: usize) -> Vec
     let (mut waiting, mut waiting_bytes) = (0..0, 0);
     for (number, tensor) in tensors.iter().enumerate() {
         if let Some(part) = frame(reader, number) {
-            let len_bytes = aligned_len(part);
+            let len_bytes = part.len_bytes();
             if waiting.end != number || waiting_bytes + len_bytes > buffer_bytes {
                 jobs.extend((!waiting.is_empty()).then_some(Job::Decode(waiting)));
                 (waiting, waiting_bytes) = (number..number, 0);
@@ -299,7 +297,7 @@ impl<D: Device> Load<'_, D> {
         let parts = numbers
             .clone()
             .filter_map(|number| frame(self.reader, number));
-        let len_bytes = parts.map(aligned_len).sum();
+        let len_bytes = parts.map(StoredPart::len_bytes).sum();
         if len_bytes > self.options.buffer_bytes as u64 {
             return self.decode_long(queue, numbers.start, len_bytes);
         }
@@ -321,9 +319,9 @@ impl<D: Device> Load<'_, D> {
             self.source(part.file)?
                 .read_into(part.stored.start, stored)?;
             self.plan(&mut batch, number, part, stored, end as u64)?;
-            end = (end + len).next_multiple_of(FRAME_ALIGN);
+            end += len;
         }
-        self.decode_host_segments(&mut batch, &buffer[..end.min(buffer.len())])?;
+        self.decode_host_segments(&mut batch, &buffer[..end])?;
         queue.copy(0..end, source, 0)?;
         self.finish(queue, source, &batch, numbers)
     }
@@ -340,12 +338,7 @@ impl<D: Device> Load<'_, D> {
             self.check_cancelled()?;
             self.source(part.file)?
                 .read_into(part.stored.start + at, piece)?;
-            let buffer = queue.buffer()?;
-            let Some(buffer) = buffer.get_mut(..piece.len()) else {
-                return Err(Error::Usage("a piece is longer than the buffer".into()));
-            };
-            buffer.copy_from_slice(piece);
-            queue.copy(0..piece.len(), &source, at)?;
+            send::<D>(queue, piece, &source, at)?;
             at += piece.len() as u64;
         }
         let mut batch = Batch::default();
@@ -372,7 +365,7 @@ impl<D: Device> Load<'_, D> {
         let output = tensor.range.clone();
         let plan = &mut batch.plan;
         let engine = self.reader.engine();
-        // The CPU states what is wrong with a tensor that the plan refuses.
+        // For a tensor that is refused here, the CPU's decoder returns the error.
         let added = file.add_to_plan(engine, part.number, stored, at, output, plan);
         if added != Ok(Placement::Device) {
             batch.by_cpu.push(number);
@@ -395,10 +388,9 @@ impl<D: Device> Load<'_, D> {
         Ok(())
     }
 
-    /// Decodes the tensors of a batch. Their frames have been copied to
-    /// `source`. If the device finds damage, the CPU decodes all of them:
-    /// it returns the error with which a reader refuses them, or the tensors that a
-    /// reader returns.
+    /// Decodes the tensors of a batch, whose frames have been copied to `source`. If the
+    /// device finds damage, the CPU decodes all of them. The result is then an error of
+    /// the reader, or the tensors that a reader returns.
     fn finish(
         &self,
         queue: &mut D::Queue,
@@ -426,17 +418,11 @@ impl<D: Device> Load<'_, D> {
     fn decode_by_cpu(&self, queue: &mut D::Queue, number: usize) -> Result<()> {
         let tensor = self.tensors.get(number);
         let tensor = tensor.ok_or_else(|| Error::Usage(format!("there is no tensor {number}")))?;
-        let mut decoded = bytes::buffer(tensor.range.end - tensor.range.start)?;
-        self.reader.read_into(&tensor.name, &mut decoded)?;
+        let decoded = self.reader.read(&tensor.name)?.bytes;
         self.by_cpu.fetch_add(1, Ordering::Relaxed);
         let mut at = tensor.range.start;
         for piece in decoded.chunks(self.options.buffer_bytes) {
-            let buffer = queue.buffer()?;
-            let Some(buffer) = buffer.get_mut(..piece.len()) else {
-                return Err(Error::Usage("a piece is longer than the buffer".into()));
-            };
-            buffer.copy_from_slice(piece);
-            queue.copy(0..piece.len(), self.output, at)?;
+            send::<D>(queue, piece, self.output, at)?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -455,10 +441,13 @@ struct Batch {
     by_cpu: Vec<usize>,
 }
 
-/// Returns the length of a frame in a buffer.
-fn aligned_len(part: &StoredPart) -> u64 {
-    part.len_bytes().saturating_add(FRAME_ALIGN as u64 - 1) / FRAME_ALIGN as u64
-        * FRAME_ALIGN as u64
+/// Copies `piece`, which is at most as long as the buffer, to the device.
+fn send<D: Device>(queue: &mut D::Queue, piece: &[u8], to: &D::Memory, at: u64) -> Result<()> {
+    let Some(buffer) = queue.buffer()?.get_mut(..piece.len()) else {
+        return Err(Error::Usage("a piece is longer than the buffer".into()));
+    };
+    buffer.copy_from_slice(piece);
+    queue.copy(0..piece.len(), to, at)
 }
 
 fn copied_len(range: &Range<u64>) -> Result<usize> {

@@ -1,17 +1,34 @@
-//! The loader loads files by the interface of NVIDIA's driver. The driver is an emulator,
-//! which this process cannot load: the loader of the system finds it by a variable that
-//! is read when a process starts.
+//! Files are loaded through the interface of NVIDIA's driver, which is emulated. Only a
+//! new process can load the emulator, because the system's linker reads the variable
+//! with its folder when a process starts.
 
 use std::process::Command;
 
 use zstn::Reader;
+use zstn_gpu::Error;
 use zstn_gpu::cuda::Gpu;
 use zstn_gpu::load::load;
 use zstn_tests::{cases, repository};
 
 use super::loading::{model, open, options, packed};
 
-/// Set in the process in which the emulator is the driver.
+#[test]
+fn without_a_driver_the_error_names_its_library() {
+    match Gpu::open(0) {
+        Err(error @ Error::NoDriver { .. }) => {
+            let message = error.to_string();
+            assert!(
+                message.contains("libcuda.so.1 cannot be loaded"),
+                "{message}"
+            );
+        }
+        // A machine with a driver has a GPU, or reports that it has none.
+        Ok(gpu) => assert!(!gpu.name().is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// The variable is set in the child process, which loads the emulator as its driver.
 const IS_CHILD: &str = "ZSTN_TEST_EMULATED_DRIVER";
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use zerocopy::IntoBytes as _;
 use zstn_core::frame::plan::{Coding, DevicePlan, NONE, Placement, Space};
+use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::encode;
 use zstn_core::frame::{Families, Family};
 use zstn_core::pure::Pure;
@@ -16,6 +17,7 @@ use zstn_tests::{cases, native, repository, tier};
 
 use super::executor::{Damage, coding, execute};
 use super::{DTYPES, EFFORTS, damaged_copies, frames_of_all_codecs, planned, weights};
+use crate::rans;
 
 /// The kernels as a program on the host. An access outside of a buffer ends it.
 struct Emulator {
@@ -136,6 +138,7 @@ fn kernels_restore_tensors_and_report_damage() {
     let mut emulator = Emulator::start();
     restores_vectors_and_weights(&mut emulator);
     reports_damage(&mut emulator);
+    refuses_large_states(&mut emulator);
     emulator.finish();
 }
 
@@ -217,4 +220,26 @@ fn reports_damage(emulator: &mut Emulator) {
         }
     }
     assert!(kinds.iter().all(|&kind| kind > 20), "{kinds:?}");
+}
+
+/// A stream whose states are too large, but decode to the right final states, is refused
+/// (docs/formats/z4ai-frames.md 5.4).
+fn refuses_large_states(emulator: &mut Emulator) {
+    let table: Vec<_> = (0..256).map(|symbol| (symbol, 64)).collect();
+    for (state, more, damage) in [
+        (1u32 << 23, &[0; 4][..], NONE),
+        // A symbol of this frequency takes eight bits from a state.
+        (1 << 31, &[], 0),
+    ] {
+        let stream = [&state.to_le_bytes().repeat(4), more].concat();
+        let frame = rans::frame(Method::Rans, 4, &rans::shared(4, &table, &stream));
+        let (plan, placement) = planned(&frame, 4).expect("a plan");
+        assert_eq!(placement, Placement::Device);
+        let decoded = emulator.decode(&plan, &frame, 4, Threads(32, false));
+        let (found, output) = decoded.expect("no host segments");
+        assert_eq!(found, [damage, NONE], "{state:#x}");
+        assert!(damage != NONE || output == [0; 4]);
+        let accepted = execute(&Pure, &plan, &frame, &mut [0; 4]).is_ok();
+        assert_eq!(accepted, damage == NONE);
+    }
 }

@@ -1,6 +1,6 @@
-//! The loader of `zstn-gpu` loads whole files, with a device of which the queues do
-//! nothing before a caller waits for them, and whose kernels are the executor of this
-//! folder.
+//! The loader of `zstn-gpu` loads whole files into the memory of a device on the host.
+//! The queues of this device do nothing before a caller waits for them, and the executor
+//! of this folder decodes its plans.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -296,21 +296,5 @@ fn failed_reads_and_cancelled_work_end_with_their_error() {
             };
             assert!(is_expected, "{stop}: {error}");
         }
-    }
-}
-
-#[test]
-fn without_a_driver_the_error_names_its_library() {
-    match zstn_gpu::cuda::Gpu::open(0) {
-        Err(error @ Error::NoDriver { .. }) => {
-            let message = error.to_string();
-            assert!(
-                message.contains("NVIDIA driver") && message.contains("cuda"),
-                "{message}"
-            );
-        }
-        // A machine with a driver has a GPU, or reports that it has none.
-        Ok(gpu) => assert!(!gpu.name().is_empty()),
-        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
