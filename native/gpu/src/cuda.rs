@@ -166,8 +166,10 @@ impl Memory {
     /// # Errors
     /// [`Error::Usage`] if the range lies outside the memory.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
-        let from = self.at(range.start, range.end.saturating_sub(range.start))?;
-        let mut out = zstn_core::bytes::buffer(range.end - range.start)?;
+        let outside = || Error::Usage("a range ends before it begins".into());
+        let len_bytes = range.end.checked_sub(range.start).ok_or_else(outside)?;
+        let from = self.at(range.start, len_bytes)?;
+        let mut out = zstn_core::bytes::buffer(len_bytes)?;
         let context = self.allocation.slice.context();
         context.bind_to_thread().map_err(cannot("use the GPU"))?;
         if !out.is_empty() {
