@@ -125,6 +125,14 @@ pub fn part(all: &[u8], range: Range<u64>) -> &[u8] {
     &all[index(range.start)..index(range.end)]
 }
 
+/// Returns the offset of `part` in `all`, or `None` if it does not lie in it.
+#[cfg(feature = "plan")]
+pub(crate) fn offset_of(part: &[u8], all: &[u8]) -> Option<usize> {
+    let offset = part.as_ptr().addr().checked_sub(all.as_ptr().addr())?;
+    let end = offset.checked_add(part.len())?;
+    (end <= all.len()).then_some(offset)
+}
+
 /// Converts a length or position inside a slice to `usize`. Such a position always
 /// fits.
 ///

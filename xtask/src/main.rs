@@ -10,6 +10,7 @@ mod debian_programs;
 mod demo;
 mod deps;
 mod fuzz;
+mod gpu;
 mod instructions;
 mod measure;
 mod notices;
@@ -71,6 +72,8 @@ enum Verb {
     Compressed(measure::Arguments),
     /// Build the C library and install header, libraries and libzstn.pc
     Capi(capi::Options),
+    /// Compile the kernels for GPUs, and compare them with native/gpu/kernels.ptx
+    Gpu(gpu::Options),
     /// Run a job on a Ray cluster whose nodes and workers are killed, with moto as its store
     HubJob {
         /// Also measure one node, two nodes and no cluster, compared with the simulation
@@ -133,6 +136,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Gauss(options) => measure::with_torch("gauss", &options),
         Verb::Compressed(options) => measure::with_torch("compressed", &options),
         Verb::Capi(options) => capi::run(&options),
+        Verb::Gpu(options) => gpu::run(&options),
         Verb::HubJob { figures } => suites::ray(figures),
         Verb::Setup => suites::setup(),
         Verb::Instructions(options) => instructions::run(&options),

@@ -27,6 +27,8 @@ pub static MATURIN: Packages = packages("maturin", "native/python/requirements-b
 pub static ZIG: Packages = packages("maturin", "native/python/requirements-zig.txt");
 /// Programs that check which symbols of glibc and Python a wheel uses.
 pub static AUDIT: Packages = packages("audit", "native/python/requirements-audit.txt");
+/// The compiler of kernels for NVIDIA's GPUs.
+pub static NVRTC: Packages = packages("nvrtc", "native/gpu/requirements.txt");
 pub static WHEEL: Packages = packages("wheel", "native/python/tests/requirements.txt");
 static RAY: Packages = packages("ray", "tests/hub_job/requirements.txt");
 /// The S3 server of the tests.

@@ -28,6 +28,8 @@ use crate::container::zstn::{
 use crate::engine::Engine;
 use crate::entropy::zstd;
 use crate::frame::Edition;
+#[cfg(feature = "plan")]
+use crate::frame::plan::{DevicePlan, PlacedFrame, Placement, Reason};
 use crate::limits::TAIL_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes, catalog};
 
@@ -306,6 +308,48 @@ impl FileCatalog {
             AnyContents::Zstn(contents) => contents.integrity.as_ref(),
             _ => None,
         }
+    }
+
+    /// Adds tensor `number` to `plan`. Its `stored` bytes are at the offset `source` of
+    /// the device's source, and it fills the bytes `output` of the device's output.
+    ///
+    /// If the file has checksums of the stored bytes, they are compared. Digests of
+    /// decoded bytes cannot be compared on a device, so a tensor of a file that only has
+    /// these is left to the CPU. So are the tensors of files that are not ZSTN files.
+    ///
+    /// # Errors
+    /// The errors of [`FileCatalog::decode`] that do not require decoding, and the errors
+    /// of [`DevicePlan::add`].
+    #[cfg(feature = "plan")]
+    pub fn add_to_plan<E: Engine>(
+        &self,
+        engine: &E,
+        number: usize,
+        stored: &[u8],
+        source: u64,
+        output: Range<u64>,
+        plan: &mut DevicePlan,
+    ) -> Result<Placement> {
+        let stored = self.stored(number, stored, None)?;
+        let AnyContents::Zstn(contents) = &self.contents else {
+            return Ok(Placement::Cpu(Reason::Family));
+        };
+        let in_file = stored.in_file();
+        if let Some(integrity) = &contents.integrity {
+            if integrity.has_only_digests() {
+                return Ok(Placement::Cpu(Reason::Digest));
+            }
+            integrity
+                .check_stored(number, stored.bytes)
+                .map_err(&in_file)?;
+        }
+        let placed = PlacedFrame {
+            bytes: stored.bytes,
+            source,
+            output,
+            edition: contents.edition,
+        };
+        plan.add(engine, &placed).map_err(in_file)
     }
 
     /// Returns the statistics that were stored for each tensor when the file

@@ -23,6 +23,8 @@ mod family;
 pub mod lattice;
 #[doc(hidden)]
 pub mod palette;
+#[cfg(feature = "plan")]
+pub mod plan;
 #[doc(hidden)]
 pub mod plane;
 mod registry;

@@ -93,6 +93,12 @@ impl<'a> Plane<'a> {
         }
     }
 
+    /// Returns the parsed payload.
+    #[cfg(feature = "plan")]
+    pub(crate) fn coded(&self) -> &Coded<'a> {
+        &self.coded
+    }
+
     /// Returns the decoded plane, which is borrowed if it is stored
     /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {
@@ -213,7 +219,7 @@ macro_rules! methods {
 
         /// A payload, checked as far as is possible without decoding it.
         #[derive(Debug, Clone)]
-        enum Coded<'a> { $( $method($payload), )* }
+        pub(crate) enum Coded<'a> { $( $method($payload), )* }
 
         impl<'a> Coded<'a> {
             pub fn parse(method: Method, payload: &'a [u8], len_bytes: u64) -> Result<Self> {
@@ -239,7 +245,7 @@ impl Method {
 
 /// A payload that holds the plane uncompressed.
 #[derive(Debug, Clone)]
-struct StoredPlane<'a>(&'a [u8]);
+pub(crate) struct StoredPlane<'a>(pub(super) &'a [u8]);
 
 impl<'a> StoredPlane<'a> {
     fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {
@@ -262,7 +268,7 @@ impl<'a> StoredPlane<'a> {
 
 /// A payload that is one zstd frame.
 #[derive(Debug, Clone)]
-struct ZstdFrame<'a>(&'a [u8]);
+pub(crate) struct ZstdFrame<'a>(pub(super) &'a [u8]);
 
 impl<'a> ZstdFrame<'a> {
     fn parse(payload: &'a [u8], len_bytes: u64) -> Result<Self> {

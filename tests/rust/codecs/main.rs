@@ -1,6 +1,7 @@
 //! Frames and the codecs inside them: encoded data decode to the same bytes with both
 //! engines, and damage is refused.
 
+mod device_plan;
 mod difference;
 mod encoder_choice;
 mod frame_families;

@@ -42,7 +42,7 @@ fn decode(engine: &impl Engine, method: Method, payload: &[u8], len: usize) -> R
 }
 
 /// Builds an opaque `Z4AI` frame with one plane.
-fn frame(method: Method, len_bytes: u64, payload: &[u8]) -> Vec<u8> {
+pub fn frame(method: Method, len_bytes: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = b"Z4AI".to_vec();
     frame.extend_from_slice(&[1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
     plane::write(&mut frame, method, len_bytes, payload);
@@ -285,7 +285,7 @@ fn no_bit_flip_panics() {
 }
 
 /// Builds a payload of method 3, which contains its table.
-fn shared(symbols: u64, frequencies: &[(usize, u16)], stream: &[u8]) -> Vec<u8> {
+pub fn shared(symbols: u64, frequencies: &[(usize, u16)], stream: &[u8]) -> Vec<u8> {
     let mut payload = symbols.to_le_bytes().to_vec();
     let mut table = [0u16; 256];
     for &(symbol, frequency) in frequencies {

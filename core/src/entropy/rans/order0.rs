@@ -1,6 +1,8 @@
 //! rANS of order 0, with one table (plane method 3, section 6) or with a table
 //! for every chunk (plane method 4, section 7).
 
+#[cfg(feature = "plan")]
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -71,6 +73,17 @@ impl<'a> Shared<'a> {
         })
     }
 
+    /// Returns the table of all chunks, unless the plane is empty, and every chunk with
+    /// the number of its symbols. The plane has `len_bytes` bytes.
+    #[cfg(feature = "plan")]
+    pub(crate) fn outline(
+        &self,
+        len_bytes: u64,
+    ) -> (Option<&[u16; 256]>, impl Iterator<Item = (&'a [u8], u64)>) {
+        let table = self.table.as_ref().map(|table| &*table.0);
+        (table, with_symbols(&self.chunks, len_bytes))
+    }
+
     /// Decodes into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         let Some(table) = &self.table else {
@@ -89,6 +102,13 @@ impl<'a> Shared<'a> {
             .into_iter()
             .collect()
     }
+}
+
+/// Returns every chunk with the number of its symbols.
+#[cfg(feature = "plan")]
+fn with_symbols<'a>(chunks: &[&'a [u8]], len_bytes: u64) -> impl Iterator<Item = (&'a [u8], u64)> {
+    let symbols = part_lens(len_bytes, chunks.len() as u64);
+    chunks.iter().copied().zip(symbols)
 }
 
 /// Checks the rest of the payload of an empty plane, which methods 3 and 4 code
@@ -228,13 +248,38 @@ impl<'a> Adaptive<'a> {
             .collect()
     }
 
+    /// Reads the packed tables, and returns the chunks. The plane has `len_bytes` bytes.
+    ///
+    /// # Errors
+    /// The tables are damaged, or a chunk is too short for its symbols.
+    #[cfg(feature = "plan")]
+    pub(crate) fn outline<E: Engine>(
+        &self,
+        engine: &E,
+        len_bytes: u64,
+    ) -> Result<impl Iterator<Item = AdaptiveChunk<'a>>> {
+        let tables = self.checked_tables(engine, len_bytes)?;
+        let chunks = with_symbols(&self.chunks, len_bytes);
+        let with_tables = tables.into_iter().zip(chunks);
+        Ok(with_tables.map(|(table, (coded, symbols))| AdaptiveChunk {
+            frequencies: table.0,
+            coded,
+            symbols,
+        }))
+    }
+
+    fn checked_tables<E: Engine>(&self, engine: &E, len_bytes: u64) -> Result<Vec<Frequencies>> {
+        let tables = self.read_tables(engine)?;
+        self.check_capacity(len_bytes, |i| tables[i].most())?;
+        Ok(tables)
+    }
+
     /// Decodes into `out`, which must be as long as the plane.
     pub fn decode<E: Engine>(&self, engine: &E, out: &mut [u8]) -> Result<()> {
         if self.chunks.is_empty() {
             return Ok(());
         }
-        let tables = self.read_tables(engine)?;
-        self.check_capacity(out.len() as u64, |i| tables[i].most())?;
+        let tables = self.checked_tables(engine, out.len() as u64)?;
         let parts = split_mut(out, self.chunks.len());
         let chunks = self.chunks.iter().zip(&tables).zip(parts);
         engine
@@ -251,6 +296,15 @@ impl<'a> Adaptive<'a> {
             .into_iter()
             .collect()
     }
+}
+
+/// A chunk of a plane of method 4.
+#[cfg(feature = "plan")]
+pub(crate) struct AdaptiveChunk<'a> {
+    pub frequencies: Box<[u16; 256]>,
+    pub coded: &'a [u8],
+    /// Number of symbols.
+    pub symbols: u64,
 }
 
 fn tables_bytes(chunk_count: usize) -> u64 {

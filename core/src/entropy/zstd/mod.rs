@@ -21,6 +21,8 @@ mod fse;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
 
+#[cfg(feature = "plan")]
+pub(crate) use decode::{Fault, outline};
 pub use decode::{decode_fast, decode_frame};
 pub(crate) use encode::MIN_GAIN_DIVISOR;
 pub use encode::encode_literals;
@@ -29,12 +31,25 @@ pub(crate) use encode::{write_blocks, write_header};
 
 /// Decodes a payload that [`check()`] has accepted for `out.len()` bytes.
 pub fn decode<E: Engine>(engine: &E, payload: &[u8], out: &mut [u8]) -> Result<()> {
-    engine.zstd_decode(payload, out).map_err(|why| {
-        Error::malformed(
-            Rule::ZstdData,
-            format!("zstd data do not decode ({why}): the file is damaged"),
-        )
-    })
+    engine
+        .zstd_decode(payload, out)
+        .map_err(|why| damaged(&why))
+}
+
+#[cfg(feature = "plan")]
+impl Fault {
+    /// Converts to the error that [`decode`] returns for the same fault.
+    pub(crate) fn into_error(self) -> Error {
+        damaged(self.0)
+    }
+}
+
+/// Returns the error for a frame that does not decode. `why` states the reason.
+fn damaged(why: &str) -> Error {
+    Error::malformed(
+        Rule::ZstdData,
+        format!("zstd data do not decode ({why}): the file is damaged"),
+    )
 }
 
 const MAGIC: u32 = 0xFD2F_B528;

@@ -269,6 +269,12 @@ impl Integrity {
         self.has_head && self.frames.is_some()
     }
 
+    /// Returns whether damage can only be found by the digests of decoded bytes.
+    #[cfg(feature = "plan")]
+    pub(crate) fn has_only_digests(&self) -> bool {
+        self.frames.is_none() && self.tensors.is_some()
+    }
+
     /// Returns the number of the entry that describes the frame of record
     /// `number`.
     fn entry(&self, number: usize) -> Result<usize> {

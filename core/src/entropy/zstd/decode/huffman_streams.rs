@@ -93,12 +93,9 @@ pub(crate) fn decode_one(code: &Code, bytes: &[u8], out: &mut [u8]) -> Result<()
     Stream::new(bytes, out)?.finish(code)
 }
 
-/// Decodes four streams, which follow a table of their lengths, into a quarter
-/// of `out` each.
-pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+/// Returns the four streams that follow a table of the lengths of the first three.
+pub(crate) fn split_four(bytes: &[u8]) -> Result<[&[u8]; 4], Fault> {
     let (lens, mut bytes) = bytes.split_first_chunk::<6>().ok_or(EMPTY)?;
-    let is_long = out.len() >= MIN_SEVERAL;
-    let quarter = out.len().div_ceil(4);
     let mut next = |len: Option<usize>| {
         let len = len.unwrap_or(bytes.len());
         bytes.split_off(..len).ok_or(EMPTY)
@@ -109,10 +106,18 @@ pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Resu
             lens[2 * k + 1],
         ])))
     };
+    Ok([next(len(0))?, next(len(1))?, next(len(2))?, next(None)?])
+}
+
+/// Decodes four streams, which follow a table of their lengths, into a quarter
+/// of `out` each.
+pub(crate) fn decode_four(code: &mut Code, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let bytes = split_four(bytes)?;
+    let is_long = out.len() >= MIN_SEVERAL;
+    let quarter = out.len().div_ceil(4);
     let (a, rest) = out.split_at_mut(quarter);
     let (b, rest) = rest.split_at_mut(quarter);
     let (c, d) = rest.split_at_mut(quarter);
-    let bytes = [next(len(0))?, next(len(1))?, next(len(2))?, next(None)?];
     if let Some(bits) = code.flat_bits {
         let streams = bytes.into_iter().zip([a, b, c, d]);
         return streams

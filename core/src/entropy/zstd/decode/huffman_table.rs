@@ -157,7 +157,8 @@ impl Code {
     }
 }
 
-fn flat_bits(weights: &[u8; 256], bits: u32) -> Option<u32> {
+/// Returns the length of all codes in bits if a complete code is flat.
+pub fn flat_bits(weights: &[u8; 256], bits: u32) -> Option<u32> {
     let (used, others) = weights.split_at_checked(1 << bits)?;
     let is_flat = bits < 8 && used.iter().all(|&w| w == 1) && others.iter().all(|&w| w == 0);
     is_flat.then_some(bits)

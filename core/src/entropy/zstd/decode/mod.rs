@@ -21,6 +21,8 @@ use sequences::Sequences;
 
 mod huffman_streams;
 mod huffman_table;
+#[cfg(feature = "plan")]
+pub(crate) mod outline;
 mod sequences;
 
 /// The reason why a frame does not decode.
@@ -334,9 +336,15 @@ impl<'a> Coded<'a> {
         if !self.four {
             return huffman_streams::decode_one(code, streams, out);
         }
+        self.check_four()?;
+        huffman_streams::decode_four(code, streams, out)
+    }
+
+    /// Checks that there are enough literals for four streams.
+    fn check_four(&self) -> Result<(), Fault> {
         if self.len < MIN_OF_FOUR {
             return Err(Fault("too few literals for four streams"));
         }
-        huffman_streams::decode_four(code, streams, out)
+        Ok(())
     }
 }

@@ -1,0 +1,154 @@
+//! The records of a plan. They have the layout of C structures in the byte order of the
+//! host, and no padding, so that their lists can be copied to a device as they are.
+
+use zerocopy::{Immutable, IntoBytes, KnownLayout};
+
+/// The value of an index that refers to nothing.
+pub const NONE: u32 = u32::MAX;
+
+/// The buffer that a plane belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Space {
+    /// The scratch buffer of [`DevicePlan::scratch_len_bytes`](super::DevicePlan).
+    Scratch = 0,
+    /// The output.
+    Output = 1,
+}
+
+/// How the bytes of a segment are obtained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Coding {
+    /// The source is copied.
+    Stored = 0,
+    /// The lowest byte of `parameter` is repeated.
+    Run = 1,
+    /// The source is a stream of packed symbols with `parameter` bits each, 1 to 7. As
+    /// in the streams of zstd, the last symbol comes first and is in the lowest bits of
+    /// the first byte, and the highest set bit of the last byte follows the first
+    /// symbol.
+    Flat = 2,
+    /// The source is a Huffman-coded stream of zstd (RFC 8878, 4.2.2), and `parameter`
+    /// is the index of its [`HuffmanTable`].
+    Huffman = 3,
+    /// The source is a stream of rANS symbols with four states
+    /// (docs/formats/z4ai-frames.md 5), and `parameter` is the index of its
+    /// [`RansTable`].
+    Rans = 4,
+    /// The bytes are decoded by the host, and `parameter` is the index of the
+    /// [`HostSegment`].
+    Host = 5,
+}
+
+/// How planes are joined into elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Join {
+    /// Byte `j` of every element is in plane `j` (docs/formats/z4ai-frames.md 3.3).
+    Bytes = 0,
+    /// Planes of signs, exponents and mantissas of bfloat16 (3.4).
+    Bfloat16 = 1,
+    /// The same of float16.
+    Float16 = 2,
+    /// The same of float32.
+    Float32 = 3,
+}
+
+/// A tensor whose planes have to be joined. Its other planes are outputs themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct JoinedTensor {
+    /// Offset of the first element in the output, in bytes.
+    pub output: u64,
+    /// Number of elements.
+    pub elements: u64,
+    /// Index of the first of its planes, which are consecutive.
+    pub first_plane: u32,
+    /// Number of planes.
+    pub planes: u32,
+    /// The number of a [`Join`].
+    pub join: u32,
+    /// Size of one element in bytes.
+    pub item_bytes: u32,
+}
+
+/// A plane, whose segments fill it from the first byte to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PlannedPlane {
+    /// Offset in the buffer of the plane, in bytes.
+    pub at: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// The number of a [`Space`].
+    pub space: u32,
+    /// Index of the [`JoinedTensor`], or [`NONE`] for a plane that is output itself.
+    pub tensor: u32,
+    /// Index of the first of its segments, which are consecutive.
+    pub first_segment: u32,
+    /// Number of segments.
+    pub segments: u32,
+}
+
+/// Consecutive bytes of a plane that are decoded independently of all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Segment {
+    /// Offset of the coded bytes in the source.
+    pub source: u64,
+    /// Offset of the decoded bytes in the plane.
+    pub position: u64,
+    /// Number of coded bytes.
+    pub source_len: u32,
+    /// Number of decoded bytes, at least 1.
+    pub len: u32,
+    /// The number of a [`Coding`].
+    pub coding: u32,
+    /// The parameter of the coding; 0 for stored bytes.
+    pub parameter: u32,
+    /// Index of the plane.
+    pub plane: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// A complete Huffman code whose codes have at most [`MAX_CODE_BITS`] bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HuffmanTable {
+    /// The weights of all symbols (RFC 8878, 4.2.1), with four bits each: an even
+    /// symbol in the lower half of a byte, the next symbol in the upper half.
+    pub weights: [u8; 128],
+    /// Length of the longest code in bits.
+    pub bits: u32,
+}
+
+/// The length in bits of the longest code that a plan contains. RFC 8878 allows no
+/// longer ones; some decoders accept 12 bits.
+pub const MAX_CODE_BITS: u32 = 11;
+
+/// The frequencies of all symbols of order 0, which sum to 2^14.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RansTable {
+    /// The frequency of every symbol.
+    pub frequencies: [u16; 256],
+}
+
+/// A segment that the host decodes and copies to the device before planes are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HostSegment {
+    /// Offset of the coded bytes in the source.
+    pub source: u64,
+    /// Number of coded bytes.
+    pub source_len: u64,
+    /// Number of decoded bytes.
+    pub len: u64,
+    /// Index of the segment.
+    pub segment: u32,
+    /// The number of the plane method that decodes the bytes
+    /// (docs/formats/z4ai-frames.md 4).
+    pub method: u32,
+}

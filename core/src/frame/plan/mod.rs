@@ -1,0 +1,311 @@
+//! Plans for decoding frames on an accelerator, such as a GPU.
+//!
+//! A [`DevicePlan`] describes one or several tensors by flat lists. Planes consist of
+//! [`Segment`]s, which a device decodes independently of each other; a
+//! [`JoinedTensor`] states how planes become elements. Lists contain only positions
+//! and tables. No symbol of a tensor is decoded to make them, and no coded byte is
+//! copied: a device needs the lists, the stored frames (the source) and two buffers,
+//! the output and a scratch buffer.
+//!
+//! The host reads all descriptions of Huffman codes and all rANS tables, which are
+//! usually less than a hundredth of the data. A device only has to expand them.
+//!
+//! Everything that the decoder of this crate checks before it decodes has been checked
+//! in a plan: all ranges lie inside the frame, segments fill their planes exactly, and
+//! codes are complete. A device has to check that each stream ends exactly with its
+//! last symbol, and that no field has more bits than its width.
+//!
+//! A tensor that a plan does not cover is a [`Placement::Cpu`], which is not an error.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use zerocopy::IntoBytes as _;
+
+use super::plane::{Method, Plane};
+use super::z4ai::{self, Transform};
+use super::{ContainedFrame, Edition, Frame, FrameFamily as _};
+use crate::engine::Engine;
+use crate::transform::bitfield::{BFLOAT16, FLOAT16};
+use crate::{Error, Result, bytes};
+
+mod lists;
+mod segments;
+
+pub use lists::{
+    Coding, HostSegment, HuffmanTable, Join, JoinedTensor, MAX_CODE_BITS, NONE, PlannedPlane,
+    RansTable, Segment, Space,
+};
+use segments::{Budget, Stop};
+
+/// A stored frame and the place of its tensor.
+#[derive(Debug, Clone)]
+pub struct PlacedFrame<'a> {
+    /// The stored bytes.
+    pub bytes: &'a [u8],
+    /// Offset of these bytes in the source of the device.
+    pub source: u64,
+    /// The bytes of the output that the tensor fills.
+    pub output: Range<u64>,
+    /// The edition of the container, which determines the allowed frames.
+    pub edition: Edition,
+}
+
+/// Where a tensor has to be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The plan contains the tensor.
+    Device,
+    /// The tensor has to be decoded by the CPU. The plan does not contain it.
+    Cpu(Reason),
+}
+
+/// The reason why a tensor, or a segment of it, is left to the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The frame is of a family without a plan: sparse, palette or an extension frame.
+    Family,
+    /// Most bytes are in zstd frames with matches to copy or with a checksum.
+    Matches,
+    /// Most bytes are coded by rANS of order 1.
+    Order1,
+    /// A Huffman code has codes of more than [`MAX_CODE_BITS`] bits.
+    LongCode,
+    /// A stream has 2^32 bytes or more.
+    LongStream,
+    /// The lists would be longer than the frame, because its streams are very short.
+    ShortStreams,
+    /// The elements have more bytes than a device joins.
+    WideElements,
+    /// The file has a digest of the decoded bytes, and no checksum of the stored bytes.
+    Digest,
+}
+
+/// The largest number of bytes of an element whose byte planes are joined.
+const MAX_ITEM_BYTES: usize = 8;
+/// The alignment of planes in the scratch buffer, in bytes.
+const SCRATCH_ALIGN: u64 = 256;
+
+/// Lists of everything that a device has to decode.
+#[derive(Debug, Clone, Default)]
+pub struct DevicePlan {
+    tensors: Vec<JoinedTensor>,
+    planes: Vec<PlannedPlane>,
+    segments: Vec<Segment>,
+    huffman_tables: Vec<HuffmanTable>,
+    rans_tables: Vec<RansTable>,
+    host_segments: Vec<HostSegment>,
+    scratch_len_bytes: u64,
+    source_end: u64,
+    output_end: u64,
+}
+
+impl DevicePlan {
+    /// Creates a plan without tensors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor. Outputs must be added in ascending order and must not overlap.
+    /// `engine` decodes the packed tables of rANS planes.
+    ///
+    /// # Errors
+    /// The frame is malformed, or its tensor does not have the length of its output;
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the output begins before the end
+    /// of another one. The plan remains as it was.
+    pub fn add<E: Engine>(&mut self, engine: &E, frame: &PlacedFrame) -> Result<Placement> {
+        let PlacedFrame { source, output, .. } = frame;
+        let source_end = source.checked_add(frame.bytes.len() as u64);
+        if output.start > output.end || source_end.is_none() {
+            return Err(Error::invalid_input(
+                "a range of a planned tensor is invalid",
+            ));
+        }
+        if output.start < self.output_end {
+            return Err(Error::invalid_input(
+                "planned tensors have to be in the order of their outputs",
+            ));
+        }
+        let len_bytes = output.end - output.start;
+        let contained = ContainedFrame::parse(frame.bytes, len_bytes, frame.edition)?;
+        let Frame::Z4ai(parsed) = contained.frame() else {
+            return Ok(Placement::Cpu(Reason::Family));
+        };
+        let before = self.lens();
+        let scratch_before = self.scratch_len_bytes;
+        let added = self.add_planes(engine, frame, parsed);
+        if added.is_ok() {
+            self.source_end = self.source_end.max(source_end.unwrap_or(u64::MAX));
+            self.output_end = output.end;
+            return Ok(Placement::Device);
+        }
+        self.truncate(before);
+        self.scratch_len_bytes = scratch_before;
+        match added {
+            Ok(()) => Ok(Placement::Device),
+            Err(Stop::Cpu(reason)) => Ok(Placement::Cpu(reason)),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+
+    fn add_planes<E: Engine>(
+        &mut self,
+        engine: &E,
+        placed: &PlacedFrame,
+        frame: &z4ai::Frame,
+    ) -> Result<(), Stop> {
+        let mut budget = Budget::of(placed.bytes);
+        let tail = frame.info().tail();
+        let tail_at = placed.output.end - tail.len() as u64;
+        let item_bytes = frame.transform().item_bytes();
+        let join = match frame.transform() {
+            _ if item_bytes == 1 => None,
+            Transform::Opaque => None,
+            Transform::BytePlane(_) if item_bytes > MAX_ITEM_BYTES => {
+                return Err(Stop::Cpu(Reason::WideElements));
+            }
+            Transform::BytePlane(_) => Some(Join::Bytes),
+            Transform::BitField(BFLOAT16) => Some(Join::Bfloat16),
+            Transform::BitField(FLOAT16) => Some(Join::Float16),
+            Transform::BitField(_) => Some(Join::Float32),
+        };
+        let tensor = match join {
+            None => NONE,
+            Some(join) => {
+                budget.spend::<JoinedTensor>()?;
+                let number = segments::number(self.tensors.len())?;
+                self.tensors.push(JoinedTensor {
+                    output: placed.output.start,
+                    elements: (tail_at - placed.output.start) / item_bytes as u64,
+                    first_plane: segments::number(self.planes.len())?,
+                    planes: segments::number(frame.planes().len())?,
+                    join: join as u32,
+                    item_bytes: segments::number(item_bytes)?,
+                });
+                number
+            }
+        };
+        for plane in frame.planes() {
+            let len_bytes = plane.len_bytes();
+            let (space, at) = match tensor {
+                NONE => (Space::Output, placed.output.start),
+                _ => (Space::Scratch, self.scratch(len_bytes)?),
+            };
+            self.open_plane(&mut budget, space, at, len_bytes, tensor)?;
+            self.add_segments(engine, &mut budget, placed, plane)?;
+        }
+        if !tail.is_empty() {
+            self.open_plane(&mut budget, Space::Output, tail_at, tail.len() as u64, NONE)?;
+            self.add_stored(&mut budget, placed, 0, tail)?;
+        }
+        budget.check_share(placed.output.end - placed.output.start)
+    }
+
+    /// Reserves `len_bytes` bytes of the scratch buffer and returns their offset.
+    fn scratch(&mut self, len_bytes: u64) -> Result<u64> {
+        let at = self.scratch_len_bytes;
+        let end = at.checked_add(len_bytes);
+        let end = end.and_then(|end| end.checked_next_multiple_of(SCRATCH_ALIGN));
+        self.scratch_len_bytes =
+            end.ok_or_else(|| Error::limit("a plan needs over 2^64 bytes of scratch memory"))?;
+        Ok(at)
+    }
+
+    /// Returns the tensors whose planes have to be joined.
+    #[must_use]
+    pub fn tensors(&self) -> &[JoinedTensor] {
+        &self.tensors
+    }
+
+    /// Returns the planes of all tensors, in the order in which the tensors were added.
+    #[must_use]
+    pub fn planes(&self) -> &[PlannedPlane] {
+        &self.planes
+    }
+
+    /// Returns the segments of all planes, in the order of the planes.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Returns the Huffman codes.
+    #[must_use]
+    pub fn huffman_tables(&self) -> &[HuffmanTable] {
+        &self.huffman_tables
+    }
+
+    /// Returns the rANS tables.
+    #[must_use]
+    pub fn rans_tables(&self) -> &[RansTable] {
+        &self.rans_tables
+    }
+
+    /// Returns the segments that [`HostSegment::decode`] has to decode.
+    #[must_use]
+    pub fn host_segments(&self) -> &[HostSegment] {
+        &self.host_segments
+    }
+
+    /// Returns the length of the scratch buffer in bytes.
+    #[must_use]
+    pub fn scratch_len_bytes(&self) -> u64 {
+        self.scratch_len_bytes
+    }
+
+    /// Returns the length of the source in bytes that the plan needs at least: all coded
+    /// bytes are before this offset.
+    #[must_use]
+    pub fn source_len_bytes(&self) -> u64 {
+        self.source_end
+    }
+
+    /// Returns the length of the output in bytes that the plan needs at least.
+    #[must_use]
+    pub fn output_len_bytes(&self) -> u64 {
+        self.output_end
+    }
+
+    /// Returns the bytes of all lists in the order tensors, planes, segments, Huffman
+    /// tables, rANS tables, for copying them to a device. Host segments are left out.
+    #[must_use]
+    pub fn list_bytes(&self) -> [&[u8]; 5] {
+        [
+            self.tensors.as_bytes(),
+            self.planes.as_bytes(),
+            self.segments.as_bytes(),
+            self.huffman_tables.as_bytes(),
+            self.rans_tables.as_bytes(),
+        ]
+    }
+}
+
+impl HostSegment {
+    /// Decodes the segment into `out`, which must have its length. `coded` are the bytes
+    /// of the source that the segment names.
+    ///
+    /// # Errors
+    /// The bytes are damaged; [`ErrorKind::InvalidInput`](crate::ErrorKind) if `coded` or
+    /// `out` has another length.
+    pub fn decode<E: Engine>(&self, engine: &E, coded: &[u8], out: &mut [u8]) -> Result<()> {
+        let method = u8::try_from(self.method).ok().and_then(Method::from_id);
+        let (Some(method), true) = (
+            method,
+            out.len() as u64 == self.len && coded.len() as u64 == self.source_len,
+        ) else {
+            return Err(Error::invalid_input(
+                "the buffers do not have the lengths of the segment",
+            ));
+        };
+        Plane::new(method, self.len, coded)?.decode_into(engine, out)
+    }
+}
+
+/// Returns the offset of `part` in the source.
+fn source_of(placed: &PlacedFrame, part: &[u8]) -> Result<u64> {
+    let offset = bytes::offset_of(part, placed.bytes)
+        .ok_or_else(|| Error::invalid_input("a plane lies outside its frame"))?;
+    Ok(placed.source + offset as u64)
+}

@@ -1,0 +1,259 @@
+// The part of NVIDIA's driver interface that `zstn-gpu` uses, for tests on machines
+// without a GPU. Kernels run on the host, one thread at a time. A stream does nothing
+// before something waits for it, so work that does not wait, or that uses memory which
+// its caller has freed, gives wrong results. Mistakes end the process.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels.cu"
+
+namespace {
+
+const int INVALID_DEVICE = 101;
+const int COMPUTE_CAPABILITY_MAJOR = 75;
+const int MAX_DYNAMIC_SHARED_SIZE_BYTES = 8;
+// The shared memory that a block has at most on GPUs with compute capability 8.6.
+const int MAX_SHARED_BYTES = 99 << 10;
+
+struct Stream {
+    std::vector<std::function<void()>> work;
+    void run() {
+        auto all = std::move(work);
+        work.clear();
+        for (auto& item : all) item();
+    }
+};
+
+struct Event {
+    Stream* stream = nullptr;
+};
+
+[[noreturn]] void fail(const char* problem) {
+    fprintf(stderr, "driver: %s\n", problem);
+    abort();
+}
+
+// Guards all of the following.
+std::recursive_mutex lock;
+std::map<u64, size_t> allocations;
+size_t pinned_buffers = 0;
+Stream default_stream;
+thread_local void* current_context = nullptr;
+
+using Guard = std::lock_guard<std::recursive_mutex>;
+
+Stream& of(void* stream) { return stream ? *(Stream*)stream : default_stream; }
+
+void check_context() {
+    if (!current_context) fail("the thread has no context");
+}
+
+// Fails unless the range lies in one allocation.
+void check_range(u64 address, size_t len) {
+    auto after = allocations.upper_bound(address);
+    if (after == allocations.begin()) fail("an address is in no allocation");
+    auto found = std::prev(after);
+    if (address + len > found->first + found->second) fail("a range exceeds its allocation");
+}
+
+u64 allocate(size_t len) {
+    void* bytes;
+    if (len == 0 || posix_memalign(&bytes, 256, len)) fail("an allocation has no bytes");
+    memset(bytes, 0xA5, len);
+    allocations[(u64)bytes] = len;
+    return (u64)bytes;
+}
+
+void release(u64 address) {
+    if (!allocations.erase(address)) fail("an address is freed that was not allocated");
+    free((void*)address);
+}
+
+void run_block(const std::string& name, const Launch& launch, const void* jobs, Block block, u32 k, u32 shared_len) {
+    // The dynamic shared memory has exactly the length that the launch states.
+    std::vector<u8> memory(shared_len, 0xA5);
+    if (name == "expand_tables") {
+        memory.resize(sizeof(TableShared));
+        expand_table(block, launch, k, memory.data());
+    } else if (name == "decode_segments") {
+        decode_segment(block, launch, ((const u32*)jobs)[k], memory.data());
+    } else if (name == "decode_rans_streams") {
+        memory.resize(sizeof(RansShared));
+        decode_rans(block, launch, ((const u32*)jobs)[k], memory.data());
+    } else if (name == "join_bfloat16_tiles") {
+        join_bfloat16(block, launch, ((const Tile*)jobs)[k], memory.data());
+    } else if (name == "join_tiles") {
+        join_tile(block, launch, ((const Tile*)jobs)[k]);
+    } else {
+        fail("there is no kernel of this name");
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+int cuGetErrorString(int, const char** text) {
+    *text = "the emulator has no such device";
+    return 0;
+}
+int cuDeviceGet(int* device, int number) {
+    *device = number;
+    return number == 0 ? 0 : INVALID_DEVICE;
+}
+int cuDeviceGetName(char* name, int len, int) {
+    snprintf(name, (size_t)len, "emulator");
+    return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+    *value = attribute == COMPUTE_CAPABILITY_MAJOR ? 8 : 1;
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+    *context = &allocations;
+    return 0;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+    Guard guard(lock);
+    default_stream.run();
+    if (!allocations.empty() || pinned_buffers) fail("memory has not been freed");
+    return 0;
+}
+int cuCtxSetCurrent(void* context) {
+    current_context = context;
+    return 0;
+}
+int cuCtxGetCurrent(void** context) {
+    *context = current_context;
+    return 0;
+}
+
+int cuModuleLoadData(void** module, const void* ptx) {
+    check_context();
+    if (!strstr((const char*)ptx, ".visible .entry expand_tables(")) fail("this is no PTX");
+    *module = &default_stream;
+    return 0;
+}
+int cuModuleUnload(void*) { return 0; }
+int cuModuleGetFunction(void** function, void*, const char* name) {
+    *function = strdup(name);
+    return 0;
+}
+int cuFuncSetAttribute(void*, int attribute, int value) {
+    if (attribute != MAX_DYNAMIC_SHARED_SIZE_BYTES || value > MAX_SHARED_BYTES) {
+        fail("an attribute is not supported");
+    }
+    return 0;
+}
+
+int cuStreamCreate(void** stream, unsigned) {
+    check_context();
+    *stream = new Stream;
+    return 0;
+}
+int cuStreamDestroy_v2(void* stream) {
+    Guard guard(lock);
+    of(stream).run();
+    delete (Stream*)stream;
+    return 0;
+}
+int cuStreamSynchronize(void* stream) {
+    check_context();
+    Guard guard(lock);
+    of(stream).run();
+    return 0;
+}
+int cuEventCreate(void** event, unsigned) {
+    check_context();
+    *event = new Event;
+    return 0;
+}
+int cuEventDestroy_v2(void* event) {
+    delete (Event*)event;
+    return 0;
+}
+int cuEventRecord(void* event, void* stream) {
+    ((Event*)event)->stream = &of(stream);
+    return 0;
+}
+int cuEventSynchronize(void* event) {
+    Guard guard(lock);
+    Stream* stream = ((Event*)event)->stream;
+    if (stream) stream->run();
+    return 0;
+}
+
+int cuMemAllocAsync(u64* address, size_t len, void*) {
+    check_context();
+    Guard guard(lock);
+    *address = allocate(len);
+    return 0;
+}
+int cuMemFreeAsync(u64 address, void* stream) {
+    check_context();
+    Guard guard(lock);
+    of(stream).work.push_back([=] { release(address); });
+    return 0;
+}
+int cuMemHostAlloc(void** bytes, size_t len, unsigned) {
+    check_context();
+    Guard guard(lock);
+    pinned_buffers++;
+    *bytes = malloc(len);
+    return 0;
+}
+int cuMemFreeHost(void* bytes) {
+    check_context();
+    Guard guard(lock);
+    pinned_buffers--;
+    free(bytes);
+    return 0;
+}
+int cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t len, void* stream) {
+    check_context();
+    Guard guard(lock);
+    check_range(to, len);
+    of(stream).work.push_back([=] { memcpy((void*)to, from, len); });
+    return 0;
+}
+int cuMemcpyDtoH_v2(void* to, u64 from, size_t len) {
+    check_context();
+    Guard guard(lock);
+    check_range(from, len);
+    memcpy(to, (const void*)from, len);
+    return 0;
+}
+
+int cuLaunchKernel(
+    void* function, unsigned blocks, unsigned y, unsigned z, unsigned threads, unsigned thread_y,
+    unsigned thread_z, unsigned shared_len, void* stream, void** arguments, void**
+) {
+    check_context();
+    Guard guard(lock);
+    std::string name((const char*)function);
+    bool is_flat = y == 1 && z == 1 && thread_y == 1 && thread_z == 1;
+    if (!is_flat || blocks == 0 || threads > MAX_THREADS || (int)shared_len > MAX_SHARED_BYTES) {
+        fail("a launch has an invalid size");
+    }
+    Launch launch = *(const Launch*)arguments[0];
+    const void* jobs = name == "expand_tables" ? nullptr : *(const void**)arguments[1];
+    of(stream).work.push_back([=] {
+        for (const void* buffer : {(const void*)launch.source, (const void*)launch.scratch,
+                                   (const void*)launch.output, (const void*)launch.damage}) {
+            check_range((u64)buffer, 1);
+        }
+        for (u32 k = 0; k < blocks; k++) {
+            run_block(name, launch, jobs, Block{threads, false}, k, shared_len);
+        }
+    });
+    return 0;
+}
+}

@@ -1,0 +1,109 @@
+// Runs the kernels on the host, for tests. It reads requests from the standard input,
+// each of which holds the lists of a plan, the jobs and the buffers, and answers with
+// the numbers of damaged records and the output.
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "bfloat16.cu"
+#include "rans.cu"
+#include "tables.cu"
+
+namespace {
+
+// The start of a request; all lengths are in bytes. The parts follow in this order.
+struct Request {
+    u64 threads, is_reversed;
+    // The length of the shared memory of kernels that decode streams.
+    u64 stream_shared;
+    u64 tensors, planes, segments, huffman_tables, rans_tables;
+    u64 segment_jobs, rans_jobs, bfloat16_tiles, join_tiles;
+    u64 source, scratch, output;
+};
+
+bool read_exact(void* place, size_t len) { return fread(place, 1, len, stdin) == len; }
+
+// A buffer of exactly the given length, so that the address sanitizer finds accesses
+// outside of it.
+struct Buffer {
+    u8* bytes;
+    size_t len;
+    Buffer(u64 length, u64 multiple) : len(length) {
+        size_t allocated = (length + multiple - 1) / multiple * multiple;
+        if (posix_memalign((void**)&bytes, 16, allocated ? allocated : 1)) abort();
+    }
+    ~Buffer() { free(bytes); }
+    Buffer(const Buffer&) = delete;
+};
+
+std::unique_ptr<Buffer> receive(u64 len, u64 multiple) {
+    auto buffer = std::make_unique<Buffer>(len, multiple);
+    if (!read_exact(buffer->bytes, len)) exit(2);
+    return buffer;
+}
+
+// Returns shared memory, which has no defined content at first.
+std::vector<u8> shared_memory(size_t len) { return std::vector<u8>(len, 0xA5); }
+
+// Calls `run` for every job of a list, with memory of exactly `shared_len` bytes.
+template <class Job, class Run>
+void each_job(const Buffer& jobs, size_t shared_len, Run run) {
+    for (size_t k = 0; k < jobs.len / sizeof(Job); k++) {
+        run(((const Job*)jobs.bytes)[k], shared_memory(shared_len).data());
+    }
+}
+
+void answer(const Request& request) {
+    auto tensors = receive(request.tensors, 1), planes = receive(request.planes, 1);
+    auto segments = receive(request.segments, 1);
+    auto huffman_tables = receive(request.huffman_tables, 1);
+    auto rans_tables = receive(request.rans_tables, 1);
+    auto segment_jobs = receive(request.segment_jobs, 1);
+    auto rans_jobs = receive(request.rans_jobs, 1);
+    auto bfloat16_tiles = receive(request.bfloat16_tiles, 1);
+    auto join_tiles = receive(request.join_tiles, 1);
+    auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
+    auto output = receive(request.output, 1);
+    const size_t codes = request.huffman_tables / sizeof(HuffmanTable);
+    std::vector<DecodeTable> decode_tables(codes);
+    u32 damage[2] = {NONE, NONE};
+    const Launch launch = {
+        source->bytes,
+        scratch->bytes,
+        output->bytes,
+        (const JoinedTensor*)tensors->bytes,
+        (const PlannedPlane*)planes->bytes,
+        (const Segment*)segments->bytes,
+        (const HuffmanTable*)huffman_tables->bytes,
+        (const RansTable*)rans_tables->bytes,
+        decode_tables.data(),
+        damage,
+    };
+    const Block block = {(u32)request.threads, request.is_reversed != 0};
+    for (u32 k = 0; k < codes; k++) {
+        expand_table(block, launch, k, shared_memory(sizeof(TableShared)).data());
+    }
+    const size_t stream_len = request.stream_shared;
+    each_job<u32>(*segment_jobs, stream_len, [&](u32 number, u8* shared) {
+        decode_segment(block, launch, number, shared);
+    });
+    each_job<u32>(*rans_jobs, sizeof(RansShared), [&](u32 number, u8* shared) {
+        decode_rans(block, launch, number, shared);
+    });
+    each_job<Tile>(*bfloat16_tiles, stream_len, [&](const Tile& tile, u8* shared) {
+        join_bfloat16(block, launch, tile, shared);
+    });
+    each_job<Tile>(*join_tiles, 1, [&](const Tile& tile, u8*) { join_tile(block, launch, tile); });
+    fwrite(damage, 1, sizeof damage, stdout);
+    fwrite(output->bytes, 1, output->len, stdout);
+    fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+    Request request;
+    while (read_exact(&request, sizeof request)) answer(request);
+}

@@ -1,0 +1,53 @@
+// The vocabulary of all kernels. They compile for a GPU with nvcc or NVRTC, and for
+// the host with any C++17 compiler, where a block of threads is a loop.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+
+#ifdef __CUDACC__
+#define DEVICE __device__ inline
+#define KERNEL extern "C" __global__ void __launch_bounds__(512)
+#else
+#define DEVICE inline
+#endif
+
+// The largest number of threads of a block, which is also the number above.
+static const u32 MAX_THREADS = 512;
+
+// A block of threads. A kernel consists of phases: all threads finish one phase before
+// any of them starts the next, and share no data inside a phase except through atomic
+// operations. Whatever a thread needs in a later phase is in shared memory.
+struct Block {
+    u32 threads;
+    // The host runs the threads of a phase in reverse order, which gives another result
+    // if they share data.
+    bool is_reversed;
+};
+
+// Runs one phase: calls `body` with the number of each thread.
+template <class Body>
+DEVICE void phase(const Block& block, Body body) {
+#ifdef __CUDACC__
+    body(threadIdx.x);
+    __syncthreads();
+#else
+    for (u32 k = 0; k < block.threads; k++) {
+        body(block.is_reversed ? block.threads - 1 - k : k);
+    }
+#endif
+}
+
+// Replaces the number at `place` by `value` if `value` is smaller.
+DEVICE void lower_to(u32* place, u32 value) {
+#ifdef __CUDACC__
+    atomicMin(place, value);
+#else
+    if (value < *place) *place = value;
+#endif
+}
+
+DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }

@@ -1,0 +1,4 @@
+// All kernels, for compiling them to PTX (`cargo xtask gpu --write`).
+#include "bfloat16.cu"
+#include "rans.cu"
+#include "tables.cu"

@@ -1,0 +1,100 @@
+// The records of a plan, as zstn-core's `frame::plan` declares them, and the arguments
+// that all kernels have.
+#pragma once
+
+#include "block.h"
+
+static const u32 NONE = 0xFFFFFFFFu;
+
+// Numbers of `Space`, `Coding` and `Join`.
+static const u32 IN_OUTPUT = 1;
+static const u32 STORED = 0, RUN = 1, FLAT = 2, HUFFMAN = 3;
+static const u32 BYTES = 0, FLOAT16 = 2;
+
+struct JoinedTensor {
+    u64 output, elements;
+    u32 first_plane, planes, join, item_bytes;
+};
+
+struct PlannedPlane {
+    u64 at, len;
+    u32 space, tensor, first_segment, segments;
+};
+
+struct Segment {
+    u64 source, position;
+    u32 source_len, len, coding, parameter, plane, reserved;
+};
+
+struct HuffmanTable {
+    u8 weights[128];
+    u32 bits;
+};
+
+struct RansTable {
+    u16 frequencies[256];
+};
+
+// Elements that one block joins, as the crate's `jobs` module declares them.
+struct Tile {
+    // The first element.
+    u64 first;
+    // Offset of the tensor's signs: in the source, or in the scratch buffer if
+    // IN_SCRATCH is set. Only tiles of bfloat16 have it.
+    u64 signs;
+    u32 count, tensor;
+    // The segment that holds exactly the exponents of these elements, or NONE if they
+    // are in the scratch buffer.
+    u32 exponents;
+    // The segment of the first element's mantissa.
+    u32 mantissas;
+};
+
+static const u64 IN_SCRATCH = 1ull << 63;
+
+// Codes are looked up by this number of bits.
+static const u32 LOOKUP_BITS = 11;
+
+// An expanded Huffman code.
+struct DecodeTable {
+    // For the next LOOKUP_BITS bits of a stream: up to three whole symbols in the lower
+    // 24 bits, the total length of their codes in the next four, their number above.
+    u32 several[1 << LOOKUP_BITS];
+    // The length of the code of every symbol in bits.
+    u8 lens[256];
+};
+
+static_assert(sizeof(JoinedTensor) == 32 && sizeof(PlannedPlane) == 32, "layout");
+static_assert(sizeof(Segment) == 40 && sizeof(HuffmanTable) == 132, "layout");
+static_assert(sizeof(RansTable) == 512 && sizeof(Tile) == 32, "layout");
+static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
+
+// The lists and buffers. The source and the scratch buffer start at multiples of 16,
+// and are readable up to the next multiple of 16 after their ends.
+struct Launch {
+    const u8* source;
+    u8* scratch;
+    u8* output;
+    const JoinedTensor* tensors;
+    const PlannedPlane* planes;
+    const Segment* segments;
+    const HuffmanTable* huffman_tables;
+    const RansTable* rans_tables;
+    DecodeTable* decode_tables;
+    // The lowest index of a damaged segment and of a tensor with a field that is too
+    // wide. Both are NONE at first.
+    u32* damage;
+};
+
+DEVICE void report_segment(const Launch& launch, u32 segment) {
+    lower_to(&launch.damage[0], segment);
+}
+
+DEVICE void report_tensor(const Launch& launch, u32 tensor) {
+    lower_to(&launch.damage[1], tensor);
+}
+
+// Returns the place of byte `position` of a plane.
+DEVICE u8* plane_bytes(const Launch& launch, const PlannedPlane& plane, u64 position) {
+    return (plane.space == IN_OUTPUT ? launch.output : launch.scratch) + plane.at + position;
+}

@@ -1,0 +1,65 @@
+//! The parameters of launches that depend on a plan, and the report of damage.
+
+use zstn_core::frame::plan::{Coding, DevicePlan, HostSegment, NONE, Space};
+
+use crate::MAX_TILE_ELEMENTS;
+
+/// The length of the kernels' `StreamShared`, which contains the first word of a stream.
+const STREAM_SHARED_BYTES: u32 = 47_500;
+/// Number of words of padding around a stream.
+const PAD_WORDS: u32 = 4;
+/// The largest number of bits of a symbol. Kernels refuse a stream that has more bits
+/// for its symbols before they copy it to shared memory.
+const MAX_SYMBOL_BITS: u64 = 11;
+
+/// Returns the shared memory in bytes that a block needs to decode any stream of a plan,
+/// at most 92,600.
+#[must_use]
+pub fn stream_shared_bytes(plan: &DevicePlan) -> u32 {
+    let is_huffman = |coding| coding == Coding::Huffman as u32;
+    let streams = plan.segments().iter().filter(|s| is_huffman(s.coding));
+    let longest = streams.map(|segment| {
+        let symbols = u64::from(segment.len.min(MAX_TILE_ELEMENTS));
+        let longest = (symbols * MAX_SYMBOL_BITS) / 8 + 1;
+        u32::try_from(longest).map_or(segment.source_len, |most| segment.source_len.min(most))
+    });
+    let longest = longest.max().unwrap_or(0);
+    // A stream may begin with any byte of a word.
+    STREAM_SHARED_BYTES + 4 * (PAD_WORDS + (longest + 6) / 4)
+}
+
+/// A damaged record of a plan, the first one that kernels found of its list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// The segment with this index does not end with its last symbol.
+    Segment(u32),
+    /// The tensor with this index has a field with more bits than its width.
+    Tensor(u32),
+}
+
+impl Damage {
+    /// Returns the damage that the kernels have reported: the lowest index of a damaged
+    /// segment and of a damaged tensor. Planes of a damaged segment have no defined
+    /// content, so segments come first.
+    #[must_use]
+    pub fn of_report([segment, tensor]: [u32; 2]) -> Option<Self> {
+        match (segment, tensor) {
+            (NONE, NONE) => None,
+            (NONE, tensor) => Some(Self::Tensor(tensor)),
+            (segment, _) => Some(Self::Segment(segment)),
+        }
+    }
+}
+
+/// Returns the buffer of a segment that the host decodes, and its offset there in bytes;
+/// `None` if the segment is of another plan.
+#[must_use]
+pub fn host_place(plan: &DevicePlan, host: &HostSegment) -> Option<(Space, u64)> {
+    let segment = plan.segments().get(host.segment as usize)?;
+    let plane = plan.planes().get(segment.plane as usize)?;
+    let space = match plane.space == Space::Output as u32 {
+        true => Space::Output,
+        false => Space::Scratch,
+    };
+    Some((space, plane.at + segment.position))
+}

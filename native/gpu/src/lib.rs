@@ -1,0 +1,42 @@
+//! Decoding of zstn's frames on a GPU.
+//!
+//! [`zstn_core::frame::plan`] describes the frames by lists, [`Jobs`] divides the work
+//! on them into blocks of threads, and the kernels in `kernels/` do the work:
+//!
+//! | file | task | a block of threads works on |
+//! |---|---|---|
+//! | `tables.cu` | expands Huffman codes into lookup tables | a code |
+//! | `segments.cu` | decodes segments into planes | a segment of [`Jobs::segments`] |
+//! | `rans.cu` | decodes rANS streams into planes | a segment of [`Jobs::rans`] |
+//! | `bfloat16.cu` | decodes exponents, and joins them with signs and mantissas | a tile of [`Jobs::bfloat16`] |
+//! | `join.cu` | joins planes of all other elements | a tile of [`Jobs::joins`] |
+//!
+//! The first three kernels, and the host for the segments that are left to it, are
+//! independent of each other, except that `segments.cu` needs the tables. The last two
+//! need all of them.
+//!
+//! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
+//! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
+//! start: the driver is loaded when a GPU is opened.
+//!
+//! The kernels check that every stream ends exactly with its last symbol, and that no
+//! field is too wide. They report the lowest index of a damaged segment and of a damaged
+//! tensor. Damaged streams never cause accesses outside the buffers. The lists have to come
+//! from a plan.
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+mod device;
+mod error;
+mod jobs;
+mod launch;
+pub mod load;
+
+pub use device::{Device, Queue};
+pub use error::{Error, Result};
+pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, Tile};
+pub use launch::{Damage, host_place, stream_shared_bytes};
+
+/// The kernels as PTX for compute capability 8.0, which drivers compile for their GPU.
+/// `cargo xtask gpu --write` makes it.
+pub const KERNELS: &str = include_str!("../kernels.ptx");

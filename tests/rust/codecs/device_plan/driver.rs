@@ -1,0 +1,109 @@
+//! Files are loaded through the interface of NVIDIA's driver, which is emulated. Only a
+//! new process can load the emulator, because the system's linker reads the variable
+//! with its folder when a process starts.
+
+use std::process::Command;
+
+use zstn::Reader;
+use zstn_gpu::Error;
+use zstn_gpu::cuda::Gpu;
+use zstn_gpu::load::load;
+use zstn_tests::{cases, repository};
+
+use super::loading::{model, open, options, packed};
+
+#[test]
+fn without_a_driver_the_error_names_its_library() {
+    match Gpu::open(0) {
+        Err(error @ Error::NoDriver { .. }) => {
+            let message = error.to_string();
+            assert!(
+                message.contains("libcuda.so.1 cannot be loaded"),
+                "{message}"
+            );
+        }
+        // A machine with a driver has a GPU, or reports that it has none.
+        Ok(gpu) => assert!(!gpu.name().is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// The variable is set in the child process, which loads the emulator as its driver.
+const IS_CHILD: &str = "ZSTN_TEST_EMULATED_DRIVER";
+
+#[test]
+fn files_are_loaded_by_an_emulated_driver() {
+    if std::env::var_os(IS_CHILD).is_some() {
+        return load_files();
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let gpu = repository().join("native/gpu");
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let status = Command::new(compiler)
+        .args(["-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-I"])
+        .arg(gpu.join("kernels"))
+        .arg(gpu.join("emulator/driver.cpp"))
+        .arg("-o")
+        .arg(folder.path().join("libcuda.so"))
+        .status();
+    assert!(status.expect("a C++ compiler, set by $CXX").success());
+    let name = "device_plan::driver::files_are_loaded_by_an_emulated_driver";
+    let output = Command::new(std::env::current_exe().expect("a path"))
+        .args(["--exact", name, "--nocapture"])
+        .env("LD_LIBRARY_PATH", folder.path())
+        .env(IS_CHILD, "1")
+        .output()
+        .expect("starts");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+fn load_files() {
+    let gpu = Gpu::open(0).expect("the emulator");
+    assert_eq!(gpu.name(), "emulator");
+    let error = Gpu::open(1).err().expect("there is one device").to_string();
+    assert!(error.contains("the emulator has no such device"), "{error}");
+    let original = model();
+    let without_checksums = packed(&original, false);
+    let files = [packed(&original, true), without_checksums.clone(), original];
+    let vectors = cases::containers().into_iter().map(|case| case.packed());
+    for file in files.into_iter().chain(vectors) {
+        if let Ok(reader) = open(&file) {
+            load_file(&gpu, &reader);
+        }
+    }
+    // Without checksums, only the kernels find damage in streams. The CPU then states it.
+    let mut in_streams = 0;
+    for at in (0..without_checksums.len()).step_by(10_007) {
+        let mut damaged = without_checksums.clone();
+        damaged[at] ^= 0x41;
+        let Ok(reader) = open(&damaged) else { continue };
+        let refusals = reader.names().filter_map(|name| reader.read(name).err());
+        let refusals: Vec<String> = refusals.map(|error| error.to_string()).collect();
+        if refusals.is_empty() {
+            load_file(&gpu, &reader);
+            continue;
+        }
+        let error = load(&gpu, &reader, &options()).err().expect("is refused");
+        assert!(refusals.contains(&error.to_string()), "byte {at}: {error}");
+        in_streams += usize::from(error.to_string().contains("a Huffman stream"));
+    }
+    assert!(in_streams >= 3, "{in_streams}");
+}
+
+/// Loads a file, and compares all tensors with those that the reader decodes.
+fn load_file(gpu: &Gpu, reader: &Reader) {
+    let loaded = load(gpu, reader, &options()).expect("loads");
+    for tensor in &loaded.tensors {
+        let expected = reader.read(&tensor.name).expect("reads");
+        let bytes = loaded.memory.read(tensor.range.clone()).expect("copies");
+        assert!(bytes == expected.bytes, "{}", tensor.name);
+    }
+    // Any thread may free the memory.
+    let freed = std::thread::spawn(move || drop(loaded));
+    freed.join().expect("frees");
+}
