@@ -15,7 +15,7 @@ use super::Failure;
 use crate::lock::Lock;
 use crate::manifest::{Done, Row};
 use crate::proof;
-use zstn::internals::{Staging, default_memory_bytes};
+use zstn::internals::Staging;
 use zstn::source::HttpOptions;
 use zstn::{
     Engine, Error, Input, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
@@ -78,7 +78,8 @@ impl Packer {
         /// The least memory with which packing works well.
         const MIN_BYTES: u64 = 256 << 20;
         let memory_bytes = self.options.memory_bytes;
-        let memory_bytes = memory_bytes.unwrap_or_else(|| default_memory_bytes(&self.engine));
+        let memory_bytes =
+            memory_bytes.unwrap_or_else(|| zstn::internals::default_memory_bytes(&self.engine));
         let by_memory = usize::try_from(memory_bytes / MIN_BYTES).unwrap_or(MAX_AT_ONCE);
         let by_threads = self.engine.threads() / THREADS_EACH;
         let by_threads = by_threads.clamp(MIN_AT_ONCE, MAX_AT_ONCE);
