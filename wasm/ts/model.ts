@@ -39,12 +39,12 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, GGUF, compressed-tensors) it is the total length of all tensors.
+   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, compressed-tensors) it is the total length of all tensors.
    */
   readonly originalSize: number;
   /** The number of files. */
   readonly fileCount: number;
-  /** The `__metadata__` of the safetensors headers, or the text attributes of a zTensor file; empty if there are none. */
+  /** The `__metadata__` of the safetensors headers, text attributes of a zTensor file or metadata of a GGUF file as text; may be empty. */
   readonly metadata: Readonly<Record<string, string>>;
   /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's own list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;

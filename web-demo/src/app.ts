@@ -16,6 +16,7 @@ import { Overview } from "./overview/overview.js";
 import { PackPanel } from "./pack/panel.js";
 import { copyLinkButton } from "./page/copy-link.js";
 import { getById } from "./page/element.js";
+import { plural } from "./page/format.js";
 import { announce, clearNotice } from "./page/notice.js";
 import { hasLike } from "./page/opened-model.js";
 import { focusHeading, showSection } from "./page/visible-section.js";
@@ -184,7 +185,7 @@ export class App {
     this.#networkBar.begin(opened.first.fileCount === 1 ? opened.first.sizeBytes : 0);
     this.#list = new TensorList({ tensors: opened.first.tensors, onPick: (tensor) => this.#pick(tensor), onRoute: (list) => this.#go({ ...this.#route, ...list }, true) });
     getById("sidebar").replaceChildren(this.#list.node);
-    announce(`${opened.first.name} is open: ${opened.first.tensors.length} tensors.`);
+    announce(`${opened.first.name} is open: ${plural(opened.first.tensors.length, "tensor")}.`);
     this.#forgetOverview();
     // The user may have navigated in the meantime.
     this.#render(true);
@@ -252,7 +253,7 @@ export class App {
     const { tensor, view } = this.#route;
     const loaded = this.#loaded;
     if (view === "pack") showSection("pack", "Compress a model – zstn");
-    else if (loaded) showSection("viewer", `${tensor ?? loaded.first.name} – zstn`);
+    else if (loaded) showSection("viewer", `${tensor || loaded.first.name} – zstn`);
     else showSection("welcome", "zstn: see inside a model without downloading it");
     this.#tensorView?.close();
     this.#tensorView = undefined;

@@ -1,13 +1,14 @@
 /** The viewer: a model at a glance, and its list of tensors. */
 
 import assert from "node:assert/strict";
-import { statSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests, onlyChromium } from "../support/browser.mjs";
 import { pack } from "../support/cli.mjs";
 import { manyTensors } from "../support/viewer-models.mjs";
 import { counters, goTo, idle, openModel, row, serveViewer, viewerFolder } from "../support/viewer.mjs";
+import { vectorPath } from "../support/vectors.mjs";
 
 const folder = viewerFolder();
 const models = join(folder, "models");
@@ -20,6 +21,14 @@ const { inBrowser } = browserTests({
     await pack(join(models, "model.safetensors"), PACKED);
     writeFileSync(join(models, "many.safetensors"), manyTensors(1000));
     writeFileSync(join(models, "empty.safetensors"), safetensors({}));
+    for (const name of ["k-blocks.gguf", "metadata-types.gguf"]) copyFileSync(vectorPath("gguf", name), join(models, name));
+    copyFileSync(vectorPath("npy", "le-f4.npy"), join(models, "array.npy"));
+    copyFileSync(vectorPath("ztensor", "v01_py011_basic.zt"), join(models, "model.zt"));
+    copyFileSync(vectorPath("gauss", "f32_2d_k4.gauss"), join(models, "model.gauss"));
+    mkdirSync(join(models, "parts"));
+    for (const [name, of] of [["config.json", "config.json"], ["model.safetensors", "safetensors"]]) {
+      copyFileSync(vectorPath("compressed-tensors", `pack013_w4_g32_asym_gidx.${of}`), join(models, "parts", name));
+    }
     server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/held") ? hold : undefined));
   },
   done: () => server?.stop(),
@@ -27,14 +36,20 @@ const { inBrowser } = browserTests({
 
 const labels = (page) => page.locator(".tree .label").allInnerTexts();
 
+/** Returns the totals of the open model by label, each with its note. */
+const totalsOf = async (page) => Object.fromEntries(await page.locator(".figures .figure").evaluateAll((all) => all.map((entry) => [entry.children[0].textContent, [entry.children[1].textContent, entry.children[2].textContent]])));
+
+/** Returns the cells of the table of dtypes, row by row. */
+const typeRows = (page) => page.locator(".card", { hasText: "By dtype" }).locator("tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
+
 inBrowser("totals, types, ties and metadata of a packed model", async (page, complaints) => {
   await openModel(page, server, "models/model.zstn");
-  const figures = Object.fromEntries(await page.locator(".figures .figure").evaluateAll((all) => all.map((entry) => [entry.children[0].textContent, entry.children[1].textContent])));
+  const figures = Object.fromEntries(Object.entries(await totalsOf(page)).map(([label, [value]]) => [label, value]));
   assert.equal(figures.File, `${(statSync(PACKED).size / 1e6).toFixed(1)} MB`);
   assert.equal(figures.Original, "42.4 MB");
   assert.equal(figures.Tensors, "34");
   assert.match(figures.Ratio, /^1\.\d\d×$/);
-  const types = await page.locator(".card", { hasText: "By dtype" }).locator("tbody tr").evaluateAll((rows) => rows.map((line) => [...line.children].map((cell) => cell.textContent)));
+  const types = await typeRows(page);
   assert.deepEqual(types.map(([dtype, tensors]) => [dtype, tensors]), [["BF16", "23"], ["F32", "11"]]);
   assert.ok(Number(types[0][4]) > 7 && Number(types[0][4]) < 11, `${types[0][4]} bits per value`);
   assert.match(await page.locator(".cards").innerText(), /producer\s+zstn tests/);
@@ -42,6 +57,49 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
   assert.match(await tied.innerText(), /1 tied tensor is stored once/);
   await tied.getByRole("button").click();
   await page.getByRole("heading", { name: /wte\.weight|lm_head\.weight/ }).waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a GGUF file: types of blocks, decoded sizes, metadata", async (page, complaints) => {
+  await openModel(page, server, "models/k-blocks.gguf");
+  const blocks = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"];
+  assert.deepEqual(await page.locator(".tree .chip").allInnerTexts(), blocks);
+  const { File, Decoded, Ratio } = await totalsOf(page);
+  assert.deepEqual([File[1], Decoded, Ratio[1]], ["GGUF", ["30.7 kB", "all tensors"], "decoded to stored"]);
+  const types = await typeRows(page);
+  assert.deepEqual(types.map(([type, tensors, , , bits]) => [type, tensors, bits]), [["Q2_K", "1", "2.63"], ["Q3_K", "1", "3.44"], ["Q4_K", "1", "4.50"], ["Q5_K", "1", "5.50"], ["Q6_K", "1", "6.56"]]);
+  assert.doesNotMatch(await page.locator("#stage").innerText(), /safetensors|original size|saved/i);
+  await page.getByLabel("Type", { exact: true }).selectOption("Q4_K");
+  assert.deepEqual(await labels(page), ["w.q4_k"]);
+  await row(page, "q4_k").click();
+  await page.locator(".statistics").first().waitFor();
+  assert.match(await page.locator(".facts").innerText(), /Q4_K\s+3 × 512\s+1,536 values[^]*stored in 864 bytes[^]*read as F32/);
+  assert.equal(await page.getByText("Ideal bits per weight").count(), 0, "blocks store no exponents");
+  await openModel(page, server, "models/metadata-types.gguf");
+  assert.match(await page.locator(".metadata").innerText(), /t\.arr\.str\s+\["a", "", "ß"\]/);
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a NumPy array: one tensor without a name", async (page, complaints) => {
+  await openModel(page, server, "models/array.npy");
+  assert.equal((await totalsOf(page)).File[1], "NumPy array");
+  await page.getByRole("treeitem").click();
+  await page.locator(".statistics").first().waitFor();
+  assert.equal(await page.locator("#stage h1").innerText(), "(no name)");
+  await page.reload();
+  await page.locator(".statistics").first().waitFor();
+  assert.equal(await page.locator("#stage h1").innerText(), "(no name)", "the address names the tensor");
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("models of other formats: their sizes are not called savings, and a tensor can be read", async (page, complaints) => {
+  for (const [src, note] of [["model.zt", "zTensor"], ["model.gauss", "Gauss, lossy"], ["parts/model.safetensors", "compressed-tensors"]]) {
+    await openModel(page, server, `models/${src}`);
+    const { File, Decoded, Ratio } = await totalsOf(page);
+    assert.deepEqual([File[1], Decoded[1], Ratio[1]], [note, "all tensors", "decoded to stored"], src);
+    await page.getByRole("treeitem").filter({ has: page.locator(".label.tensor") }).first().click();
+    await page.locator(".statistics").first().waitFor();
+  }
   assert.deepEqual(complaints, []);
 });
 

@@ -32,6 +32,10 @@ export const readableByName = ({ official, layout }) => official.valid && layout
 export const goodZTensors = manifest("ztensor").files;
 export const badZTensors = manifest("ztensor-bad").files;
 
+/** Files of a foreign format (`"gguf"`, `"npy"`) with the SHA-256 of their values, and files that no reader may accept. */
+export const goodForeign = (format) => manifest(format).files;
+export const badForeign = (format) => manifest(`${format}-bad`).files;
+
 /** Gauss files with the files that they restore, and files that no reader may accept. */
 export const goodGauss = manifest("gauss").vectors;
 export const badGauss = manifest("gauss-bad").files;

@@ -4,11 +4,17 @@ import type { TensorInfo } from "zstn";
 import type { ModelSummary } from "../engine/protocol.js";
 import { element } from "../page/element.js";
 import { formatBytes, formatCount, formatMagnitude, formatRatio, formatShare } from "../page/format.js";
-import { dtypeFamily, isFloat } from "../tree/dtype-family.js";
+import { dtypeFamily, isFloat, typeOf } from "../tree/dtype-family.js";
 import { ownBytes } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 
 export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
+
+/** The formats that are made from a safetensors file and restore it. For others, the original size is that of all tensors. */
+const RESTORED = ["zstn", "z4dm", "safetensors"];
+
+/** The label of the original size of a model. */
+const originalLabel = ({ kind }: ModelSummary): string => (RESTORED.includes(kind) ? "Original" : "Decoded");
 
 /** Returns the figures of a model: size, original size, ratio and parameters. */
 export function totals(model: ModelSummary): HTMLElement {
@@ -17,12 +23,14 @@ export function totals(model: ModelSummary): HTMLElement {
   const [values, floats] = [own, own.filter(({ dtype }) => isFloat(dtype))].map((some) => some.reduce((sum, tensor) => sum + valuesOf(tensor), 0)) as [number, number];
   const ratio = originalBytes / sizeBytes;
   const plain = kind === "safetensors";
-  const saved = sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
+  const isRestored = RESTORED.includes(kind);
+  // Quantisation makes a file smaller by leaving information out, which is not a saving.
+  const saved = !isRestored ? "decoded to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
   return element(
     "dl",
     { class: "figures" },
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
-    entry("Original", formatBytes(originalBytes), plain ? "uncompressed" : "as safetensors"),
+    entry(originalLabel(model), formatBytes(originalBytes), plain ? "uncompressed" : isRestored ? "as safetensors" : "all tensors"),
     entry("Ratio", formatRatio(ratio), saved),
     entry("Parameters", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} floating-point, ${formatMagnitude(values - floats)} integer`),
     entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
@@ -51,22 +59,23 @@ function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
   return `${formatCount(tied)} tied`;
 }
 
-/** Returns a table of the original and the stored size of the tensors of each dtype. */
-export function byDtype({ tensors }: ModelSummary): HTMLElement {
+/** Returns a table of the original and the stored size of the tensors of each dtype or type of quantised blocks. */
+export function byDtype(model: ModelSummary): HTMLElement {
   interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
   const sums = new Map<string, Sum>();
-  for (const tensor of tensors) {
-    const sum = sums.get(tensor.dtype) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
+  for (const tensor of model.tensors) {
+    const type = typeOf(tensor);
+    const sum = sums.get(type) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
     sum.tensors += 1;
     // Tied tensors have no stored bytes of their own.
     if (tensor.aliasOf === undefined) sum.values += valuesOf(tensor);
     sum.originalBytes += tensor.byteLength;
     sum.storedBytes += ownBytes(tensor);
-    sums.set(tensor.dtype, sum);
+    sums.set(type, sum);
   }
   const sorted = [...sums].sort((a, b) => b[1].originalBytes - a[1].originalBytes);
   const most = Math.max(1, ...sorted.map(([, { originalBytes }]) => originalBytes));
-  const head = element("tr", {}, ...["Dtype", "Tensors", "Original", "Stored", "Bits per weight"].map((label) => element("th", { scope: "col" }, label)));
+  const head = element("tr", {}, ...["Dtype", "Tensors", originalLabel(model), "Stored", "Bits per weight"].map((label) => element("th", { scope: "col" }, label)));
   const rows = sorted.map(([dtype, sum]) =>
     element(
       "tr",

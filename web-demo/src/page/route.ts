@@ -60,12 +60,15 @@ const NAMES = Object.keys(PARAMETERS) as (keyof Route)[];
 /** Returns the route without the tensor that is shown and the state of its view. */
 export const overviewOf = ({ tensor, mode, against, at, shade, cells, pin, ...rest }: Route): Route => rest;
 
+/** Returns whether a parameter has a value. Only the name of a tensor may be empty: a NumPy array has no other. */
+const isSet = (name: keyof Route, value: string | null | undefined): value is string => value === "" ? name === "tensor" : typeof value === "string";
+
 /** Returns the route in the URL. Invalid values are left out. */
 export function readRoute(): Route {
   const asked = new URLSearchParams(location.search);
   const entries = NAMES.flatMap((name) => {
     const value = asked.get(name);
-    return value && (PARAMETERS[name]?.includes(value) ?? true) ? [[name, value] as const] : [];
+    return isSet(name, value) && (PARAMETERS[name]?.includes(value) ?? true) ? [[name, value] as const] : [];
   });
   return Object.fromEntries(entries) as Route;
 }
@@ -73,7 +76,10 @@ export function readRoute(): Route {
 /** Returns the URL of this page with the route as its only query parameters. */
 export function urlOf(route: Route): URL {
   const url = new URL(location.pathname, location.href);
-  for (const name of NAMES) if (route[name]) url.searchParams.set(name, route[name]);
+  for (const name of NAMES) {
+    const value = route[name];
+    if (isSet(name, value)) url.searchParams.set(name, value);
+  }
   return url;
 }
 

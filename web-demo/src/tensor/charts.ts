@@ -4,6 +4,7 @@ import type { TensorInfo } from "zstn";
 import type { Description } from "../engine/protocol.js";
 import { element } from "../page/element.js";
 import { formatCount, formatShare, formatValue } from "../page/format.js";
+import { isBlockType } from "../tree/dtype-family.js";
 import { Chart } from "./chart.js";
 import { bitsLine, isComplete } from "./figures.js";
 
@@ -13,7 +14,8 @@ const MANY_ZEROS = 0.2;
 /** Returns the cards of all charts, without the histogram of the values if `isOverlaid` is set. */
 export function charts(description: Description, info: TensorInfo, signal: AbortSignal, isOverlaid = false): HTMLElement[] {
   const cards = isOverlaid ? [magnitudes(description, signal)] : [histogram(description, signal), magnitudes(description, signal)];
-  if (description.exponents) cards.push(exponents(description, info, signal));
+  // Quantised blocks store codes and scales, so the exponents of their values are not stored.
+  if (description.exponents && !isBlockType(info.format)) cards.push(exponents(description, info, signal));
   return cards;
 }
 

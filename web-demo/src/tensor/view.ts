@@ -6,6 +6,7 @@ import type { Reference, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
+import { isBlockType, typeOf } from "../tree/dtype-family.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
 import { TensorPanel } from "./panel.js";
@@ -69,7 +70,7 @@ export class TensorView {
     const values = shape.reduce((product, size) => product * size, 1);
     const ranges = parts.filter(({ length }) => length > 0).map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length - 1)}`);
     const facts: (HTMLElement | string)[] = [
-      dtypeChip(dtype),
+      dtypeChip(typeOf(info)),
       element("b", {}, formatShape(shape)),
       `${formatCount(values)} values`,
       base === "copy" ? `${formatBytes(byteLength)}, nothing stored: same as in the base` : `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
@@ -77,7 +78,7 @@ export class TensorView {
     if (ranges.length > 0 && ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
     if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
     if (base !== undefined && base !== "copy") facts.push("stored as a delta from the base");
-    if (format !== undefined) facts.push(`stored as ${format}`);
+    if (format !== undefined) facts.push(isBlockType(format) ? `read as ${dtype}` : `stored as ${format}`);
     return element(
       "header",
       { class: "stage-head tensor-head" },

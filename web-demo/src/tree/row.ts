@@ -4,9 +4,9 @@ import { element } from "../page/element.js";
 import { formatBytes, formatRatio, formatShape, plural } from "../page/format.js";
 import { ratioOf } from "./rows.js";
 import type { Row } from "./rows.js";
-import { dtypeFamily } from "./dtype-family.js";
+import { dtypeFamily, typeOf } from "./dtype-family.js";
 
-/** Creates a coloured label for a dtype. */
+/** Creates a coloured label for a dtype or another type that `typeOf` returns. */
 export function dtypeChip(dtype: string): HTMLElement {
   return element("span", { class: `chip ${dtypeFamily(dtype)}` }, dtype);
 }
@@ -27,7 +27,7 @@ export function rowContent({ node }: Row): HTMLElement[] {
   const ratio = shared ? "tied" : tensor.base === "copy" ? "same" : formatRatio(ratioOf(tensor));
   return [
     element("span", { class: "label tensor", title: tensor.name }, ...shortened(node.label)),
-    element("span", { class: "about" }, formatShape(tensor.shape), " ", dtypeChip(tensor.dtype)),
+    element("span", { class: "about" }, formatShape(tensor.shape), " ", dtypeChip(typeOf(tensor))),
     element("span", { class: "bytes" }, formatBytes(tensor.byteLength)),
     bar(shared || tensor.byteLength === 0 ? 0 : tensor.storedLength / tensor.byteLength, ratio),
   ];

@@ -1,6 +1,7 @@
 /** The search language: words, patterns with `*` and `?`, and `/regular expressions/`. */
 
 import type { TensorInfo } from "zstn";
+import { typeOf } from "./dtype-family.js";
 
 /**
  * A parsed search: words, which are matched directly; a regular expression, which may take any amount of time; or an
@@ -16,8 +17,9 @@ export function searchFor(text: string): Search | undefined {
   if (expression !== undefined) return isExpression(expression) ? { expression } : { problem: "This is not a regular expression." };
   const patterns = trimmed.toLowerCase().split(/\s+/).map(patternOf);
   return {
-    matches: ({ name, dtype, shape }) => {
-      const parts = [name, dtype, shape.join("x"), shape.join("×")].map((part) => part.toLowerCase());
+    matches: (tensor) => {
+      const { name, dtype, shape } = tensor;
+      const parts = [name, dtype, typeOf(tensor), shape.join("x"), shape.join("×")].map((part) => part.toLowerCase());
       return patterns.every((pattern) => parts.some(pattern));
     },
   };

@@ -5,6 +5,7 @@ import { button, element, select } from "../page/element.js";
 import { formatCount, plural } from "../page/format.js";
 import { readPreference, writePreference } from "../page/preference.js";
 import type { Route } from "../page/route.js";
+import { typeOf } from "./dtype-family.js";
 import { ExpressionSearch } from "./expression-search.js";
 import { treeOf } from "./node.js";
 import type { Branch } from "./node.js";
@@ -74,7 +75,7 @@ export class TensorList {
     this.#root = treeOf(tensors);
     this.#open = firstOpen(this.#root);
     this.#tree = new TreeView({ onPick, onToggle: (path, open) => this.#toggle(path, open), onLeave: () => this.#search.focus() });
-    const dtypes = [...new Set(tensors.map(({ dtype }) => dtype))].sort();
+    const dtypes = [...new Set(tensors.map(typeOf))].sort();
     this.#byDtype = select("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
       this.#dtype = dtype;
       this.#changed();
@@ -149,7 +150,7 @@ export class TensorList {
     if (!expression) this.#expressions.stop();
     const problem = search && "problem" in search ? search.problem : expression?.problem;
     const isFound = (tensor: TensorInfo): boolean => !search || (expression ? expression.found.has(tensor) : "matches" in search && search.matches(tensor));
-    this.#found = search || dtype ? tensors.filter((tensor) => (dtype === "" || tensor.dtype === dtype) && isFound(tensor)) : tensors;
+    this.#found = search || dtype ? tensors.filter((tensor) => (dtype === "" || typeOf(tensor) === dtype) && isFound(tensor)) : tensors;
     if (this.#order !== "tree") this.#rows = listRows(this.#found, this.#order);
     else if (!this.#isFiltered) this.#rows = treeRows(this.#root, (path) => this.#open.has(path));
     else this.#rows = treeRows(treeOf(this.#found), (path) => !this.#closed.has(path));

@@ -11,6 +11,7 @@ import type { Scale } from "../picture/scale.js";
 import { CellGrid } from "./cell-grid.js";
 import { stacksOf } from "./stacks.js";
 import type { Cell, Column, Stack } from "./stacks.js";
+import { typeOf } from "../../tree/dtype-family.js";
 
 /**
  * The limits on the height of all rows together and of one row, in pixels. Rows shrink so that more layers fit on the
@@ -167,7 +168,7 @@ export class LayerMatrix {
     const cell = this.#cellAt(target);
     if (!cell) return this.#readOut.replaceChildren("Point at a cell to read its value. Click it to inspect the tensor.");
     const [first] = cell;
-    const about = cell.length === 1 ? `${formatShape(first!.shape)} ${first!.dtype}` : `${formatCount(cell.length)} tensors`;
+    const about = cell.length === 1 ? `${formatShape(first!.shape)} ${typeOf(first!)}` : `${formatCount(cell.length)} tensors`;
     this.#readOut.replaceChildren(element("b", {}, nameOf(cell)), ` ${this.#describe(cell)} · ${about}`);
   }
 

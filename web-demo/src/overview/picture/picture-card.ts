@@ -60,8 +60,8 @@ export class PictureCard {
     this.#shown = { kind, route };
     const { onRoute, model } = this.#options;
     const metrics = [...this.#metrics, ...this.#added];
-    // The default metric: in a packed model the bits per weight differ between tensors, in a plain one only the sizes do.
-    const usual = kind === "treemap" ? BY_DTYPE : (metrics.find(({ key }) => key === "rms")?.key ?? (model.kind === "zstn" ? "bits" : "size"));
+    // The default metric: in a packed or quantised model the bits per weight differ between tensors, in a plain one only the sizes do.
+    const usual = kind === "treemap" ? BY_DTYPE : (metrics.find(({ key }) => key === "rms")?.key ?? (["zstn", "gguf"].includes(model.kind) ? "bits" : "size"));
     const metric = metrics.find(({ key }) => key === route.colour) ?? metrics.find(({ key }) => key === usual);
     const choices = [...(kind === "treemap" ? [[BY_DTYPE, "dtype"] as const] : []), ...metrics.map(({ key, label }) => [key, label] as const)];
     const by = select("Colour by", choices, metric?.key ?? BY_DTYPE, (colour) => onRoute({ colour }));

@@ -3,7 +3,7 @@
 import type { TensorInfo } from "zstn";
 import { colour, darkScheme, element, fitCanvas } from "../../page/element.js";
 import { formatBytes, formatShape } from "../../page/format.js";
-import { dtypeFamily } from "../../tree/dtype-family.js";
+import { dtypeFamily, typeOf } from "../../tree/dtype-family.js";
 import { dtypeChip } from "../../tree/row.js";
 import { ownBytes } from "../../tree/node.js";
 import type { Branch, Node } from "../../tree/node.js";
@@ -64,7 +64,7 @@ export class Treemap {
   show(measure: Measure, metric: Metric | undefined): void {
     this.#measure = measure;
     this.#metric = metric;
-    const dtypes = [...new Set(this.#tensors.map(({ dtype }) => dtype))].sort();
+    const dtypes = [...new Set(this.#tensors.map(typeOf))].sort();
     this.#legend.replaceChildren(metric ? legend(metric, this.#scale(metric), this.#marks(metric)) : element("div", { class: "picture-legend" }, ...dtypes.map(dtypeChip)));
     this.#point(this.#under, true);
     this.draw();
@@ -210,8 +210,8 @@ export class Treemap {
     this.#under = cell;
     this.#canvas.classList.toggle("pickable", cell !== undefined);
     if (cell) {
-      const { name, dtype, shape, byteLength, storedLength } = cell.tensor;
-      this.#caption.replaceChildren(element("b", {}, name), ` ${dtype} ${formatShape(shape)}, ${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
+      const { name, shape, byteLength, storedLength } = cell.tensor;
+      this.#caption.replaceChildren(element("b", {}, name), ` ${typeOf(cell.tensor)} ${formatShape(shape)}, ${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
     } else {
       this.#caption.replaceChildren(`Area = ${this.#measure} size. Click a tensor to inspect it.`);
     }
@@ -242,8 +242,8 @@ function inks(ground: string, opacity: number): (fill: string) => string {
 
 function byDtype(): (tensor: TensorInfo) => string {
   const colours = new Map<string, string>();
-  return ({ dtype }) => {
-    const family = dtypeFamily(dtype);
+  return (tensor) => {
+    const family = dtypeFamily(typeOf(tensor));
     if (!colours.has(family)) colours.set(family, colour(family));
     return colours.get(family)!;
   };

@@ -1,0 +1,93 @@
+"""GGUF and NPY files as NumPy arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zstn
+from conftest import assert_same
+from range_server import serve
+
+VECTORS = Path(__file__).parents[3] / "tests/vectors"
+
+
+def vectors(folder: str) -> list[dict[str, Any]]:
+    return json.loads((VECTORS / folder / "manifest.json").read_text())["files"]
+
+
+def sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize("vector", vectors("gguf"), ids=lambda vector: vector["file"])
+def test_gguf_files_are_arrays_with_the_values_of_llama_cpp(vector: dict[str, Any]) -> None:
+    with zstn.open(VECTORS / "gguf" / vector["file"]) as model:
+        assert model.kind == "gguf"
+        assert sorted(model) == sorted(tensor["name"] for tensor in vector["tensors"])
+        for tensor in vector["tensors"]:
+            name, dtype = tensor["name"], tensor["dtype"]
+            info = model[name]
+            assert (info.dtype, info.shape) == (dtype, tuple(tensor["shape"]))
+            assert info.stored_nbytes == tensor["length"]
+            array = model.numpy(name)
+            assert array.shape == info.shape and array.nbytes == info.nbytes
+            if tensor["stored"] != dtype:
+                assert array.dtype == np.float32, tensor["stored"]
+            assert sha256(array) == tensor["values_sha256"]
+        metadata = vector.get("metadata_text", {})
+        assert {key: model.metadata[key] for key in metadata} == metadata
+
+
+# NumPy warns that it reads a header that Python 2 wrote.
+@pytest.mark.filterwarnings("ignore:Reading:UserWarning")
+@pytest.mark.parametrize("vector", vectors("npy"), ids=lambda vector: vector["file"])
+def test_npy_files_are_the_arrays_that_numpy_loads(vector: dict[str, Any]) -> None:
+    path = VECTORS / "npy" / vector["file"]
+    with zstn.open(path) as model:
+        assert (model.kind, list(model), model[""].dtype) == ("npy", [""], vector["dtype"])
+        array = model.numpy("")
+    assert array.shape == tuple(vector["shape"])
+    assert sha256(array) == vector["values_sha256"]
+    if vector["stored"] != "|V2":
+        np.testing.assert_array_equal(array, np.load(path))
+
+
+def test_rows_of_blocks_fetch_only_those_blocks() -> None:
+    with serve(VECTORS) as address:
+        model = zstn.open(f"{address}/gguf/k-blocks.gguf")
+        for name, info in model.items():
+            whole = model.numpy(name)
+            tensor = model.slice(name)
+            np.testing.assert_array_equal(tensor[1], whole[1])
+            np.testing.assert_array_equal(tensor[::2, 100:400], whole[::2, 100:400])
+            assert tensor.dtype == np.float32 and tensor.shape == info.shape
+        model = zstn.open(f"{address}/npy/fortran.npy")
+        expected = np.load(VECTORS / "npy/fortran.npy")
+        np.testing.assert_array_equal(model.slice("")[1:, 2], expected[1:, 2])
+
+
+@pytest.mark.parametrize("folder", ["gguf-bad", "npy-bad"])
+def test_damaged_files_are_refused(folder: str) -> None:
+    for vector in vectors(folder):
+        with pytest.raises(zstn.ZstnError) as error:
+            zstn.open(VECTORS / folder / vector["file"])
+        assert error.value.code == "malformed", vector["file"]
+
+
+@pytest.mark.parametrize(
+    "source", ["gguf/k-blocks.gguf", "gguf/big-endian.gguf", "npy/fortran-swapped.npy"]
+)
+@pytest.mark.parametrize("ending", ["safetensors", "zstn"])
+def test_conversion_keeps_the_decoded_values(source: str, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"out.{ending}"
+    zstn.convert(VECTORS / source, path)
+    with zstn.open(VECTORS / source) as model, zstn.open(path) as converted:
+        assert converted.kind == ending and sorted(converted) == sorted(model)
+        read = [{name: file.numpy(name) for name in model} for file in (converted, model)]
+        assert_same(*read)
