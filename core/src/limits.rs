@@ -84,6 +84,9 @@ pub const GGUF_HEADER_LEN_BYTES: u64 = 256 << 20;
 /// fewer than a hundred.
 pub const GGUF_METADATA_ENTRIES: u64 = 1 << 16;
 
+/// The largest number of tensors of a GGUF file. Real files have a few thousand.
+pub const GGUF_TENSORS: u64 = 1 << 20;
+
 /// The longest header of a NumPy array, in bytes.
 pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity};
 
 use super::frame_runs::Part;
-use super::{Container, Finished, decoded_in_order};
+use super::{Container, Finished, StoredFrame, decoded_in_order};
 use crate::buffers::Buffer;
 use crate::ordered::in_order;
 use crate::source::Source as _;
@@ -56,22 +56,43 @@ impl<'a> Container<'a> {
         let mut read = HashSet::new();
         let frames = spans.iter().map(|(_, part)| *part);
         self.read_ahead(job, frames.filter(|part| read.insert(part.number)));
-        let decode = |&(span, part): &(&Range<u64>, &Part)| {
-            let stored = self.input.read_with(&job.buffers, part.place.clone())?;
-            let bytes = self.decode_part(job, part, &stored)?;
+        // The threads of the engine read a local file. They must not wait for a server, so
+        // this thread does.
+        let begin = |(span, part)| {
+            let arrived = match self.input.is_remote() {
+                true => Some(self.read_frame(job, part)?),
+                false => None,
+            };
+            Ok(Item {
+                span,
+                part,
+                arrived,
+            })
+        };
+        let decode = |item: &Item<'_, 'a>| {
+            let (span, part) = (item.span, item.part);
+            let read;
+            let stored = match &item.arrived {
+                Some(arrived) => arrived,
+                None => {
+                    read = self.read_frame(job, part)?;
+                    &read
+                }
+            };
+            let bytes = self.decode_part(job, part, &stored.bytes, stored.table.as_ref())?;
             sink(span, &bytes)?;
             let storage = match &finished {
-                Some(_) => finished_tensor::frame(&stored),
+                Some(_) => finished_tensor::frame(&stored.bytes),
                 None => String::new(),
             };
             Ok((bytes, storage))
         };
-        let take = |(span, part): (&Range<u64>, &Part), (bytes, storage): (Buffer<'a>, String)| {
+        let take = |item: Item<'_, 'a>, (bytes, storage): (Buffer<'a>, String)| {
             let len_bytes = bytes.len() as u64;
             next(bytes)?;
             job.advance(len_bytes);
-            if let Some(finished) = finished.as_ref().filter(|_| part.owns(span)) {
-                finished.report(part, storage);
+            if let Some(finished) = finished.as_ref().filter(|_| item.part.owns(item.span)) {
+                finished.report(item.part, storage);
             }
             Ok(())
         };
@@ -79,6 +100,14 @@ impl<'a> Container<'a> {
         let budget = decoded_in_order(job, lens_bytes);
         let items = spans.into_iter();
         let items = items.map(|(span, part)| ((span, part), span.end - span.start));
-        in_order(job, items, budget, Ok, decode, take)
+        in_order(job, items, budget, begin, decode, take)
     }
+}
+
+/// A span of the data buffer that a frame fills.
+struct Item<'s, 'a> {
+    span: &'s Range<u64>,
+    part: &'s Part,
+    /// The stored bytes, if they come from another machine.
+    arrived: Option<StoredFrame<'a>>,
 }

@@ -106,7 +106,7 @@ impl<'a> Container<'a> {
     fn read_ahead<'p>(&self, job: &Job, parts: impl Iterator<Item = &'p Part>) {
         /// The maximum memory for bytes that have arrived early.
         const MAX_BYTES: u64 = 64 << 20;
-        let max_bytes = MAX_BYTES.min(job.memory() / SHARES);
+        let max_bytes = MAX_BYTES.min(job.memory() / (2 * SHARES));
         let table = |part: &Part| self.integrity()?.table(part.number);
         let tables = self.parts.iter().filter_map(table);
         let frames = parts.map(|part| part.place.clone());
@@ -140,21 +140,47 @@ impl<'a> Container<'a> {
     /// Decodes a frame from its stored bytes. Compares the result with the digests in
     /// the file, and compares the frame with its block table, which is otherwise used
     /// only to read rows.
-    fn decode_part(&self, job: &Job, part: &Part, stored: &[u8]) -> Result<Buffer<'static>> {
+    fn decode_part(
+        &self,
+        job: &Job,
+        part: &Part,
+        stored: &[u8],
+        table: Option<&BlockTable>,
+    ) -> Result<Buffer<'static>> {
         let place = Error::place(self.input.name());
         let decode = || -> zstn_core::Result<Buffer<'static>> {
+            let frame = self.frame(part, stored)?;
             let mut bytes = job.buffers.take(part.len_bytes())?;
-            self.frame(part, stored)?.decode(&job.engine, &mut bytes)?;
+            frame.decode(&job.engine, &mut bytes)?;
             Ok(bytes)
         };
         let bytes = decode().map_err(|error| place(self.named(part, error)))?;
-        if let Some(table) = self.integrity().and_then(|all| all.table(part.number)) {
-            let bytes = self.input.read(table.clone())?;
-            let (table, stored) = ((table.start, &*bytes), (part.place.start, stored));
+        if let Some(table) = table {
+            let (table, stored) = ((table.start, &*table.bytes), (part.place.start, stored));
             let checked = check_table(table, stored, part.len_bytes(), self.prefix.edition);
             checked.map_err(|error| place(self.with_tensor(part, error)))?;
         }
         Ok(bytes)
+    }
+
+    /// Reads a frame and its block table.
+    fn read_frame(&self, job: &Job, part: &Part) -> Result<StoredFrame<'a>> {
+        Ok(StoredFrame {
+            bytes: self.input.read_with(&job.buffers, part.place.clone())?,
+            table: self.block_table(part)?,
+        })
+    }
+
+    /// Reads the block table of a frame, if it has one.
+    fn block_table(&self, part: &Part) -> Result<Option<BlockTable<'a>>> {
+        let range = self.integrity().and_then(|all| all.table(part.number));
+        let table = range.map(|range| {
+            Ok(BlockTable {
+                start: range.start,
+                bytes: self.input.read(range)?,
+            })
+        });
+        table.transpose()
     }
 
     /// Returns the stored statistics, with which decoded tensors are compared.
@@ -207,6 +233,8 @@ impl<'a> Container<'a> {
         job.begin(self.prefix.data_len_bytes);
         match self.file_check().filter(|_| !fast) {
             Some(check) => self.decode_and_hash(job, check, sink),
+            // Threads of the engine must not wait for a server.
+            None if self.input.is_remote() => self.decode_in_order(job, sink, |_| Ok(())),
             None => self.decode_in_runs(job, sink),
         }
     }
@@ -217,12 +245,12 @@ impl<'a> Container<'a> {
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let finished = Finished::new(self, job)?;
-        self.read_ahead(job, self.parts.iter());
         let decode = |run: &&[Part]| {
             let stored = Stored::read(job, self.input, run)?;
             for part in *run {
                 let stored = stored.of(part);
-                let bytes = self.decode_part(job, part, stored)?;
+                let table = self.block_table(part)?;
+                let bytes = self.decode_part(job, part, stored, table.as_ref())?;
                 for span in part.spans() {
                     sink(span, &bytes)?;
                     job.advance(bytes.len() as u64);
@@ -258,6 +286,19 @@ impl<'a> Container<'a> {
         let compared = check.map_or(Ok(()), FileCheck::finish);
         compared.map_err(Error::place(self.input.name()))
     }
+}
+
+/// The stored bytes of a frame, and its block table.
+struct StoredFrame<'a> {
+    bytes: Buffer<'a>,
+    table: Option<BlockTable<'a>>,
+}
+
+/// The block table of a frame.
+struct BlockTable<'a> {
+    /// Offset in the file.
+    start: u64,
+    bytes: Cow<'a, [u8]>,
 }
 
 /// The number of equal shares of the allowed memory: one for the stored bytes of the

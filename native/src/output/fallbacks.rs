@@ -52,9 +52,11 @@ pub(super) fn allocate(file: &File, len_bytes: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if len_bytes > 0 {
         use rustix::fs::{FallocateFlags, fallocate};
-        match fallocate(file, FallocateFlags::empty(), 0, len_bytes).map_err(io::Error::from) {
-            Err(error) if is_lacking(&error) => {}
-            other => return other,
+        match fallocate(file, FallocateFlags::empty(), 0, len_bytes) {
+            Ok(()) => return Ok(()),
+            Err(full @ rustix::io::Errno::NOSPC) => return Err(full.into()),
+            // Without reserved space, the writes themselves show whether the disk is full.
+            Err(_) => {}
         }
     }
     file.set_len(len_bytes)

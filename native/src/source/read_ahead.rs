@@ -1,16 +1,20 @@
 //! Reads a remote file ahead of its use, in bounded memory.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use super::Source;
-use crate::Result;
+use crate::{Error, Result};
 
 /// The maximum length of one read, in bytes, and the number of simultaneous reads.
 const CHUNK_BYTES: u64 = 4 << 20;
 const READS: usize = 4;
+/// The maximum number of chunks that are fetched ahead. They are listed before any of
+/// their lengths has been compared with bytes that have arrived.
+const MAX_CHUNKS: usize = 1 << 18;
 
 /// A remote file whose ranges are fetched before they are read, once their order is
 /// known ([`ReadAhead::begin`]). Other ranges are fetched when they are read.
@@ -18,6 +22,7 @@ pub(super) struct ReadAhead {
     /// The first bytes of the file.
     head: Vec<u8>,
     shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -56,6 +61,8 @@ enum Content {
         bytes: Arc<Vec<u8>>,
         unread_bytes: u64,
     },
+    /// The chunk could not be fetched. The first thread that reads it gets the error.
+    Failed(Error),
     /// The chunk has been read, or it is fetched by the threads that read it.
     Done,
 }
@@ -82,6 +89,7 @@ impl ReadAhead {
         Self {
             head,
             shared: Arc::new(shared),
+            threads: Mutex::default(),
         }
     }
 
@@ -103,15 +111,17 @@ impl ReadAhead {
         state.by_start = starts.zip(0..).collect();
         state.max_bytes = max_bytes;
         state.allow();
-        let threads = READS.min(state.chunks.len());
+        let count = READS.min(state.chunks.len());
         drop(state);
-        let begun = (0..threads).take_while(|_| {
+        let begun = (0..count).map_while(|_| {
             let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("zstn-read-ahead".into());
-            builder.spawn(move || shared.run()).is_ok()
+            builder.spawn(move || shared.run()).ok()
         });
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.extend(begun);
         // If the system refuses threads, every range is fetched when it is read.
-        if begun.count() == 0 {
+        if threads.is_empty() {
             self.shared.state().is_ended = true;
         }
     }
@@ -132,7 +142,7 @@ impl ReadAhead {
             out = rest;
         }
         while !out.is_empty() {
-            let (found, len) = self.shared.find(start, out.len());
+            let (found, len) = self.shared.find(start, out.len())?;
             let (piece, rest) = out.split_at_mut(len);
             match found {
                 Found::Source => self.source().read_into(start, piece)?,
@@ -158,10 +168,18 @@ impl Drop for ReadAhead {
     fn drop(&mut self) {
         self.shared.state().is_ended = true;
         self.shared.changed.notify_all();
+        // The source may belong to the caller, so nothing reads it afterwards.
+        let threads = self
+            .threads
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 }
 
-/// Joins adjacent ranges, and divides the result into chunks.
+/// Joins adjacent ranges, and divides the result into chunks, at most [`MAX_CHUNKS`].
 fn chunks(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Chunk> {
     let mut chunks: Vec<Chunk> = Vec::new();
     for mut range in ranges {
@@ -171,7 +189,7 @@ fn chunks(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Chunk> {
             last.end = range.end.min(last.start + CHUNK_BYTES);
             range.start = last.end;
         }
-        while !range.is_empty() {
+        while !range.is_empty() && chunks.len() < MAX_CHUNKS {
             let end = range.end.min(range.start + CHUNK_BYTES);
             chunks.push(Chunk {
                 range: range.start..end,
@@ -199,8 +217,12 @@ impl Shared {
                         bytes: Arc::new(bytes),
                     };
                 }
-                // The thread that needs the bytes reads them again, and reports the error.
-                _ => state.is_ended = true,
+                // The thread that needs the bytes reads them again.
+                Ok(_) => state.is_ended = true,
+                Err(error) => {
+                    chunk.content = Content::Failed(error);
+                    state.is_ended = true;
+                }
             }
         }
     }
@@ -229,7 +251,7 @@ impl Shared {
 
     /// Returns where the bytes from the offset `start` are, and how many of the next
     /// `len` bytes are there. Waits for a chunk that is being fetched.
-    fn find(&self, start: u64, len: usize) -> (Found, usize) {
+    fn find(&self, start: u64, len: usize) -> Result<(Found, usize)> {
         let mut state = self.state();
         let up_to = |end: u64| usize::try_from(end - start).map_or(len, |to| to.min(len));
         let before = state.by_start.range(..=start).next_back();
@@ -238,7 +260,7 @@ impl Shared {
         let Some(number) = covering else {
             let after = state.by_start.range(start..).next();
             let len = after.map_or(len, |(&end, _)| up_to(end));
-            return (Found::Source, len);
+            return Ok((Found::Source, len));
         };
         loop {
             let is_allowed = number < state.allowed && !state.is_ended;
@@ -251,13 +273,19 @@ impl Shared {
                         bytes: Arc::clone(bytes),
                         offset: zstn_core::bytes::index(start - chunk.range.start),
                     };
-                    return (found, here);
+                    return Ok((found, here));
                 }
-                Content::Done => return (Found::Source, here),
+                Content::Failed(_) => {
+                    if let Content::Failed(error) = mem::replace(&mut chunk.content, Content::Done)
+                    {
+                        return Err(error);
+                    }
+                }
+                Content::Done => return Ok((Found::Source, up_to(state.end_of_done(number)))),
                 Content::Waiting if !is_allowed => {
                     // Other threads read the chunks before this one.
                     chunk.content = Content::Done;
-                    return (Found::Source, here);
+                    return Ok((Found::Source, here));
                 }
                 Content::Waiting | Content::Arriving => {
                     let waited = self.changed.wait(state);
@@ -286,6 +314,20 @@ impl State {
             }
             self.allowed += 1;
         }
+    }
+
+    /// Returns the end of the adjacent chunks from `number` on that are not fetched ahead.
+    fn end_of_done(&self, number: usize) -> u64 {
+        let chunks = self.chunks[number..].iter();
+        let done = chunks.take_while(|chunk| matches!(chunk.content, Content::Done));
+        let mut end = self.chunks[number].range.start;
+        for chunk in done {
+            if chunk.range.start != end {
+                break;
+            }
+            end = chunk.range.end;
+        }
+        end
     }
 
     /// Records that `len_bytes` bytes of a chunk have been read.

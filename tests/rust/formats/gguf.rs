@@ -343,6 +343,8 @@ fn a_header_is_not_fetched_without_end() {
         error.expect_err("too many entries").kind(),
         ErrorKind::Limit
     );
+    let many = GgufHeader::parse(b"GGUF\x03\0\0\0\x01\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0", len);
+    assert_eq!(many.expect_err("too many tensors").kind(), ErrorKind::Limit);
     let cut = GgufHeader::parse(b"GGUF\x03\0\0", 7).expect_err("cut");
     assert_eq!(cut.rule(), Some(Rule::Truncated));
 }

@@ -98,3 +98,33 @@ fn damaged_files_are_refused_or_keep_their_length() {
         assert!(refused > 100, "{name}: {refused} refusals");
     }
 }
+
+/// Returns an array of version 1.
+fn array(descr: &str, is_fortran: bool, shape: &[usize], data: &[u8]) -> Vec<u8> {
+    let order = if is_fortran { "True" } else { "False" };
+    let sizes: String = shape.iter().map(|size| format!("{size}, ")).collect();
+    let dict = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({sizes}), }}\n");
+    let len = u16::try_from(dict.len()).expect("short").to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &len[..], dict.as_bytes(), data].concat()
+}
+
+#[test]
+fn the_bytes_of_an_element_stay_together_in_fortran_order() {
+    // Element (i, j) of a 2 × 3 array has the bytes 3i + j and 100 + 3i + j.
+    let element = |k: u8| [k, 100 + k];
+    let by_rows = [0, 1, 2, 3, 4, 5].map(element).concat();
+    let by_columns = [0, 3, 1, 4, 2, 5].map(element).concat();
+    for descr in ["<V2", "<u2"] {
+        for (shape, stored) in [
+            (&[2, 3][..], &by_columns),
+            (&[2, 1, 3, 1], &by_columns),
+            (&[6], &by_rows),
+            (&[6, 1], &by_rows),
+        ] {
+            let file = array(descr, true, shape, stored);
+            let values = read_tensors(&Pure, &file).expect(descr).concat();
+            assert_eq!(values, by_rows, "{descr} {shape:?}");
+        }
+    }
+    assert!(read_tensors(&Pure, &array("ZV2", false, &[6], &by_rows)).is_err());
+}

@@ -10,7 +10,7 @@ use super::tensor_list::{GgufTensor, Listed, TENSOR_LEAST_BYTES, place};
 use super::value::MetadataValue;
 use crate::container::foreign::GGUF_MAGIC;
 use crate::container::foreign::byte_order::ByteOrder;
-use crate::limits::{GGUF_HEADER_LEN_BYTES, GGUF_METADATA_ENTRIES};
+use crate::limits::{GGUF_HEADER_LEN_BYTES, GGUF_METADATA_ENTRIES, GGUF_TENSORS};
 use crate::{Error, Result, Rule};
 
 /// The least length in bytes of a metadata entry: a key of one character, the
@@ -144,6 +144,11 @@ impl<'a> Parser<'a> {
                 "the file has {entry_count} metadata entries; at most {GGUF_METADATA_ENTRIES} are \
                  read"
             );
+            return Err(Error::limit(detail).at(at).into());
+        }
+        if tensor_count > GGUF_TENSORS {
+            let detail =
+                format!("the file has {tensor_count} tensors; at most {GGUF_TENSORS} are read");
             return Err(Error::limit(detail).at(at).into());
         }
         self.tensors_left = tensor_count;

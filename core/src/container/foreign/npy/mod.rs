@@ -40,6 +40,9 @@ pub struct NpyArray {
 pub struct NpyLayout {
     /// The order of the bytes of an element.
     pub coding: ElementCoding,
+    /// The length of a stored element in bytes. It is longer than an element of the
+    /// dtype if each stored element becomes a last dimension of its bytes.
+    pub stored_bytes: usize,
     /// True if the first dimension is the fastest one.
     pub is_fortran: bool,
 }
@@ -111,6 +114,7 @@ impl NpyArray {
             shape,
             layout: NpyLayout {
                 coding,
+                stored_bytes: bytes::index(width * last.unwrap_or(1)),
                 is_fortran: dict.is_fortran,
             },
         })
@@ -142,7 +146,9 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
         "u8" => (Dtype::U64, 8),
         "f8" => (Dtype::F64, 8),
         // Elements without a meaning, as which NumPy stores bfloat16.
-        "V2" => return Ok((Dtype::U8, ElementCoding::Plain, Some(2))),
+        "V2" if matches!(order, '<' | '>' | '=' | '|') => {
+            return Ok((Dtype::U8, ElementCoding::Plain, Some(2)));
+        }
         _ => return Err(unknown()),
     };
     let coding = match (order, swapped_width) {
@@ -163,11 +169,17 @@ impl NpyLayout {
         stored: &'a [u8],
     ) -> Result<Cow<'a, [u8]>> {
         let decoded = self.coding.decode(stored)?;
-        if !self.is_fortran || shape.len() < 2 {
+        let is_divided = dtype.len_bytes() != Some(self.stored_bytes);
+        let dimensions = match shape {
+            [dimensions @ .., _] if is_divided => dimensions,
+            dimensions => dimensions,
+        };
+        let long = dimensions.iter().copied().filter(|&size| size != 1);
+        let long: Vec<u64> = long.collect();
+        if !self.is_fortran || long.len() < 2 {
             return Ok(decoded);
         }
-        let width = dtype.len_bytes().unwrap_or(1);
-        transposed(&decoded, shape, width).map(Cow::Owned)
+        transposed(&decoded, &long, self.stored_bytes).map(Cow::Owned)
     }
 }
 
