@@ -127,7 +127,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         // The slice is freed after this, which requires the context. If it cannot be
         // used, the driver has freed its memory.
-        let _ = self.slice.context().bind_to_thread();
+        let _ = bind(self.slice.context());
     }
 }
 
@@ -171,7 +171,7 @@ impl Memory {
         let from = self.at(range.start, len_bytes)?;
         let mut out = zstn_core::bytes::buffer(len_bytes)?;
         let context = self.allocation.slice.context();
-        context.bind_to_thread().map_err(cannot("use the GPU"))?;
+        bind(context)?;
         if !out.is_empty() {
             // SAFETY: `at` has checked that the range lies in the allocation, which
             // `self` keeps alive, and `out` has its length.
@@ -278,8 +278,15 @@ impl GpuQueue {
     }
 
     fn bind(&self) -> Result<()> {
-        let bound = self.shared.context.bind_to_thread();
-        bound.map_err(cannot("use the GPU"))
+        bind(&self.shared.context)
+    }
+
+    /// Refuses memory of another GPU, whose addresses mean something else here.
+    fn check_own(&self, memory: &Memory) -> Result<()> {
+        match Arc::ptr_eq(memory.allocation.slice.context(), &self.shared.context) {
+            true => Ok(()),
+            false => Err(Error::Usage("the memory belongs to another GPU".into())),
+        }
     }
 
     fn keep(&mut self, memory: &Memory) {
@@ -420,6 +427,14 @@ impl GpuQueue {
     }
 }
 
+/// Makes the context the current one of this thread.
+fn bind(context: &CudaContext) -> Result<()> {
+    // The first call reports, and forgets, an error of any object that was dropped.
+    let bound = context.bind_to_thread();
+    let bound = bound.or_else(|_| context.bind_to_thread());
+    bound.map_err(cannot("use the GPU"))
+}
+
 /// Concatenates lists. Returns the bytes, and where each list begins.
 fn concatenated<const N: usize>(lists: [&[u8]; N]) -> (Vec<u8>, [u64; N]) {
     let mut bytes = Vec::new();
@@ -460,6 +475,7 @@ impl Queue for GpuQueue {
     }
 
     fn copy(&mut self, part: Range<usize>, to: &Memory, at: u64) -> Result<()> {
+        self.check_own(to)?;
         self.bind()?;
         let bytes = self.buffer.as_slice();
         let bytes = bytes.map_err(cannot("use pinned memory"))?;
@@ -493,6 +509,14 @@ impl Queue for GpuQueue {
     ) -> Result<Option<Damage>> {
         let source_address = source.at(0, plan.source_len_bytes())?;
         let output_address = output.at(0, plan.output_len_bytes())?;
+        self.check_own(source)?;
+        self.check_own(output)?;
+        let lens = plan.host_segments().iter().map(|segment| segment.len);
+        if !lens.eq(host.iter().map(|bytes| bytes.len() as u64)) {
+            return Err(Error::Usage(
+                "the decoded host segments are not those of the plan".into(),
+            ));
+        }
         self.bind()?;
         self.keep(source);
         self.keep(output);
@@ -551,10 +575,10 @@ impl Queue for GpuQueue {
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.bind()?;
-        self.stream
-            .synchronize()
-            .map_err(cannot("wait for the GPU"))?;
+        // The first call may report an error of another object without waiting.
+        let waited = self.stream.synchronize();
+        let waited = waited.or_else(|_| self.stream.synchronize());
+        waited.map_err(cannot("wait for the GPU"))?;
         self.in_use.clear();
         Ok(())
     }

@@ -47,10 +47,13 @@ pub trait Queue {
 
     /// Decodes a plan, after all copies of this queue, and waits until the output is
     /// complete. `host` are the decoded bytes of the plan's host segments, in their
-    /// order. The output has no defined content in tensors that are damaged.
+    /// order. The output has no defined content in tensors that are damaged. Other queues
+    /// must not write to the source in the meantime.
     ///
     /// # Errors
-    /// [`Usage`](crate::Error::Usage) if a buffer is shorter than the plan requires.
+    /// [`Usage`](crate::Error::Usage) if a buffer is shorter than the plan requires, if
+    /// `host` does not have the segments of the plan, or if memory belongs to another
+    /// device.
     fn decode(
         &mut self,
         plan: &DevicePlan,
