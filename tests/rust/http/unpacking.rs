@@ -241,9 +241,10 @@ fn a_container_is_decoded_while_it_arrives() {
             .iter()
             .map(|asked| asked.range.as_ref().map_or(len, Range::len))
             .sum();
-        // The alias is read twice.
+        // A broken response is requested again. Otherwise, only the alias is read twice.
+        let is_broken = log.iter().any(|asked| asked.if_range.is_some());
         assert!(
-            asked < len + len / 4,
+            is_broken || asked < len + len / 4,
             "{arguments:?}: {asked} of {len} bytes"
         );
     }
