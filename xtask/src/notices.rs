@@ -42,8 +42,8 @@ const FILES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice"
 /// Extensions of files that are not licences although their names begin like them.
 const NO_FILES: [&str; 7] = [".rs", ".c", ".h", ".toml", ".json", ".js", ".py"];
 
-/// Licences of data from other projects in this repository's own crates: what they
-/// cover, and the path.
+/// The licences of data that this repository's crates contain from other projects: the
+/// data, and the path of the licence.
 const DATA: [(&str, &str); 1] = [(
     "ggml, the grids of quantised element types: LICENSE-ggml",
     "core/src/container/foreign/gguf/blocks/LICENSE-ggml",

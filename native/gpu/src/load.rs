@@ -208,7 +208,7 @@ fn divide(reader: &Reader, tensors: &[LoadedTensor], buffer_bytes: usize) -> Vec
     jobs
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Load<'a, D: Device> {
     device: &'a D,
     reader: &'a Reader,

@@ -40,9 +40,9 @@ impl EarlyWriteback {
     }
 }
 
-/// Asks the system to begin to write a range to the disk. The advice that the range is no
-/// longer needed has this effect. It drops from the cache only pages that are already on
-/// the disk, and those of the range have just been written.
+/// Asks the system to begin to write a range to the disk, by the advice that the range is
+/// no longer needed. The system then also drops pages from its cache, but only pages that
+/// are already on the disk. The pages of the range are not, because they are new.
 #[cfg(target_os = "linux")]
 fn begin(file: &File, start: u64, len_bytes: u64) {
     use rustix::fs::{Advice, fadvise};

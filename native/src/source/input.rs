@@ -25,9 +25,9 @@ use crate::{Error, Progress, Result};
 /// read local files by range. [`pack`](crate::pack()) processes other safetensors files
 /// while they arrive, in memory; it copies only tensors that do not fit into the memory
 /// of the job, one at a time. [`unpack`](crate::unpack()) and
-/// [`verify`](crate::verify()) decode containers on servers while they arrive. All other
-/// inputs, such as deltas and bases, are first copied into a temporary file, and so is a
-/// file whose server ignores ranges or names no version of it.
+/// [`verify`](crate::verify()) decode containers of at least 4 MiB on servers while they
+/// arrive. All other inputs, such as deltas and bases, are first copied into a temporary
+/// file, and so is a file whose server ignores ranges or names no version of it.
 ///
 /// ```
 /// use zstn::{Input, Location};

@@ -250,7 +250,7 @@ impl Shared {
     }
 
     /// Returns where the bytes from the offset `start` are, and how many of the next
-    /// `len` bytes are there. Waits for a chunk that is being fetched.
+    /// `len` bytes are at that place. If a chunk is being fetched, this waits for it.
     fn find(&self, start: u64, len: usize) -> Result<(Found, usize)> {
         let mut state = self.state();
         let up_to = |end: u64| usize::try_from(end - start).map_or(len, |to| to.min(len));

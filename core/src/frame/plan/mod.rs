@@ -114,7 +114,7 @@ impl DevicePlan {
     /// # Errors
     /// The frame is malformed, or its tensor does not have the length of its output;
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the output begins before the end
-    /// of another one. The plan remains as it was.
+    /// of another one. After an error, the plan is unchanged.
     pub fn add<E: Engine>(&mut self, engine: &E, frame: &PlacedFrame) -> Result<Placement> {
         let PlacedFrame { source, output, .. } = frame;
         let source_end = source.checked_add(frame.bytes.len() as u64);

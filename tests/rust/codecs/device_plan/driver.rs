@@ -95,7 +95,7 @@ fn load_files() {
     assert!(in_streams >= 3, "{in_streams}");
 }
 
-/// Loads a file, and compares all tensors with those that the reader decodes.
+/// Loads a file and compares every tensor with the bytes that a reader returns.
 fn load_file(gpu: &Gpu, reader: &Reader) {
     let loaded = load(gpu, reader, &options()).expect("loads");
     for tensor in &loaded.tensors {

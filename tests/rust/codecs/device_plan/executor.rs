@@ -135,7 +135,7 @@ impl<'a> Bits<'a> {
 }
 
 fn huffman(table: &HuffmanTable, coded: &[u8], out: &mut [u8]) -> Result<(), String> {
-    // Codes of `n` bits, in order: those of the longest codes come first.
+    // Symbols in the order of their codes; the longest codes come first.
     let weight = |symbol: usize| u32::from(table.weights[symbol / 2] >> (4 * (symbol % 2)) & 15);
     let mut codes = Vec::new();
     for wanted in 1..=table.bits {

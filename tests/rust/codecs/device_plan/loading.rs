@@ -121,7 +121,7 @@ pub fn options() -> LoadOptions {
     LoadOptions::default().threads(3).buffer_bytes(48 << 10)
 }
 
-/// Loads a model and compares all tensors with those that the reader decodes. Returns
+/// Loads a model and compares every tensor with the bytes that a reader returns. Returns
 /// the number of tensors, and how many of them the CPU has decoded.
 fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
     let loaded = load(host, reader, &options()).unwrap_or_else(|error| panic!("{name}: {error}"));

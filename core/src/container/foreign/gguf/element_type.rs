@@ -90,7 +90,7 @@ element_types! {
     Iq3S = 21 "IQ3_S" 256 110 F32,
     /// Points of a grid with 1024 entries.
     Iq2S = 22 "IQ2_S" 256 82 F32,
-    /// As `IQ4_NL`; each 32 of 256 elements have a scale.
+    /// Like `IQ4_NL`, with a scale for every 32 of the 256 elements.
     Iq4Xs = 23 "IQ4_XS" 256 136 F32,
     /// 8-bit integers.
     I8 = 24 "I8" 1 1 I8,

@@ -52,7 +52,7 @@ fn refuse(detail: impl Into<Cow<'static, str>>, at: u64) -> Error {
 }
 
 /// Returns the number of bytes before the data of a file of `file_len_bytes`,
-/// from its first bytes: at least 12, or the whole file.
+/// given its first 12 bytes or more, or the whole file if it is shorter.
 ///
 /// # Errors
 /// [`Rule::NpyHeader`] if the header leaves the file or its version is unknown.

@@ -1,7 +1,7 @@
 //! The grids of the types IQ1, IQ2 and IQ3: lists of points with four or eight
 //! coordinates, from which a block selects its elements.
 //!
-//! The points are those of ggml, whose licence is in `LICENSE-ggml`.
+//! The points come from ggml; its licence is in `LICENSE-ggml`.
 //! `grids.bin` has two bytes for each point, little-endian, with the first
 //! coordinate in the lowest bits. A coordinate is the index of its value in the
 //! grid's list of values; the values themselves are parameters of ggml.
