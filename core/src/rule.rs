@@ -377,6 +377,9 @@ rules! {
     ZTensorSeekTable = "ztensor.seek_table",
     /// The truth values of version 2 are 0 or 1 (ztensor 8.2).
     ZTensorBool = "ztensor.bool",
+    /// The unused half of the last byte of an odd number of 4-bit elements is
+    /// zero (ztensor 8.2).
+    ZTensorPadding = "ztensor.padding",
     /// A Gauss file starts with `GAUSS001` to `GAUSS004` (gauss 2.1 and 11
     /// check 2).
     GaussMagic = "gauss.magic",

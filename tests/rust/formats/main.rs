@@ -16,3 +16,4 @@ mod sketch;
 mod statistics;
 mod vectors;
 mod ztensor;
+mod ztensor2;

@@ -19,6 +19,7 @@ pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;
 pub mod upload_server;
+pub mod ztensor2;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,8 @@ pub const FOOTER_BYTES: u64 = 40;
 const MAGIC_V0: [u8; 8] = *b"ZTEN0001";
 const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
 const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
-const PAGE_BYTES: u64 = 4096;
+/// The alignment of blobs in version 2, and the offset of the first.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Returns the first bytes of a version 0.1 file.
 pub(super) fn magic() -> [u8; 8] {

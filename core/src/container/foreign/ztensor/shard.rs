@@ -1,0 +1,107 @@
+//! The other files that contain parts of a version 2 file's tensors
+//! (docs/formats/ztensor.md 8.4).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::cbor::Item;
+use super::checksum::PartDigest;
+use super::footer::{FOOTER_BYTES, PAGE_BYTES};
+use super::required;
+use super::v0::unknown;
+use crate::{Error, Result, Rule};
+
+const MAX_NAME_BYTES: usize = 64;
+/// The length of a file with a magic and a footer only.
+const MIN_BYTES: u64 = 8 + FOOTER_BYTES;
+
+/// A file that contains parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shard {
+    /// The name: 1 to 64 letters, digits, dots, underscores and hyphens, the
+    /// first of which is no dot.
+    pub name: String,
+    /// The length of the file in bytes.
+    pub len_bytes: u64,
+    /// The digest of the whole file.
+    pub digest: PartDigest,
+}
+
+impl Shard {
+    /// Returns the range of a blob of `len_bytes` at offset `start`.
+    ///
+    /// # Errors
+    /// [`Rule::ZTensorPlace`] if blobs of the shard cannot lie there.
+    pub(super) fn blob(&self, start: u64, len_bytes: u64) -> Result<Range<u64>> {
+        match start.checked_add(len_bytes) {
+            Some(end)
+                if start >= PAGE_BYTES
+                    && start.is_multiple_of(PAGE_BYTES)
+                    && end <= self.len_bytes - FOOTER_BYTES =>
+            {
+                Ok(start..end)
+            }
+            _ => Err(Error::malformed(
+                Rule::ZTensorPlace,
+                format!(
+                    "{len_bytes} bytes at {start} are outside the data of the shard `{}`",
+                    self.name
+                ),
+            )),
+        }
+    }
+}
+
+/// Parses the table of shards. Their names are distinct, as keys of a map are.
+pub(super) fn parse(table: Item) -> Result<Vec<Shard>> {
+    table
+        .map("shards")?
+        .map(|entry| {
+            let (name, item) = entry?;
+            shard(name, item).map_err(|error| error.at(item.offset()))
+        })
+        .collect()
+}
+
+fn shard(name: &str, item: Item) -> Result<Shard> {
+    check_name(name)?;
+    let (mut len_bytes, mut digest) = (None, None);
+    for entry in item.map("a shard")? {
+        let (key, value) = entry?;
+        match key {
+            "size" => len_bytes = Some(value.unsigned(key)?),
+            "digest" => digest = Some(value.text(key)?),
+            _ => {}
+        }
+    }
+    let len_bytes = required(len_bytes, "size", item)?;
+    if len_bytes < MIN_BYTES {
+        return Err(Error::malformed(
+            Rule::ZTensorField,
+            format!("a shard of {len_bytes} bytes is too short for a file"),
+        ));
+    }
+    let digest = required(digest, "digest", item)?;
+    Ok(Shard {
+        name: name.into(),
+        len_bytes,
+        digest: PartDigest::parse_decoded(digest)
+            .ok_or_else(|| unknown(Rule::ZTensorChecksumText, "digest", digest))?,
+    })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let has_len = (1..=MAX_NAME_BYTES).contains(&name.len());
+    if has_len && !name.starts_with('.') && name.bytes().all(is_allowed) {
+        return Ok(());
+    }
+    Err(Error::malformed(
+        Rule::ZTensorName,
+        "the name of a shard must be 1 to 64 letters, digits, `.`, `_` or `-`, and not begin \
+         with a dot",
+    ))
+}
