@@ -380,6 +380,8 @@ rules! {
     /// The unused half of the last byte of an odd number of 4-bit elements is
     /// zero (ztensor 8.2).
     ZTensorPadding = "ztensor.padding",
+    /// A shard has the length and the digest that its model lists (ztensor 8.4).
+    ZTensorShard = "ztensor.shard",
     /// A Gauss file starts with `GAUSS001` to `GAUSS004` (gauss 2.1 and 11
     /// check 2).
     GaussMagic = "gauss.magic",

@@ -46,6 +46,8 @@ pub use file_opener::{FileOpener, recognise};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
+#[cfg(feature = "ztensor")]
+pub use ztensor::DataShard;
 
 /// The tensors of one file and how to decode them. Made by [`FileOpener`] from
 /// the file's head, header and index.
@@ -66,6 +68,9 @@ pub struct FileCatalog {
     /// The tensors of the file that cannot be read, with the reason for each.
     #[serde(skip)]
     refused: Refused,
+    #[cfg(feature = "ztensor")]
+    #[serde(skip)]
+    data_shards: Vec<DataShard>,
 }
 
 impl FileCatalog {
@@ -91,12 +96,15 @@ impl FileCatalog {
             tensors,
             by_name,
             refused: Refused::default(),
+            #[cfg(feature = "ztensor")]
+            data_shards: Vec::new(),
         })
     }
 
     /// Returns the tensors of the file that cannot be read, with the reason for
     /// each: the tensors of a plain safetensors file whose dtype this version
-    /// does not know.
+    /// does not know, and those of a zTensor file that are stored in other
+    /// files ([`FileCatalog::take_data_shards`]).
     pub(crate) fn refused(&self) -> &Refused {
         &self.refused
     }
@@ -339,6 +347,8 @@ impl FileCatalog {
             by_name: BTreeMap::new(),
             refused: Refused::default(),
             original_header: None,
+            #[cfg(feature = "ztensor")]
+            data_shards: Vec::new(),
             ..*self
         }
     }

@@ -23,7 +23,8 @@ use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::FILES_AT_ONCE;
 use crate::source::{
-    AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, if_any, on_thread,
+    AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, Source, data_shard,
+    if_any, on_thread,
 };
 use crate::{Engine, Error, Result, Tensor};
 
@@ -326,7 +327,7 @@ impl ReaderOptions {
         let name = source.name().to_owned();
         let opened = vec![open_file(&engine, Arc::new(source)).await?];
         let stored = self.clone().view(View::Stored);
-        stored.open_opened(&engine, name, opened, None, None).await
+        stored.open_opened(&engine, name, opened, None, &[]).await
     }
 
     /// Opens a model without its base.
@@ -354,7 +355,7 @@ impl ReaderOptions {
                 inputs.collect::<Result<_>>()?
             }
         };
-        let first = files.first().and_then(Input::location).cloned();
+        let locations: Vec<_> = files.iter().map(|file| file.location().cloned()).collect();
         let are_many = files.len() > MAX_OPEN_FILES;
         let opened = files.iter().map(|file| async move {
             let source: Arc<dyn AsyncSource> = match file.location() {
@@ -370,7 +371,7 @@ impl ReaderOptions {
         let opened: Vec<_> = opened.collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
         let opened: Result<Vec<_>> = opened.try_collect().await;
-        self.open_opened(engine, input.to_string(), opened?, index, first)
+        self.open_opened(engine, input.to_string(), opened?, index, &locations)
             .await
     }
 
@@ -388,21 +389,32 @@ impl ReaderOptions {
         }
     }
 
-    /// Opens the model that consists of `files`. `first` is the location of the first
-    /// one.
+    /// Opens the model that consists of `files` at `locations`.
     async fn open_opened(
         &self,
         engine: &Engine,
         name: String,
         files: Vec<(Arc<dyn AsyncSource>, FileCatalog)>,
         index: Option<&ShardIndex>,
-        first: Option<Location>,
+        locations: &[Option<Location>],
     ) -> Result<AsyncReader> {
-        let (sources, catalogs): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let (mut sources, mut catalogs): (Vec<Arc<dyn AsyncSource>>, Vec<_>) =
+            files.into_iter().unzip();
+        let place = |number: usize| {
+            sources[number]
+                .pinned_location()
+                .or(locations.get(number)?.clone())
+        };
+        let data_shards = data_shard::append(&mut catalogs, place, &self.http);
+        sources.extend(data_shards.into_iter().map(|shard| {
+            let blocking: Arc<dyn Source> = shard;
+            Arc::new(BlockingSource::from(blocking)) as Arc<dyn AsyncSource>
+        }));
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
-                let config = pinned.or(first).and_then(|file| file.sibling(CONFIG));
+                let first = || locations.first().cloned().flatten();
+                let config = pinned.or_else(first).and_then(|file| file.sibling(CONFIG));
                 match config {
                     Some(config) => {
                         if_any(config.read_small_async(&self.http, HEADER_LEN_BYTES).await)?

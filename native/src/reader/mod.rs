@@ -7,6 +7,7 @@ use std::sync::Arc;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
+use crate::source::data_shard::DataShardSource;
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, Tensor};
 
@@ -95,6 +96,8 @@ pub struct Reader {
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
+    /// Those sources that a zTensor file lists.
+    data_shards: Vec<Arc<DataShardSource>>,
 }
 
 impl Reader {
@@ -169,6 +172,11 @@ impl Reader {
     #[must_use]
     pub fn sources(&self) -> &[Box<dyn Source>] {
         &self.files.sources
+    }
+
+    /// Returns the sources that a zTensor file lists as its shards.
+    pub(crate) fn data_shards(&self) -> &[Arc<DataShardSource>] {
+        &self.files.data_shards
     }
 
     /// Returns the names of all tensors, file by file, and within a file in the order

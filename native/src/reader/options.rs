@@ -16,7 +16,7 @@ use crate::catalog::open_catalog;
 use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::{self, FILES_AT_ONCE};
-use crate::source::{CONFIG, HttpOptions, Input};
+use crate::source::{CONFIG, HttpOptions, Input, Source, data_shard};
 use crate::{Engine, Error, Result};
 
 /// The maximum number of files of a checkpoint that are kept open. Many systems allow a
@@ -206,7 +206,17 @@ impl ReaderOptions {
             let catalog = open_catalog(engine, &*source)?;
             Ok((source, catalog))
         });
-        let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
+        let (mut sources, mut catalogs): (Vec<Box<dyn Source>>, Vec<_>) =
+            opened?.into_iter().unzip();
+        let place = |number: usize| {
+            let location = files.map_or(location, |files| Some(&files[number].location));
+            sources[number].pinned_location().or(location.cloned())
+        };
+        let data_shards = data_shard::append(&mut catalogs, place, &self.http);
+        let boxed = data_shards
+            .iter()
+            .map(|shard| Box::new(Arc::clone(shard)) as Box<dyn Source>);
+        sources.extend(boxed);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
@@ -223,7 +233,11 @@ impl ReaderOptions {
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
         Ok(Reader {
-            files: Arc::new(Files { name, sources }),
+            files: Arc::new(Files {
+                name,
+                sources,
+                data_shards,
+            }),
             model: Arc::new(model),
             engine: engine.clone(),
             base: None,

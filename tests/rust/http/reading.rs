@@ -15,7 +15,7 @@ use zstn_serve::{Served, Server};
 use zstn_tests::cases;
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, with_header};
+use zstn_tests::{checkpoint, with_header, ztensor2};
 
 /// Returns a checkpoint of 40 tensors of 1.5 MB and its packed file.
 fn model() -> (Vec<u8>, Vec<u8>) {
@@ -90,6 +90,38 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
     let header_and_index = 2 * start as u64;
     let most = info.stored_len_bytes() + header_and_index + (64 << 10);
     assert!(fetched <= most, "{fetched} bytes, allowed {most}");
+}
+
+#[test]
+fn a_shard_of_ztensor_is_fetched_once_its_first_tensor_is_read() {
+    let blobs: [&[u8]; 2] = [b"abcd", b"efgh"];
+    let shard = ztensor2::data_shard(&blobs);
+    let entry = ztensor2::map(&[
+        ("size", ztensor2::number(shard.len())),
+        ("digest", ztensor2::text("xxh3:0000000000000000")),
+    ]);
+    let far = |page| {
+        let part = ztensor2::part(page, "u8", 4, &[("shard", ztensor2::text("far"))]);
+        ztensor2::tensor(&[4], "dense", &[("data", part)])
+    };
+    let root = [
+        ("objects", ztensor2::map(&[("a", far(0)), ("b", far(1))])),
+        ("shards", ztensor2::map(&[("far", entry)])),
+    ];
+    let served = serve(&[("m.zt", &ztensor2::file(&root, &[])), ("m-far.zt", &shard)]);
+    let fetched = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    let reader = served.open("m.zt");
+    assert_eq!(reader.names().collect::<Vec<_>>(), ["a", "b"]);
+    let listing = fetched();
+    assert_eq!(listing.len(), 1, "{listing:?}");
+    assert_eq!(reader.read("a").unwrap().bytes, b"abcd");
+    // The magic, the footer and the tensor.
+    assert_eq!(fetched()[1..], [8, 40, 4]);
+    assert_eq!(reader.read("b").unwrap().bytes, b"efgh");
+    assert_eq!(fetched()[4..], [4]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod as_safetensors;
 mod cancelled;
 mod convert;
+mod data_shards;
 mod decode_task;
 mod delta_bases;
 mod documents;

@@ -9,6 +9,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
 use zstn_core::{Result, Rule};
 use zstn_tests::cases::read;
+use zstn_tests::foreign::manifest;
 use zstn_tests::ztensor2::{self, map, number, text};
 
 use super::{Case, read_all};
@@ -65,7 +66,23 @@ pub fn ztensor_files(engine: &impl Engine) -> Vec<Case> {
             read(version_2("t", &seekable, &[0; 9])),
         ),
         (Rule::ZTensorSparse, read(rows_of_a_vector())),
+        (Rule::ZTensorShard, other_shard()),
     ]
+}
+
+/// Compares a shard with the digest of another one.
+fn other_shard() -> Result<()> {
+    let shard = ztensor2::data_shard(&[b"x"]);
+    let entry = map(&[
+        ("size", number(shard.len())),
+        ("digest", text("xxh3:0000000000000000")),
+    ]);
+    let root = [("objects", map(&[])), ("shards", map(&[("s", entry)]))];
+    let listed = &manifest(&ztensor2::file(&root, &[]))?.shards[0];
+    listed.check_digest(|add| {
+        add(&shard);
+        Ok(())
+    })
 }
 
 /// Returns a file with one raw tensor `w` of these dimensions and no bytes.

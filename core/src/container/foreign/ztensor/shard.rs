@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::cbor::Item;
 use super::checksum::PartDigest;
-use super::footer::{FOOTER_BYTES, PAGE_BYTES};
+use super::footer::{self, FOOTER_BYTES, PAGE_BYTES};
 use super::required;
 use super::v0::unknown;
 use crate::{Error, Result, Rule};
@@ -31,6 +31,58 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// Checks that a file of `len_bytes` may be this shard, before its bytes are
+    /// read.
+    ///
+    /// # Errors
+    /// [`Rule::ZTensorShard`].
+    pub fn check_len(&self, len_bytes: u64) -> Result<()> {
+        if len_bytes == self.len_bytes {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZTensorShard,
+            format!(
+                "the file has {len_bytes} bytes, and the list of shards states {}: it is another \
+                 file",
+                self.len_bytes
+            ),
+        ))
+    }
+
+    /// Returns the ranges of the first and the last bytes of the file, for
+    /// [`Shard::check_ends`].
+    #[must_use]
+    pub fn ends(&self) -> [Range<u64>; 2] {
+        [0..8, self.len_bytes - FOOTER_BYTES..self.len_bytes]
+    }
+
+    /// Checks the bytes at both ends of the file. Any file of version 2 may be a
+    /// shard; a list of tensors in it is not used.
+    ///
+    /// # Errors
+    /// [`Rule::ZTensorMagic`] and [`Rule::ZTensorFooter`].
+    pub fn check_ends(&self, head: &[u8], tail: &[u8]) -> Result<()> {
+        footer::check_version_2(head, tail, self.len_bytes).map(drop)
+    }
+
+    /// Compares the bytes that `feed` passes to its argument, piece by piece,
+    /// with the digest of the whole file.
+    ///
+    /// # Errors
+    /// [`Rule::ZTensorShard`], and the errors of `feed`.
+    pub fn check_digest<E: From<Error>>(
+        &self,
+        feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.digest.agrees_with(feed)? {
+            return Ok(());
+        }
+        let detail = "the file does not match its digest in the list of shards: it is damaged or \
+                      another file";
+        Err(Error::malformed(Rule::ZTensorShard, detail).into())
+    }
+
     /// Returns the range of a blob of `len_bytes` at offset `start`.
     ///
     /// # Errors

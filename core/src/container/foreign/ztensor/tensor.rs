@@ -70,6 +70,14 @@ impl ManifestTensor {
         }
     }
 
+    /// Returns the tensor as an entry of the shard that contains all its parts.
+    pub(crate) fn of_shard(mut self) -> Self {
+        for part in &mut self.parts {
+            part.shard = None;
+        }
+        self
+    }
+
     /// Returns the type of the elements. For an unknown layout, this is the
     /// element type of the part `values` or else of the first part.
     #[must_use]
