@@ -11,6 +11,8 @@ use core::ops::Range;
 use super::format::AnyOpener;
 use super::{FileCatalog, FileKind};
 use crate::container::safetensors;
+#[cfg(not(feature = "virtual-headers"))]
+use crate::container::zstn::has_virtual_header;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
@@ -34,6 +36,8 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 /// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
+        #[cfg(not(feature = "virtual-headers"))]
+        Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
         None => {}

@@ -35,6 +35,11 @@ mod npy;
 mod other_format;
 mod range_plan;
 mod safetensors;
+#[cfg(feature = "virtual-headers")]
+mod virtual_tensors;
+#[cfg(not(feature = "virtual-headers"))]
+#[path = "virtual_tensors_disabled.rs"]
+mod virtual_tensors;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;
@@ -66,6 +71,10 @@ pub struct FileCatalog {
     /// The tensors of the file that cannot be read, with the reason for each.
     #[serde(skip)]
     refused: Refused,
+    /// The file that a ZSTN file restores, if it is of another format.
+    #[cfg(feature = "virtual-headers")]
+    #[serde(skip)]
+    original: Option<virtual_tensors::Original>,
 }
 
 impl FileCatalog {
@@ -91,6 +100,8 @@ impl FileCatalog {
             tensors,
             by_name,
             refused: Refused::default(),
+            #[cfg(feature = "virtual-headers")]
+            original: None,
         })
     }
 
@@ -113,9 +124,9 @@ impl FileCatalog {
         self.len_bytes
     }
 
-    /// Returns the length in bytes of the safetensors file that this file is,
-    /// or was packed from; for a file of another format, the total length of its
-    /// decoded tensors.
+    /// Returns the length in bytes of the safetensors file that this file is, or
+    /// of the file that it was packed from; for a file of another format, the total
+    /// length of its decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -130,8 +141,8 @@ impl FileCatalog {
     /// consists of the length of this header, the header, and the tensors at
     /// their [`FileTensor::span`].
     ///
-    /// Returns `None` for zTensor, Gauss and GGUF files, which do not store such
-    /// a header.
+    /// Returns `None` for zTensor, Gauss, GGUF and NPY files, which do not store such
+    /// a header, and for files that were packed from them.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
@@ -155,7 +166,14 @@ impl FileCatalog {
     /// files with an integrity section and deltas with a trailer store digests.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
-        let stored = || self.integrity()?.tensor_digest(number)?.first_chunk();
+        let stored = || {
+            let AnyContents::Zstn(contents) = &self.contents else {
+                return None;
+            };
+            let (entry, _) = contents.entry(self.tensors.get(number)?, number);
+            let digest = contents.integrity.as_ref()?.tensor_digest(entry)?;
+            digest.first_chunk().filter(|_| contents.is_whole(number))
+        };
         stored().copied().or_else(|| self.record_digest(number))
     }
 
@@ -339,6 +357,8 @@ impl FileCatalog {
             by_name: BTreeMap::new(),
             refused: Refused::default(),
             original_header: None,
+            #[cfg(feature = "virtual-headers")]
+            original: None,
             ..*self
         }
     }

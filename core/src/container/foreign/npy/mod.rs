@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::NPY_MAGIC;
+use super::strided::{fortran_strides, gather};
 pub use super::element_coding::ElementCoding;
 use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
@@ -160,6 +161,21 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
 }
 
 impl NpyLayout {
+    /// Returns the strides, in elements of the dtype, of an array in Fortran order.
+    #[cfg(feature = "virtual-headers")]
+    pub(crate) fn strides(self, dtype: Dtype, shape: &[u64]) -> Vec<u64> {
+        let width = dtype.len_bytes().unwrap_or(1);
+        match shape {
+            // Each stored element is a row of the last dimension.
+            [dimensions @ .., last] if width != self.stored_bytes => {
+                let strides = fortran_strides(dimensions).into_iter();
+                let in_elements = strides.map(|stride| stride.saturating_mul(*last));
+                in_elements.chain([1]).collect()
+            }
+            _ => fortran_strides(shape),
+        }
+    }
+
     /// Decodes the stored bytes of an array to little-endian, row-major values.
     /// Values that are stored so are borrowed.
     pub fn decode<'a>(
@@ -179,35 +195,7 @@ impl NpyLayout {
         if !self.is_fortran || long.len() < 2 {
             return Ok(decoded);
         }
-        transposed(&decoded, &long, self.stored_bytes).map(Cow::Owned)
+        let strides = fortran_strides(&long);
+        gather(&decoded, &long, &strides, self.stored_bytes).map(Cow::Owned)
     }
-}
-
-/// Converts elements of `width` bytes from an order in which the first
-/// dimension is the fastest to one in which the last is.
-fn transposed(elements: &[u8], shape: &[u64], width: usize) -> Result<Vec<u8>> {
-    let mut out = bytes::buffer(elements.len() as u64)?;
-    // The distance between neighbours along each dimension, in elements.
-    let mut steps = Vec::new();
-    let mut step = 1u64;
-    for size in shape {
-        steps.push(step);
-        step = step.saturating_mul(*size);
-    }
-    let mut position: Vec<u64> = shape.iter().map(|_| 0).collect();
-    let mut at = 0u64;
-    for out in out.chunks_exact_mut(width) {
-        let start = bytes::index(at) * width;
-        out.copy_from_slice(&elements[start..start + width]);
-        for ((position, size), step) in position.iter_mut().zip(shape).zip(&steps).rev() {
-            *position += 1;
-            at += step;
-            if *position < *size {
-                break;
-            }
-            at -= size * step;
-            *position = 0;
-        }
-    }
-    Ok(out)
 }
