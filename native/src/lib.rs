@@ -81,6 +81,7 @@ mod in_memory;
 mod job;
 pub mod model_delta;
 mod ordered;
+mod original_file;
 mod output;
 mod pack;
 mod progress;
@@ -101,6 +102,7 @@ mod verify;
 pub mod internals {
     pub use crate::delta::MAX_BASES;
     pub use crate::job::default_memory_bytes;
+    pub use crate::original_file;
     pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
     pub use crate::restored_stream::restored_sha256;
@@ -129,7 +131,7 @@ pub use progress::{Phase, Progress};
 pub use reader::AsyncReader;
 pub use reader::{Indices, Reader, ReaderOptions, RowsPlan, Selection, View};
 pub use report::{
-    FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
+    FolderReport, PackReport, PackedFile, PackedOriginal, Storage, UnpackReport, UnpackedFile, Uploaded,
     VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;

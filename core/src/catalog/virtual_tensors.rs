@@ -4,6 +4,7 @@
 //! fill the original, replace them in [`FileCatalog::entries`].
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,12 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::format::AnyContents;
 use super::range_plan::RangePlan;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileKind, FileTensor};
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::strided::gather;
 use crate::container::safetensors::Header;
 use crate::container::zstn::rows::FrameTable;
-use crate::container::zstn::virtual_header::{Description, PlacedTensor, StoredType, VirtualHeader};
+use crate::container::zstn::virtual_header::{
+    Description, PlacedTensor, StoredType, UNKNOWN_KIND, VirtualHeader,
+};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule, bytes, sort};
 
@@ -28,7 +31,8 @@ pub(super) struct Reading {
     entry: usize,
     /// The length of the decoded entry in bytes.
     entry_len_bytes: u64,
-    /// The range of the tensor in the decoded entry.
+    /// The range of the tensor in the decoded entry. A tensor without bytes has no
+    /// entry, and this is its place in the original.
     window: Range<u64>,
     coding: ElementCoding,
     /// The strides in elements, unless the elements are row-major.
@@ -202,6 +206,79 @@ impl FileCatalog {
         }
     }
 
+    /// Compares the tensors that this catalog of a packed file lists with `original`, the
+    /// catalog of the restored file, or the reason why it cannot be opened.
+    ///
+    /// An original of a format that this version does not read is accepted, and so is one
+    /// that was packed as bytes: another version may read more formats.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnVirtualHeader`] if the original is of another format, has no such
+    /// tensor, or has more tensors although the header claims to describe all.
+    pub fn check_original(&self, original: Result<Self>) -> Result<()> {
+        let Some(claimed) = self.original_kind().filter(|kind| *kind != UNKNOWN_KIND) else {
+            return match self.tensors.first() {
+                None => Ok(()),
+                Some(tensor) => Err(other_original(&tensor.name)),
+            };
+        };
+        let is_read = |kind: &&FileKind| kind.name() == claimed && kind.is_included();
+        if !FileKind::FILES.iter().any(|kind| is_read(&kind)) {
+            return Ok(());
+        }
+        let original = original?;
+        let found = original.kind().name();
+        if found != claimed {
+            let detail = format!(
+                "the header of the packed file describes a file of the format {claimed}, and the \
+                 restored file is of the format {found}: pack it again"
+            );
+            return Err(Error::malformed(Rule::ZstnVirtualHeader, detail));
+        }
+        for (number, tensor) in self.tensors.iter().enumerate() {
+            let there = original.find(&tensor.name).ok();
+            let there = there.and_then(|number| {
+                let tensor = original.tensors.get(number)?;
+                original.contents.place(tensor, number)
+            });
+            if there.is_none() || there != self.place_in_original(number) {
+                return Err(other_original(&tensor.name));
+            }
+        }
+        if self.is_original_complete() && original.tensors.len() != self.tensors.len() {
+            let detail = format!(
+                "the header of the packed file describes {} tensors as all tensors, and the \
+                 restored file has {}: pack it again",
+                self.tensors.len(),
+                original.tensors.len()
+            );
+            return Err(Error::malformed(Rule::ZstnVirtualHeader, detail));
+        }
+        Ok(())
+    }
+
+    /// Returns tensor `number` of the original with its place there.
+    fn place_in_original(&self, number: usize) -> Option<PlacedTensor> {
+        let AnyContents::Zstn(contents) = &self.contents else {
+            return None;
+        };
+        let (tensor, reading) = (self.tensors.get(number)?, contents.readings.get(number)?);
+        let stored_type = match reading.coding {
+            ElementCoding::Blocks(element, _) => StoredType::Blocks(element),
+            _ => StoredType::Plain(tensor.dtype),
+        };
+        let entry = match reading.window.is_empty() {
+            // A tensor without bytes has no entry.
+            true => 0,
+            false => self.hidden_entries()?.get(reading.entry)?.span.start,
+        };
+        let placed = tensor.placed(stored_type, reading.strides.clone());
+        Some(PlacedTensor {
+            offset_bytes: entry + reading.window.start,
+            ..placed
+        })
+    }
+
     /// Returns the virtual header with which the file can be packed
     /// (docs/formats/zstn-virtual-header.md).
     ///
@@ -228,6 +305,12 @@ impl FileTensor {
             strides,
         }
     }
+}
+
+fn other_original(name: &str) -> Error {
+    let detail = "the header of the packed file describes the tensor in another way than the \
+                  restored file: pack it again";
+    Error::malformed(Rule::ZstnVirtualHeader, detail).tensor(name)
 }
 
 /// The tensors of the original that have been listed so far.
@@ -276,7 +359,7 @@ impl<'e> Listed<'e> {
             Some((number, entry)) if range.end <= entry.span.end => {
                 (number, entry.span.clone(), entry.stored.clone())
             }
-            None if is_nowhere => (0, range.clone(), 0..0),
+            None if is_nowhere => (0, 0..0, 0..0),
             _ => return Err(outside()),
         };
         let reading = Reading {

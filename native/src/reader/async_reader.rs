@@ -399,6 +399,7 @@ impl ReaderOptions {
         first: Option<Location>,
     ) -> Result<AsyncReader> {
         let (sources, catalogs): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());

@@ -207,6 +207,7 @@ impl ReaderOptions {
             Ok((source, catalog))
         });
         let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
@@ -222,12 +223,16 @@ impl ReaderOptions {
         let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
-        Ok(Reader {
+        let reader = Reader {
             files: Arc::new(Files { name, sources }),
             model: Arc::new(model),
             engine: engine.clone(),
             base: None,
             bands: Arc::default(),
-        })
+        };
+        match self.view {
+            View::Dense => reader.with_all_tensors(),
+            View::Stored => Ok(reader),
+        }
     }
 }

@@ -34,7 +34,7 @@ const VIEWS_KEY: &str = "zstn.views";
 const TYPE_KEY: &str = "type";
 
 /// The kind of an original that was not recognised, or was refused.
-const UNKNOWN_KIND: &str = "bytes";
+pub(crate) const UNKNOWN_KIND: &str = "bytes";
 
 /// The prefix of entries that are no tensors, unless a tensor's name begins with
 /// it.
