@@ -100,9 +100,12 @@ mod verify;
 /// one. They are not part of the API: any release may change them.
 #[doc(hidden)]
 pub mod internals {
+    pub mod original_file {
+        pub use crate::original_file::{is_in, is_of_another_format};
+    }
+
     pub use crate::delta::MAX_BASES;
     pub use crate::job::default_memory_bytes;
-    pub use crate::original_file;
     pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
     pub use crate::progress::Unpublished;
     pub use crate::restored_stream::restored_sha256;

@@ -83,7 +83,7 @@ impl Contents for FormatContents {
         if self.0.coding != ElementCoding::Plain {
             return None;
         }
-        let strides = self.0.is_fortran.then(|| self.0.strides(tensor.dtype, &tensor.shape));
+        let strides = self.0.strides(tensor.dtype, &tensor.shape);
         Some(tensor.placed(StoredType::Plain(tensor.dtype), strides))
     }
 

@@ -58,6 +58,20 @@ impl Reader {
         }))
     }
 
+    /// Returns the original of a packed file, which has the metadata and all tensors, or
+    /// this reader if there is no original or it is of an unknown format.
+    ///
+    /// # Errors
+    /// An original that was packed as bytes; the errors of reading.
+    pub(crate) fn as_original(self) -> Result<Self> {
+        match self.original() {
+            Ok(Some(original)) => Ok(original),
+            Ok(None) => Ok(self),
+            Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
     fn model_of(&self, catalog: FileCatalog) -> Result<Model> {
         let builder = ModelBuilder::new(vec![catalog], None, None);
         let model = builder.and_then(|builder| builder.finish(&self.engine));

@@ -8,6 +8,7 @@ mod delta_bases;
 mod documents;
 mod family;
 mod formats;
+mod original_files;
 mod reader;
 mod readme;
 mod restore_proof;

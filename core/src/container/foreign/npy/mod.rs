@@ -161,19 +161,24 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
 }
 
 impl NpyLayout {
-    /// Returns the strides, in elements of the dtype, of an array in Fortran order.
+    /// Returns the strides, in elements of the dtype, of an array that is not stored in
+    /// row-major order.
     #[cfg(feature = "virtual-headers")]
-    pub(crate) fn strides(self, dtype: Dtype, shape: &[u64]) -> Vec<u64> {
-        let width = dtype.len_bytes().unwrap_or(1);
-        match shape {
-            // Each stored element is a row of the last dimension.
-            [dimensions @ .., last] if width != self.stored_bytes => {
-                let strides = fortran_strides(dimensions).into_iter();
-                let in_elements = strides.map(|stride| stride.saturating_mul(*last));
-                in_elements.chain([1]).collect()
+    pub(crate) fn strides(self, dtype: Dtype, shape: &[u64]) -> Option<Vec<u64>> {
+        // Each stored element may be a row of the last dimension.
+        let (dimensions, row) = match shape {
+            [dimensions @ .., last] if dtype.len_bytes() != Some(self.stored_bytes) => {
+                (dimensions, Some(*last))
             }
-            _ => fortran_strides(shape),
+            dimensions => (dimensions, None),
+        };
+        let long = dimensions.iter().filter(|&&size| size != 1).count();
+        if !self.is_fortran || long < 2 {
+            return None;
         }
+        let strides = fortran_strides(dimensions).into_iter();
+        let in_elements = strides.map(|stride| stride.saturating_mul(row.unwrap_or(1)));
+        Some(in_elements.chain(row.map(|_| 1)).collect())
     }
 
     /// Decodes the stored bytes of an array to little-endian, row-major values.
