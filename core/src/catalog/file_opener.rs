@@ -74,6 +74,29 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     Err(Error::malformed(Rule::Recognised, detail).at(0))
 }
 
+/// Returns whether a file of `file_len_bytes` with these first bytes is neither packed
+/// nor a safetensors file, not even a damaged one. Such a file is packed with a virtual
+/// header (docs/formats/zstn-virtual-header.md).
+#[must_use]
+pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
+    if safetensors::unreadable_header_len_bytes(head, file_len_bytes).is_some() {
+        return false;
+    }
+    match recognise(head, file_len_bytes) {
+        Ok(kind) => !matches!(
+            kind,
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+        ),
+        Err(error) => match error.rule() {
+            Some(Rule::Recognised) => true,
+            // A safetensors header begins with a brace. White space at this place is
+            // more likely text of another file.
+            Some(_) => head.get(8).is_some_and(|byte| *byte != b'{'),
+            None => false,
+        },
+    }
+}
+
 /// A file that is being opened. It keeps the fetched bytes and computes the
 /// ranges that are still missing.
 #[derive(Debug, Clone)]

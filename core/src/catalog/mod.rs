@@ -47,7 +47,7 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
 pub use file_name::{IndexName, kind_of_name, packed_name, renamed, restored_name};
-pub use file_opener::{FileOpener, recognise};
+pub use file_opener::{FileOpener, is_other_format, recognise};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;

@@ -279,20 +279,7 @@ fn is_of_another_format(file: &Local) -> Result<bool> {
 /// Returns whether a file with these first bytes is neither packed nor safetensors, not
 /// even a damaged one.
 pub(crate) fn is_foreign(first: &[u8], len_bytes: Option<u64>) -> bool {
-    let len_bytes = len_bytes.unwrap_or(u64::MAX);
-    if safetensors::unreadable_header_len_bytes(first, len_bytes).is_some() {
-        return false;
-    }
-    match catalog::recognise(first, len_bytes) {
-        Ok(kind) => !matches!(kind, FileKind::Safetensors | FileKind::Zstn | FileKind::Delta),
-        Err(error) => match error.rule() {
-            Some(Rule::Recognised) => true,
-            // A safetensors header begins with a brace. White space at this place is
-            // more likely text of another file.
-            Some(_) => first.get(8).is_some_and(|byte| *byte != b'{'),
-            None => false,
-        },
-    }
+    catalog::is_other_format(first, len_bytes.unwrap_or(u64::MAX))
 }
 
 fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
