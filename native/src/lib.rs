@@ -134,8 +134,8 @@ pub use progress::{Phase, Progress};
 pub use reader::AsyncReader;
 pub use reader::{Indices, Reader, ReaderOptions, RowsPlan, Selection, View};
 pub use report::{
-    FolderReport, PackReport, PackedFile, PackedOriginal, Storage, UnpackReport, UnpackedFile, Uploaded,
-    VerifiedFile, VerifyReport,
+    FolderReport, PackReport, PackedFile, PackedOriginal, Storage, UnpackReport, UnpackedFile,
+    Uploaded, VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;
 #[cfg(feature = "async")]

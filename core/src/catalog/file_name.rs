@@ -97,7 +97,9 @@ pub fn packed_name(name: &str) -> Option<String> {
 /// of [`packed_name`]. Returns `None` for other names.
 #[must_use]
 pub fn restored_name(name: &str) -> Option<String> {
-    let whole = name.strip_suffix(".zstn").filter(|name| has_other_extension(name));
+    let whole = name
+        .strip_suffix(".zstn")
+        .filter(|name| has_other_extension(name));
     match whole {
         Some(whole) => Some(whole.into()),
         None => renamed(name, FileKind::Zstn, FileKind::Safetensors),
@@ -151,6 +153,9 @@ mod tests {
         }
         assert_eq!(packed_name("a/.gguf"), None);
         assert_eq!(packed_name("README.md"), None);
-        assert_eq!(restored_name("v1.2.zstn").as_deref(), Some("v1.2.safetensors"));
+        assert_eq!(
+            restored_name("v1.2.zstn").as_deref(),
+            Some("v1.2.safetensors")
+        );
     }
 }

@@ -11,9 +11,9 @@ use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
-use crate::container::foreign::gguf::{ElementCoding, GgufHeader, ParsedHeader};
 #[cfg(feature = "virtual-headers")]
 use crate::container::foreign::gguf::ByteOrder;
+use crate::container::foreign::gguf::{ElementCoding, GgufHeader, ParsedHeader};
 #[cfg(feature = "virtual-headers")]
 use crate::container::zstn::virtual_header::{PlacedTensor, StoredType};
 use crate::engine::Engine;

@@ -13,9 +13,9 @@ use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::Result;
-use crate::container::foreign::npy::{NpyArray, NpyLayout, header_len_bytes};
 #[cfg(feature = "virtual-headers")]
 use crate::container::foreign::ElementCoding;
+use crate::container::foreign::npy::{NpyArray, NpyLayout, header_len_bytes};
 #[cfg(feature = "virtual-headers")]
 use crate::container::zstn::virtual_header::{PlacedTensor, StoredType};
 use crate::engine::Engine;

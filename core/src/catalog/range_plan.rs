@@ -111,7 +111,12 @@ impl RangePlan {
     /// Returns the plan for the bytes `span` of a tensor. This plan reads the `units` of
     /// `coding` that contain them.
     #[cfg(any(feature = "gguf", feature = "npy"))]
-    pub(super) fn in_units(mut self, coding: ElementCoding, units: &Units, span: &Range<u64>) -> Self {
+    pub(super) fn in_units(
+        mut self,
+        coding: ElementCoding,
+        units: &Units,
+        span: &Range<u64>,
+    ) -> Self {
         if coding != ElementCoding::Plain {
             self.values = Some(Values {
                 coding,

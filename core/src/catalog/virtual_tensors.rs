@@ -116,7 +116,13 @@ impl FileCatalog {
         let entries = core::mem::take(&mut self.tensors);
         let mut listed = Listed::new(&entries, self.data_len_bytes);
         for (number, entry) in entries.iter().enumerate() {
-            let FileTensor { name, dtype, shape, span, .. } = entry;
+            let FileTensor {
+                name,
+                dtype,
+                shape,
+                span,
+                ..
+            } = entry;
             if let Some(tensor) = description.tensor(name, *dtype, shape, span.start)? {
                 listed.add(tensor, Some(number))?;
             }
@@ -174,27 +180,36 @@ impl FileCatalog {
     /// It is a claim of the file.
     #[must_use]
     pub fn original_kind(&self) -> Option<&str> {
-        self.original.as_ref().map(|original| original.kind.as_str())
+        self.original
+            .as_ref()
+            .map(|original| original.kind.as_str())
     }
 
     /// Returns whether the catalog lists all tensors of the original. If not, the
     /// original has to be opened inside the packed file.
     #[must_use]
     pub fn is_original_complete(&self) -> bool {
-        self.original.as_ref().is_none_or(|original| original.is_complete)
+        self.original
+            .as_ref()
+            .is_none_or(|original| original.is_complete)
     }
 
     /// Returns whether the tensors fill the restored file from its first byte to its
     /// last, in the order of their spans.
     #[must_use]
     pub(crate) fn are_entries_listed(&self) -> bool {
-        self.original.as_ref().is_some_and(|original| original.lists_entries)
+        self.original
+            .as_ref()
+            .is_some_and(|original| original.lists_entries)
     }
 
     /// Returns dtypes and shapes of the entries that a catalog of the original's
     /// tensors does not list.
     pub(super) fn hidden_entries(&self) -> Option<&[FileTensor]> {
-        let original = self.original.as_ref().filter(|original| !original.lists_entries)?;
+        let original = self
+            .original
+            .as_ref()
+            .filter(|original| !original.lists_entries)?;
         Some(&original.entries)
     }
 
@@ -296,7 +311,11 @@ impl FileCatalog {
 
 impl FileTensor {
     /// Returns the tensor as one whose stored bytes are in the file in one piece.
-    pub(super) fn placed(&self, stored_type: StoredType, strides: Option<Vec<u64>>) -> PlacedTensor {
+    pub(super) fn placed(
+        &self,
+        stored_type: StoredType,
+        strides: Option<Vec<u64>>,
+    ) -> PlacedTensor {
         PlacedTensor {
             name: self.name.clone(),
             stored_type,
@@ -328,7 +347,9 @@ struct Listed<'e> {
 
 impl<'e> Listed<'e> {
     fn new(entries: &'e [FileTensor], original_len_bytes: u64) -> Self {
-        let spans = entries.iter().map(|entry| (entry.span.start, entry.span.end));
+        let spans = entries
+            .iter()
+            .map(|entry| (entry.span.start, entry.span.end));
         Self {
             entries,
             original_len_bytes,

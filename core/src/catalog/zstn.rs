@@ -447,7 +447,10 @@ impl FileCatalog {
             return Ok(None);
         };
         let of = |tensors: &[FileTensor]| {
-            let tensors: Vec<_> = tensors.iter().map(|t| (t.dtype, t.shape.as_slice())).collect();
+            let tensors: Vec<_> = tensors
+                .iter()
+                .map(|t| (t.dtype, t.shape.as_slice()))
+                .collect();
             integrity.statistics(&tensors)
         };
         #[cfg(feature = "virtual-headers")]
@@ -456,7 +459,9 @@ impl FileCatalog {
         {
             let readings = contents.readings.iter();
             let of_tensor = |reading: &Reading, all: &[Option<StoredStatistics>]| {
-                all.get(reading.entry()).filter(|_| reading.is_all())?.clone()
+                all.get(reading.entry())
+                    .filter(|_| reading.is_all())?
+                    .clone()
             };
             return Ok(of(entries)?.map(|all| readings.map(|r| of_tensor(r, &all)).collect()));
         }

@@ -158,7 +158,10 @@ impl Naming {
         };
         let kind = name.and_then(kind_of_name);
         kind.is_some_and(|kind| {
-            !matches!(kind, FileKind::Safetensors | FileKind::Zstn | FileKind::Delta)
+            !matches!(
+                kind,
+                FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+            )
         })
     }
 

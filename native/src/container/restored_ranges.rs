@@ -25,9 +25,8 @@ impl<'a> RestoredRanges<'a> {
     /// Reads from a container whose restored file is its data buffer.
     pub(crate) fn new(job: &'a Job<'a>, container: &'a Container<'a>) -> Self {
         let parts = container.parts.iter().enumerate();
-        let spans = parts.flat_map(|(number, part)| {
-            part.spans().map(move |span| (span.clone(), number))
-        });
+        let spans =
+            parts.flat_map(|(number, part)| part.spans().map(move |span| (span.clone(), number)));
         let mut spans: Vec<_> = spans.collect();
         spans.sort_by_key(|(span, _)| (span.start, span.end));
         Self {
@@ -46,7 +45,9 @@ impl<'a> RestoredRanges<'a> {
         let part = &self.container.parts[number];
         let stored = self.container.read_frame(self.job, part)?;
         let table = stored.table.as_ref();
-        let bytes = self.container.decode_part(self.job, part, &stored.bytes, table)?;
+        let bytes = self
+            .container
+            .decode_part(self.job, part, &stored.bytes, table)?;
         let bytes = Arc::new(bytes);
         *last = Some((number, Arc::clone(&bytes)));
         Ok(bytes)

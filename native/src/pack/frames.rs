@@ -8,10 +8,10 @@ use zstn_core::checksum::checksum_fed;
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES};
 use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, OriginalHash};
 use zstn_core::container::zstn::rows::FrameTable;
+use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::container::zstn::{
     ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
 };
-use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::frame::select::Choice;
@@ -43,7 +43,9 @@ impl RecordCoder for FrameCoder<'_> {
     const MEMORY_SHARES: u64 = 3;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
-        let coded = self.options.code(&self.job.engine, self.content(tensor, bytes));
+        let coded = self
+            .options
+            .code(&self.job.engine, self.content(tensor, bytes));
         if self.job.wants_tensors() {
             let storage = finished_tensor::frame(&coded.frame);
             self.report(tensor, storage, coded.frame.len() as u64);
@@ -276,7 +278,9 @@ impl<'a> FrameCoder<'a> {
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
         let content = self.content(tensor, &[]);
-        Ok(Choice::of_samples(engine, len_bytes, content, parts, options))
+        Ok(Choice::of_samples(
+            engine, len_bytes, content, parts, options,
+        ))
     }
 
     /// Returns the digests of a tensor that [`FrameCoder::write_frame`] wrote at
@@ -314,7 +318,9 @@ impl<'a> FrameCoder<'a> {
 
     /// Returns the statistics of a tensor, which may have any length.
     fn large_statistics(&self, tensor: &HeaderTensor) -> Result<Option<EncodedStatistics>> {
-        let is_plain = self.virtual_header.is_none_or(|header| header.is_plain(tensor));
+        let is_plain = self
+            .virtual_header
+            .is_none_or(|header| header.is_plain(tensor));
         if !self.options.has_statistics || !is_plain {
             return Ok(None);
         }

@@ -184,7 +184,13 @@ pub(crate) fn pack_file(
             FrameCoder::new(job, data, options.container).write_container(&mut output)
         }),
     };
-    finish(job, input, output, check_unchanged(&inputs).and(packed), None)
+    finish(
+        job,
+        input,
+        output,
+        check_unchanged(&inputs).and(packed),
+        None,
+    )
 }
 
 /// Completes the output of a file that has been `packed`. If an input has changed, that
@@ -273,7 +279,10 @@ fn check_file(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
 
 /// Returns whether a file that [`check_file`] has accepted is not a safetensors file.
 fn is_of_another_format(file: &Local) -> Result<bool> {
-    Ok(is_foreign(&file.head(HEAD_LEN_BYTES)?, Some(file.len_bytes())))
+    Ok(is_foreign(
+        &file.head(HEAD_LEN_BYTES)?,
+        Some(file.len_bytes()),
+    ))
 }
 
 /// Returns whether a file with these first bytes is neither packed nor safetensors, not

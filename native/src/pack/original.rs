@@ -45,7 +45,13 @@ fn header(job: &Job, input: &Local) -> Result<(VirtualHeader, Option<String>)> {
     let opened = open_catalog(&job.engine, input);
     let refusal = match opened.map(|catalog| catalog.virtual_header()) {
         Ok(Ok(header)) => return Ok((header, None)),
-        Ok(Err(refusal)) | Err(Error::Format { source: refusal, .. } | Error::Core(refusal)) => refusal,
+        Ok(Err(refusal))
+        | Err(
+            Error::Format {
+                source: refusal, ..
+            }
+            | Error::Core(refusal),
+        ) => refusal,
         Err(error) => return Err(error),
     };
     let header = VirtualHeader::of_bytes(input.len_bytes()).map_err(place)?;

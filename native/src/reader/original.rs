@@ -11,8 +11,8 @@ use zstn_core::model::{Model, ModelBuilder};
 
 use super::{Files, Reader};
 use crate::catalog::open_catalog;
-use crate::source::{FileId, Source};
 use crate::safetensors_view::UnpackedRanges;
+use crate::source::{FileId, Source};
 use crate::{Error, Result};
 
 /// The most bytes of decoded tensors that are cached for further reads of the original.
@@ -81,7 +81,12 @@ impl Reader {
     /// Returns the original if this reader does not list all of its tensors, otherwise
     /// this reader. It remains as it is if the original cannot be opened.
     pub(super) fn with_all_tensors(self) -> Result<Self> {
-        if self.model.files().iter().all(FileCatalog::is_original_complete) {
+        if self
+            .model
+            .files()
+            .iter()
+            .all(FileCatalog::is_original_complete)
+        {
             return Ok(self);
         }
         match self.original() {
@@ -128,6 +133,8 @@ impl Source for Restored {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        self.packed.all_sources().try_for_each(Source::check_unchanged)
+        self.packed
+            .all_sources()
+            .try_for_each(Source::check_unchanged)
     }
 }

@@ -7,10 +7,10 @@ use zstn_core::catalog::FileKind;
 
 use crate::container::Container;
 use crate::delta::Checked;
-use crate::verify::virtual_header;
 use crate::report::VerifiedFile;
 use crate::source::{Local, Source};
 use crate::unpack::{check_unchanged, files};
+use crate::verify::virtual_header;
 use crate::{Error, Job, Output, Result};
 
 /// Decodes every frame of `input`, or every record of a delta with its `base`, and compares

@@ -28,17 +28,23 @@ fn a_file_of_another_format_keeps_its_whole_name() {
     let [packed, plain] = ["model.gguf.zstn", "model.gguf"].map(|name| {
         let list = json(&run(&["ls", name, "--json"]));
         let names = list["tensors"].as_array().expect("a list").iter();
-        names.map(|tensor| tensor["name"].to_string()).collect::<std::collections::BTreeSet<_>>()
+        names
+            .map(|tensor| tensor["name"].to_string())
+            .collect::<std::collections::BTreeSet<_>>()
     });
     assert_eq!(packed, plain);
     let [packed, plain] = ["model.gguf.zstn", "model.gguf"].map(|name| {
         let info = json(&run(&["info", name, "--json"]));
-        (info["metadata"].clone(), info["tensors"].clone(), info["by_dtype"]["F32"]["elements"].clone())
+        (
+            info["metadata"].clone(),
+            info["tensors"].clone(),
+            info["by_dtype"]["F32"]["elements"].clone(),
+        )
     });
     assert_eq!(packed, plain);
     let name = plain_names(folder.path()).remove(0);
-    let [packed, plain] = ["model.gguf.zstn", "model.gguf"]
-        .map(|file| run(&["get", file, &name, "-o", "-"]).stdout);
+    let [packed, plain] =
+        ["model.gguf.zstn", "model.gguf"].map(|file| run(&["get", file, &name, "-o", "-"]).stdout);
     assert!(packed == plain && !plain.is_empty());
     for file in ["model.gguf.zstn", "model.gguf"] {
         run(&["convert", file, "-o", &format!("{file}.safetensors")]);
@@ -48,10 +54,17 @@ fn a_file_of_another_format_keeps_its_whole_name() {
     // A file that zstn cannot read is packed as bytes.
     std::fs::write(at("notes.txt"), "some notes\n").unwrap();
     let packed = run(&["pack", "notes.txt"]);
-    assert!(text(&packed.stderr).contains("was packed as bytes"), "{}", text(&packed.stderr));
+    assert!(
+        text(&packed.stderr).contains("was packed as bytes"),
+        "{}",
+        text(&packed.stderr)
+    );
     std::fs::remove_file(at("notes.txt")).unwrap();
     run(&["unpack", "notes.txt.zstn"]);
-    assert_eq!(std::fs::read_to_string(at("notes.txt")).unwrap(), "some notes\n");
+    assert_eq!(
+        std::fs::read_to_string(at("notes.txt")).unwrap(),
+        "some notes\n"
+    );
 }
 
 /// Returns the names of the tensors of `model.gguf`.

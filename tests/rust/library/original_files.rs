@@ -29,14 +29,22 @@ fn pack(folder: &Path, name: &str, options: &PackOptions) -> PackReport {
 
 /// Packs a file, and checks that the packed file restores it and is verified. Returns the
 /// packed file.
-fn packed_and_restored(folder: &Path, name: &str, original: &[u8], options: &PackOptions) -> Vec<u8> {
+fn packed_and_restored(
+    folder: &Path,
+    name: &str,
+    original: &[u8],
+    options: &PackOptions,
+) -> Vec<u8> {
     std::fs::write(folder.join(name), original).expect("written");
     pack(folder, name, options);
     let (packed, back) = (folder.join("packed.zstn"), folder.join("back"));
     let report = zstn::unpack(&Job::new(), &packed, &back, &UnpackOptions::default());
     let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(report.original_bytes(), original.len() as u64, "{name}");
-    assert!(std::fs::read(&back).expect("restored") == original, "{name}");
+    assert!(
+        std::fs::read(&back).expect("restored") == original,
+        "{name}"
+    );
     let against = VerifyOptions::default().original(folder.join(name));
     let verified = zstn::verify(&Job::new(), &packed, &against);
     let verified = verified.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -56,7 +64,8 @@ fn folder() -> TempDir {
 
 /// Compares all tensors of two readers: names, types, shapes, values, and some rows.
 fn assert_same_tensors(name: &str, packed: &Reader, plain: &Reader) {
-    let sorted = |reader: &Reader| -> BTreeSet<String> { reader.names().map(String::from).collect() };
+    let sorted =
+        |reader: &Reader| -> BTreeSet<String> { reader.names().map(String::from).collect() };
     assert_eq!(sorted(packed), sorted(plain), "{name}");
     for tensor in plain.tensors() {
         let place = format!("{name}: {}", tensor.name);
@@ -89,7 +98,10 @@ fn every_vector_is_restored_and_its_tensors_are_read() {
             let file = cases::text(&entry["file"]);
             let name = format!("original.{extension}");
             let original = cases::read(of, &file);
-            for options in [PackOptions::default(), PackOptions::default().integrity(false)] {
+            for options in [
+                PackOptions::default(),
+                PackOptions::default().integrity(false),
+            ] {
                 packed_and_restored(folder.path(), &name, &original, &options);
                 let packed = Reader::open(folder.path().join("packed.zstn")).expect(&file);
                 let plain = Reader::open(folder.path().join(&name)).expect(&file);
@@ -125,7 +137,11 @@ fn other_bytes_are_restored() {
             packed_and_restored(folder.path(), "file", &original, &PackOptions::default());
             let reader = Reader::open(folder.path().join("packed.zstn"));
             let reader = reader.unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(reader.model().original_len_bytes(), original.len() as u64, "{name}");
+            assert_eq!(
+                reader.model().original_len_bytes(),
+                original.len() as u64,
+                "{name}"
+            );
             packed += 1;
         }
     }
@@ -171,7 +187,9 @@ fn gguf(tensors: &[GgufTensor]) -> Vec<u8> {
     for (name, number, sizes, bytes) in tensors {
         string(&mut file, name);
         file.extend(u32::try_from(sizes.len()).expect("few").to_le_bytes());
-        sizes.iter().for_each(|size| file.extend(size.to_le_bytes()));
+        sizes
+            .iter()
+            .for_each(|size| file.extend(size.to_le_bytes()));
         file.extend(number.to_le_bytes());
         file.extend(offset.to_le_bytes());
         offset = (offset + bytes.len() as u64).next_multiple_of(32);
@@ -203,17 +221,34 @@ fn blocks(rng: &mut Rng, count: usize, block_bytes: usize) -> Vec<u8> {
 fn model() -> Vec<u8> {
     let mut rng = Rng(3);
     let scales = |rng: &mut Rng, count: usize| -> Vec<u8> {
-        (0..count).flat_map(|_| (rng.unit() as f32).to_le_bytes()).collect()
+        (0..count)
+            .flat_map(|_| (rng.unit() as f32).to_le_bytes())
+            .collect()
     };
     let q4 = blocks(&mut rng, 256 * 24, 144);
     gguf(&[
         ("blk.0.attn_q.weight", Q4_K, &[256 * 24, 256], q4.clone()),
         ("blk.0.norm.weight", F32, &[64], scales(&mut rng, 64)),
         ("blk.0.norm.bias", F32, &[64], scales(&mut rng, 64)),
-        ("blk.0.attn_k.weight", Q8_0, &[1024, 512], blocks(&mut rng, 32 * 512, 34)),
-        ("blk.0.scales.weight", Q8_0, &[32, 2], blocks(&mut rng, 2, 34)),
+        (
+            "blk.0.attn_k.weight",
+            Q8_0,
+            &[1024, 512],
+            blocks(&mut rng, 32 * 512, 34),
+        ),
+        (
+            "blk.0.scales.weight",
+            Q8_0,
+            &[32, 2],
+            blocks(&mut rng, 2, 34),
+        ),
         ("blk.1.attn_q.weight", Q4_K, &[256 * 24, 256], q4),
-        ("output.weight", BF16, &[512, 1024], rng.bf16_weights(512 * 1024)),
+        (
+            "output.weight",
+            BF16,
+            &[512, 1024],
+            rng.bf16_weights(512 * 1024),
+        ),
         ("empty", F32, &[0, 7], Vec::new()),
     ])
 }
@@ -222,12 +257,19 @@ fn model() -> Vec<u8> {
 fn quantised_tensors_are_coded_by_the_bytes_of_their_blocks() {
     let folder = folder();
     let original = model();
-    let packed =
-        packed_and_restored(folder.path(), "model.gguf", &original, &PackOptions::default());
+    let packed = packed_and_restored(
+        folder.path(),
+        "model.gguf",
+        &original,
+        &PackOptions::default(),
+    );
     assert!(packed.len() < original.len());
     let (catalog, trips) = open_in_trips(&packed).expect("a catalog");
     assert_eq!(trips, 2);
-    assert_eq!((catalog.kind(), catalog.original_kind()), (FileKind::Zstn, Some("gguf")));
+    assert_eq!(
+        (catalog.kind(), catalog.original_kind()),
+        (FileKind::Zstn, Some("gguf"))
+    );
     for (name, width) in [("blk.0.attn_q.weight", 144), ("blk.0.attn_k.weight", 34)] {
         let tensor = &catalog.tensors()[catalog.find(name).expect(name)];
         let Ok(Frame::Z4ai(frame)) = Frame::parse(part(&packed, tensor.stored.clone())) else {
@@ -239,7 +281,9 @@ fn quantised_tensors_are_coded_by_the_bytes_of_their_blocks() {
     let reader = Reader::open(folder.path().join("packed.zstn")).expect("opened");
     assert_same_tensors("model", &reader, &plain);
     let equal = reader.find("blk.1.attn_q.weight").expect("listed");
-    let first = equal.alias_of.map(|number| reader.tensors()[number].name.as_str());
+    let first = equal
+        .alias_of
+        .map(|number| reader.tensors()[number].name.as_str());
     assert_eq!(first, Some("blk.0.attn_q.weight"));
     // A block is in 34 planes, and each of them is cut into blocks of its own.
     let rows = reader.plan_rows("output.weight", 3..7).expect("planned");
@@ -259,12 +303,17 @@ fn a_packed_file_is_read_as_the_original_and_as_its_entries() {
     let options = PackOptions::default();
     let packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
     let stored = Reader::options().view(View::Stored);
-    let stored = stored.open(folder.path().join("packed.zstn")).expect("opened");
+    let stored = stored
+        .open(folder.path().join("packed.zstn"))
+        .expect("opened");
     let entries: Vec<_> = stored.tensors().iter().map(|t| t.len_bytes()).collect();
     assert_eq!(entries.iter().sum::<u64>(), original.len() as u64);
     assert!(stored.names().any(|name| name == "@bytes/0"));
     let q4 = stored.find("blk.0.attn_q.weight").expect("an entry");
-    assert_eq!((q4.dtype.name(), &q4.shape[..]), ("U8", &[256, 144 * 24][..]));
+    assert_eq!(
+        (q4.dtype.name(), &q4.shape[..]),
+        ("U8", &[256, 144 * 24][..])
+    );
     let view = SafetensorsView::new(stored, 1 << 20).expect("a view");
     assert!(view.is_original());
     assert_eq!(view.len_bytes(), original.len() as u64);
@@ -276,8 +325,13 @@ fn a_packed_file_is_read_as_the_original_and_as_its_entries() {
     // A stream gets the original, too.
     let mut out = Vec::new();
     let sink = zstn::Sink::writer(&mut out);
-    zstn::unpack(&Job::new(), folder.path().join("packed.zstn"), sink, &UnpackOptions::default())
-        .expect("restored");
+    zstn::unpack(
+        &Job::new(),
+        folder.path().join("packed.zstn"),
+        sink,
+        &UnpackOptions::default(),
+    )
+    .expect("restored");
     assert!(out == original);
     assert!(zstn_core::container::zstn::unpack(&zstn_tests::native(), &packed) == Ok(original));
 }
@@ -324,7 +378,9 @@ fn a_damaged_flag_or_length_is_found() {
 /// Replaces a text in the header of a packed file by another one of the same length.
 fn replaced(packed: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
-    let at = packed.windows(from.len()).position(|window| window == from.as_bytes());
+    let at = packed
+        .windows(from.len())
+        .position(|window| window == from.as_bytes());
     let at = at.unwrap_or_else(|| panic!("{from} is not in the header"));
     let mut out = packed.to_vec();
     out[at..at + to.len()].copy_from_slice(to.as_bytes());
@@ -341,15 +397,25 @@ fn headers_that_do_not_describe_the_original_are_refused() {
     assert_eq!(opened(&packed), Ok(()));
     let views = |text: &str| text.replace('"', "\\\"");
     let places = views(r#"["blk.0.norm.bias","F32",[64],"#);
-    let at = packed.windows(places.len()).position(|w| w == places.as_bytes());
+    let at = packed
+        .windows(places.len())
+        .position(|w| w == places.as_bytes());
     let at = at.expect("a view") + places.len();
-    let digits = packed[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let place = std::str::from_utf8(&packed[at..at + digits]).expect("digits").to_owned();
+    let digits = packed[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let place = std::str::from_utf8(&packed[at..at + digits])
+        .expect("digits")
+        .to_owned();
     let far = "9".repeat(digits);
     for (from, to) in [
         ("zstn.file".into(), "zstn.fil_".into()),
         (views(r#""complete":true"#), views(r#""complete":tru_"#)),
-        (views(r#""bytes":"@bytes/""#), views(r#""bytes":77@bytes/77"#)),
+        (
+            views(r#""bytes":"@bytes/""#),
+            views(r#""bytes":77@bytes/77"#),
+        ),
         (r#""type":"Q4_K""#.into(), r#""type":"Q4_X""#.into()),
         (r#""type":"Q4_K""#.into(), r#""type":"Q5_K""#.into()),
         (format!("{places}{place}"), format!("{places}{far}")),
@@ -368,11 +434,20 @@ fn headers_that_do_not_describe_the_original_are_refused() {
     }
     // Two views of one name, and a view with the name of an entry.
     for (from, to) in [
-        (r#"["blk.0.norm.bias","F32",[64]"#, r#"["output.weight","F32",[64,1]"#),
-        (r#"["blk.0.scales.weight","Q8_0",[2,32]"#, r#"["blk.0.norm.weight","Q8_0",[1,2,32]"#),
+        (
+            r#"["blk.0.norm.bias","F32",[64]"#,
+            r#"["output.weight","F32",[64,1]"#,
+        ),
+        (
+            r#"["blk.0.scales.weight","Q8_0",[2,32]"#,
+            r#"["blk.0.norm.weight","Q8_0",[1,2,32]"#,
+        ),
     ] {
         let (from, to) = (views(from), views(to));
-        assert_eq!(opened(&replaced(&packed, &from, &to)), Err(Some(Rule::ZstnVirtualHeader)));
+        assert_eq!(
+            opened(&replaced(&packed, &from, &to)),
+            Err(Some(Rule::ZstnVirtualHeader))
+        );
     }
     // These headers describe a file, but not this one, which only the original shows.
     for (from, to) in [

@@ -24,7 +24,10 @@ pub(crate) fn gather(
     let mut out = bytes::buffer(len_bytes)?;
     // Dimensions of size 1 do not change the order.
     let dimensions: Vec<(u64, u64)> = shape.iter().copied().zip(strides.iter().copied()).collect();
-    let dimensions: Vec<_> = dimensions.into_iter().filter(|&(size, _)| size != 1).collect();
+    let dimensions: Vec<_> = dimensions
+        .into_iter()
+        .filter(|&(size, _)| size != 1)
+        .collect();
     let mut position: Vec<u64> = dimensions.iter().map(|_| 0).collect();
     let mut at = 0u64;
     for out in out.chunks_exact_mut(width.max(1)) {

@@ -114,7 +114,14 @@ impl ContainerBuilder {
             _ => return Ok(ContainerStart::SingleFrame),
         };
         let head = [&(header.len() as u64).to_le_bytes(), header].concat();
-        Ok(Self::indexed(engine, header, &head, data_len_bytes, tensors, options))
+        Ok(Self::indexed(
+            engine,
+            header,
+            &head,
+            data_len_bytes,
+            tensors,
+            options,
+        ))
     }
 
     /// Starts the container of a file of `len_bytes` with this virtual header.
@@ -130,7 +137,14 @@ impl ContainerBuilder {
         options: &ContainerOptions,
     ) -> Result<ContainerStart> {
         let tensors = Header::parse(header.json(), len_bytes)?.tensors;
-        Ok(Self::indexed(engine, header.json(), &[], len_bytes, tensors, options))
+        Ok(Self::indexed(
+            engine,
+            header.json(),
+            &[],
+            len_bytes,
+            tensors,
+            options,
+        ))
     }
 
     /// Starts an indexed container. `head` contains the bytes of the original

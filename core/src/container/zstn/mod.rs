@@ -199,7 +199,8 @@ const HAS_VIRTUAL_HEADER: u8 = 8;
 /// Returns whether the header of a ZSTN file that begins with `head` is virtual.
 #[must_use]
 pub fn has_virtual_header(head: &[u8]) -> bool {
-    head.get(5).is_some_and(|flag| flag & HAS_VIRTUAL_HEADER != 0)
+    head.get(5)
+        .is_some_and(|flag| flag & HAS_VIRTUAL_HEADER != 0)
 }
 
 /// Returns whether the first bytes of a file announce a copy of the header in

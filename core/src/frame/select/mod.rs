@@ -250,7 +250,8 @@ impl Choice {
         options: impl Into<EncodeOptions>,
     ) -> Self {
         let content = Content::Whole(tensor.bytes);
-        let estimate = Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
+        let estimate =
+            Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
         let other = structured::smallest(engine, tensor, &estimate);
         let ranking = match &other {
             Some(other) if estimate.is_beaten_by(other.len()) => estimate,
@@ -296,7 +297,8 @@ impl Choice {
             len_bytes,
             parts: &parts,
         };
-        let estimate = Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
+        let estimate =
+            Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
         Self::Planes(estimate.refined(engine, content).best().clone(), None)
     }
 }

@@ -142,7 +142,8 @@ impl Runner {
             files.iter().map(|file| (&*file.path, file)).collect();
         let mut restores = Restores::new();
         for file in files.iter().filter(|file| revision.has_chosen(file)) {
-            let packed = packed_safetensors_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+            let packed =
+                packed_safetensors_path(&file.path).and_then(|path| by_path.get(&*path).copied());
             let (Some(packed), Some(sha256)) = (packed, &file.sha256) else {
                 continue;
             };

@@ -78,7 +78,13 @@ fn a_file_of_another_format_is_served_as_it_was() {
     let path = folder.path().join("m.gguf");
     std::fs::write(&path, &original).unwrap();
     let packed = folder.path().join("m.gguf.zstn");
-    zstn::pack(&zstn::Job::new(), &path, packed, &zstn::PackOptions::default()).unwrap();
+    zstn::pack(
+        &zstn::Job::new(),
+        &path,
+        packed,
+        &zstn::PackOptions::default(),
+    )
+    .unwrap();
     std::fs::remove_file(path).unwrap();
     let server = serve(folder.path());
     let whole = get(server, "/m.gguf", &[]);

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::NPY_MAGIC;
-use super::strided::{fortran_strides, gather};
 pub use super::element_coding::ElementCoding;
+use super::strided::{fortran_strides, gather};
 use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
 use crate::limits::NPY_HEADER_LEN_BYTES;

@@ -52,7 +52,9 @@ impl Description {
         let file: File = serde_json::from_str(file)
             .map_err(|error| bad(format!("`{FILE_KEY}` in the header is malformed: {error}")))?;
         if file.bytes.is_empty() {
-            return Err(bad(format!("`bytes` of `{FILE_KEY}` in the header is empty")));
+            return Err(bad(format!(
+                "`bytes` of `{FILE_KEY}` in the header is empty"
+            )));
         }
         let views = match header.metadata.get(VIEWS_KEY) {
             None => Vec::new(),

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::ops::Range;
 
-use super::{FILE_KEY, PREFIX, PlacedTensor, StoredType, TYPE_KEY, VIEWS_KEY, VirtualHeader};
 use super::spans::divide;
+use super::{FILE_KEY, PREFIX, PlacedTensor, StoredType, TYPE_KEY, VIEWS_KEY, VirtualHeader};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES, NAME_LEN_BYTES};
 use crate::{Error, Result, sort};
@@ -34,7 +34,10 @@ pub(super) fn header(
     let tensors = usable(tensors, len_bytes);
     let is_complete = is_complete && tensors.len() == given;
     let mut prefix = String::from(PREFIX);
-    while tensors.iter().any(|(tensor, _)| tensor.name.starts_with(&prefix)) {
+    while tensors
+        .iter()
+        .any(|(tensor, _)| tensor.name.starts_with(&prefix))
+    {
         prefix.insert(0, '@');
     }
     let file = format!(
@@ -85,7 +88,9 @@ fn usable(tensors: Vec<PlacedTensor>, len_bytes: u64) -> Vec<(PlacedTensor, Rang
         (is_nameable && tensor.shape.len() <= DIMENSIONS).then_some((tensor, range))
     });
     // The longest of several tensors at one offset comes first.
-    sort::sorted(with_range.collect(), |(_, range)| (range.start, u64::MAX - range.end))
+    sort::sorted(with_range.collect(), |(_, range)| {
+        (range.start, u64::MAX - range.end)
+    })
 }
 
 /// An entry of the header.
@@ -112,9 +117,8 @@ impl<'t> Cluster<'t> {
     /// Returns the tensor whose bytes are all bytes of the cluster, in their order.
     fn owner(&self) -> Option<&'t PlacedTensor> {
         let mut members = self.members.iter();
-        let owner = members.find(|(tensor, range)| {
-            tensor.strides.is_none() && *range == self.range
-        });
+        let owner =
+            members.find(|(tensor, range)| tensor.strides.is_none() && *range == self.range);
         owner.map(|(tensor, _)| tensor)
     }
 
@@ -158,11 +162,7 @@ fn clusters(tensors: &[(PlacedTensor, Range<u64>)]) -> Vec<Cluster<'_>> {
 }
 
 impl<'t> Layout<'t> {
-    fn new(
-        tensors: &'t [(PlacedTensor, Range<u64>)],
-        len_bytes: u64,
-        small_bytes: u64,
-    ) -> Self {
+    fn new(tensors: &'t [(PlacedTensor, Range<u64>)], len_bytes: u64, small_bytes: u64) -> Self {
         let mut layout = Self {
             entries: Vec::new(),
             views: Vec::new(),
@@ -193,7 +193,9 @@ impl<'t> Layout<'t> {
         gap.end = len_bytes;
         layout.add_spans(&gap, &in_gap);
         let views = tensors.iter().map(|(tensor, _)| tensor);
-        layout.views = views.filter(|tensor| !owned.contains(tensor.name.as_str())).collect();
+        layout.views = views
+            .filter(|tensor| !owned.contains(tensor.name.as_str()))
+            .collect();
         layout
     }
 

@@ -137,7 +137,9 @@ impl PlacedTensor {
         let (elements, bytes) = self.stored_type.block();
         let count = element_count(&self.shape).filter(|count| *count <= MAX_BYTES)?;
         let value_bytes = self.stored_type.dtype().bits() / 8;
-        count.checked_mul(value_bytes).filter(|len| *len <= MAX_BYTES)?;
+        count
+            .checked_mul(value_bytes)
+            .filter(|len| *len <= MAX_BYTES)?;
         let row = self.shape.last().copied().unwrap_or(1);
         if !row.is_multiple_of(elements) {
             return None;

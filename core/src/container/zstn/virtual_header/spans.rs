@@ -72,7 +72,9 @@ mod tests {
     fn spans_fill_the_gap_and_cut_no_view() {
         const KIB: u64 = 1 << 10;
         let views = |step: u64, len: u64, count: u64| -> Vec<Range<u64>> {
-            (0..count).map(|n| 500 + n * step..500 + n * step + len).collect()
+            (0..count)
+                .map(|n| 500 + n * step..500 + n * step + len)
+                .collect()
         };
         for (start, views) in [
             (0, views(64, 64, 9000)),
@@ -92,7 +94,10 @@ mod tests {
                     .iter()
                     .filter(|view| view.start < span.end && view.end > span.start)
                     .collect();
-                assert!(held.iter().all(|v| v.start >= span.start && v.end <= span.end));
+                assert!(
+                    held.iter()
+                        .all(|v| v.start >= span.start && v.end <= span.end)
+                );
                 let most = match held.len() {
                     0 => PLAIN_SPAN_BYTES,
                     1 => (held[0].end - held[0].start + APART_BYTES).max(VIEWED_SPAN_BYTES),
