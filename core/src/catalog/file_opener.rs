@@ -76,7 +76,8 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
 
 /// Returns whether a file of `file_len_bytes` with these first bytes is neither packed
 /// nor a safetensors file, not even a damaged one. Such a file is packed with a virtual
-/// header (docs/formats/zstn-virtual-header.md).
+/// header (docs/formats/zstn-virtual-header.md). A web page and a pointer of Git LFS are
+/// failed downloads of a model, and are not packed.
 #[must_use]
 pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
     if safetensors::unreadable_header_len_bytes(head, file_len_bytes).is_some() {
@@ -88,6 +89,9 @@ pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
             FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
         ),
         Err(error) => match error.rule() {
+            #[cfg(all(feature = "other-formats", feature = "virtual-headers"))]
+            Some(Rule::Recognised) => !super::other_format::is_failed_download(head),
+            #[cfg(not(all(feature = "other-formats", feature = "virtual-headers")))]
             Some(Rule::Recognised) => true,
             // A safetensors header begins with a brace. White space at this place is
             // more likely text of another file.
