@@ -411,6 +411,10 @@ rules! {
     /// The coder is empty after the last symbol (gauss 11 check 6).
     GaussEnd = "gauss.end",
 
+    /// The virtual header of a ZSTN file describes tensors inside the original
+    /// (zstn-virtual-header 5), and is the header that the original leads to.
+    ZstnVirtualHeader = "zstn.virtual_header",
+
     /// A GGUF file starts with `GGUF` (gguf 1).
     GgufMagic = "gguf.magic",
     /// The version of a GGUF file is 2 or 3 (gguf 1).

@@ -11,6 +11,8 @@ use core::ops::Range;
 use super::format::AnyOpener;
 use super::{FileCatalog, FileKind};
 use crate::container::safetensors;
+#[cfg(not(feature = "virtual-headers"))]
+use crate::container::zstn::has_virtual_header;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
@@ -34,6 +36,8 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 /// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
+        #[cfg(not(feature = "virtual-headers"))]
+        Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
         None => {}
@@ -68,6 +72,33 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
         ),
     };
     Err(Error::malformed(Rule::Recognised, detail).at(0))
+}
+
+/// Returns whether a file of `file_len_bytes` with these first bytes is neither packed
+/// nor a safetensors file, not even a damaged one. Such a file is packed with a virtual
+/// header (docs/formats/zstn-virtual-header.md). A web page and a pointer of Git LFS are
+/// failed downloads of a model, and are not packed.
+#[must_use]
+pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
+    if safetensors::unreadable_header_len_bytes(head, file_len_bytes).is_some() {
+        return false;
+    }
+    match recognise(head, file_len_bytes) {
+        Ok(kind) => !matches!(
+            kind,
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+        ),
+        Err(error) => match error.rule() {
+            #[cfg(all(feature = "other-formats", feature = "virtual-headers"))]
+            Some(Rule::Recognised) => !super::other_format::is_failed_download(head),
+            #[cfg(not(all(feature = "other-formats", feature = "virtual-headers")))]
+            Some(Rule::Recognised) => true,
+            // A safetensors header begins with a brace. White space at this place is
+            // more likely text of another file.
+            Some(_) => head.get(8).is_some_and(|byte| *byte != b'{'),
+            None => false,
+        },
+    }
 }
 
 /// A file that is being opened. It keeps the fetched bytes and computes the

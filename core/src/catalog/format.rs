@@ -22,6 +22,8 @@ use super::range_plan::RangePlan;
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
 use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result, catalog};
@@ -114,6 +116,14 @@ pub(super) trait Contents: Sized {
     ) -> Result<Option<RangePlan>> {
         let _ = (tensor, number, span, table);
         Ok(None)
+    }
+
+    /// Returns tensor `number` with its type, if its bytes are in the file in one piece
+    /// and little-endian.
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let _ = (tensor, number);
+        None
     }
 
     /// Returns contents that are enough to decode tensor `number` and no other.
@@ -240,6 +250,11 @@ macro_rules! formats {
 
             pub fn plan(&self, tensor: &FileTensor, number: usize, span: &Range<u64>, table: Option<&[u8]>) -> Result<Option<RangePlan>> {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.plan(tensor, number, span, table), )* }
+            }
+
+            #[cfg(feature = "virtual-headers")]
+            pub fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.place(tensor, number), )* }
             }
 
             #[cfg(feature = "decode-task")]

@@ -35,14 +35,19 @@ mod npy;
 mod other_format;
 mod range_plan;
 mod safetensors;
+#[cfg(feature = "virtual-headers")]
+mod virtual_tensors;
+#[cfg(not(feature = "virtual-headers"))]
+#[path = "virtual_tensors_disabled.rs"]
+mod virtual_tensors;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;
 
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
-pub use file_name::{IndexName, kind_of_name, renamed};
-pub use file_opener::{FileOpener, recognise};
+pub use file_name::{IndexName, kind_of_name, packed_name, renamed, restored_name};
+pub use file_opener::{FileOpener, is_other_format, recognise};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
@@ -71,6 +76,10 @@ pub struct FileCatalog {
     #[cfg(feature = "ztensor")]
     #[serde(skip)]
     data_shards: Vec<DataShard>,
+    /// The file that a ZSTN file restores, if it is of another format.
+    #[cfg(feature = "virtual-headers")]
+    #[serde(skip)]
+    original: Option<virtual_tensors::Original>,
 }
 
 impl FileCatalog {
@@ -98,6 +107,8 @@ impl FileCatalog {
             refused: Refused::default(),
             #[cfg(feature = "ztensor")]
             data_shards: Vec::new(),
+            #[cfg(feature = "virtual-headers")]
+            original: None,
         })
     }
 
@@ -121,9 +132,9 @@ impl FileCatalog {
         self.len_bytes
     }
 
-    /// Returns the length in bytes of the safetensors file that this file is,
-    /// or was packed from; for a file of another format, the total length of its
-    /// decoded tensors.
+    /// Returns the length in bytes of the safetensors file that this file is, or
+    /// of the file that it was packed from; for a file of another format, the total
+    /// length of its decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -138,8 +149,8 @@ impl FileCatalog {
     /// consists of the length of this header, the header, and the tensors at
     /// their [`FileTensor::span`].
     ///
-    /// Returns `None` for zTensor, Gauss and GGUF files, which do not store such
-    /// a header.
+    /// Returns `None` for zTensor, Gauss, GGUF and NPY files, which do not store such
+    /// a header, and for files that were packed from them.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
@@ -163,7 +174,14 @@ impl FileCatalog {
     /// files with an integrity section and deltas with a trailer store digests.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
-        let stored = || self.integrity()?.tensor_digest(number)?.first_chunk();
+        let stored = || {
+            let AnyContents::Zstn(contents) = &self.contents else {
+                return None;
+            };
+            let (entry, _) = contents.entry(self.tensors.get(number)?, number);
+            let digest = contents.integrity.as_ref()?.tensor_digest(entry)?;
+            digest.first_chunk().filter(|_| contents.is_whole(number))
+        };
         stored().copied().or_else(|| self.record_digest(number))
     }
 
@@ -349,6 +367,8 @@ impl FileCatalog {
             original_header: None,
             #[cfg(feature = "ztensor")]
             data_shards: Vec::new(),
+            #[cfg(feature = "virtual-headers")]
+            original: None,
             ..*self
         }
     }

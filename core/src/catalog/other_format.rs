@@ -65,6 +65,13 @@ pub(super) fn describe(head: &[u8]) -> Option<&'static str> {
     find(head).map(OtherFormat::sentence)
 }
 
+/// Returns whether the file that begins with `head` is an answer of a server, or a
+/// pointer of Git LFS, where a model was expected.
+#[cfg(feature = "virtual-headers")]
+pub(super) fn is_failed_download(head: &[u8]) -> bool {
+    matches!(find(head), Some(Html | Xml | LfsPointer))
+}
+
 fn find(head: &[u8]) -> Option<OtherFormat> {
     // The upper half of a header length below 4 GiB, followed by a possible
     // first byte of the header: this is a safetensors file, even if a damaged

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
-use zstn_core::catalog::{FileKind, IndexName, renamed};
+use zstn_core::catalog::{FileKind, IndexName, packed_name, renamed, restored_name};
 
 /// Maximum length of a request's path, in bytes.
 pub const MAX_PATH_BYTES: usize = 4 << 10;
@@ -18,7 +18,7 @@ pub(super) enum Found {
     File(PathBuf),
     /// A folder without an `index.html`.
     Folder(PathBuf),
-    /// The safetensors file that this packed file restores.
+    /// The file that this packed file restores.
     Unpacked(PathBuf),
     /// The index of safetensors files that this index of packed files restores.
     UnpackedIndex(PathBuf),
@@ -84,13 +84,18 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
 
 /// Returns the path of the packed file that would restore the file at `path`.
 pub fn packed_path(path: &str) -> Option<String> {
+    packed_name(path)
+}
+
+/// Returns the path of the packed file of a safetensors file, or of an index of them.
+pub fn packed_safetensors_path(path: &str) -> Option<String> {
     renamed(path, FileKind::Safetensors, FileKind::Zstn)
 }
 
 /// Returns the path of the file that the packed one at `path` restores, derived from its
 /// name.
 pub fn restored_path(path: &str) -> Option<String> {
-    renamed(path, FileKind::Zstn, FileKind::Safetensors)
+    restored_name(path)
 }
 
 /// A folder, and the folders outside it that its links may lead to.

@@ -72,7 +72,13 @@ impl<'a> Conversion<'a> {
             return Ok(None);
         }
         let is_several = |at: &Location| at.is_folder() || at.is_index();
-        if self.kind() != kind || self.input.location().is_some_and(is_several) {
+        let files = self.reader.model().files();
+        // Such a file restores no safetensors file.
+        let has_virtual_header = files.iter().any(|file| file.original_kind().is_some());
+        if self.kind() != kind
+            || has_virtual_header
+            || self.input.location().is_some_and(is_several)
+        {
             return Ok(None);
         }
         let local = self.input.fetch(&self.job.http, &self.job.quiet())?;

@@ -410,6 +410,7 @@ impl ReaderOptions {
             let blocking: Arc<dyn Source> = shard;
             Arc::new(BlockingSource::from(blocking)) as Arc<dyn AsyncSource>
         }));
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());

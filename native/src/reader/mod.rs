@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
+use zstn_core::catalog::FileCatalog;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
@@ -20,6 +21,7 @@ mod batch;
 mod decode;
 mod opening;
 mod options;
+mod original;
 mod rows;
 mod selection;
 pub(crate) mod state_machine;
@@ -43,8 +45,20 @@ pub enum View {
     /// next to the files states how they are stored.
     #[default]
     Dense,
-    /// Every tensor is read as it is stored.
+    /// Every tensor is read as it is stored. The tensors of a file that was packed from
+    /// a format other than safetensors are then the entries of its virtual header, which
+    /// fill that file (docs/formats/zstn-virtual-header.md 2).
     Stored,
+}
+
+impl View {
+    /// Returns the catalogs with the tensors that this view has.
+    fn of(self, catalogs: Vec<FileCatalog>) -> Vec<FileCatalog> {
+        match self {
+            Self::Dense => catalogs,
+            Self::Stored => catalogs.into_iter().map(FileCatalog::entries).collect(),
+        }
+    }
 }
 
 /// An opened model. Opening reads the head, header and index of each file; after that,
@@ -200,7 +214,8 @@ impl Reader {
         self.model.tensors()
     }
 
-    /// Returns the `__metadata__` of the safetensors headers.
+    /// Returns the `__metadata__` of the safetensors headers. Of a file that was packed
+    /// from another format, [`Reader::original`] has the metadata.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.model.metadata()

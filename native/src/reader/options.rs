@@ -217,6 +217,7 @@ impl ReaderOptions {
             .iter()
             .map(|shard| Box::new(Arc::clone(shard)) as Box<dyn Source>);
         sources.extend(boxed);
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
@@ -232,7 +233,7 @@ impl ReaderOptions {
         let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
-        Ok(Reader {
+        let reader = Reader {
             files: Arc::new(Files {
                 name,
                 sources,
@@ -242,6 +243,10 @@ impl ReaderOptions {
             engine: engine.clone(),
             base: None,
             bands: Arc::default(),
-        })
+        };
+        match self.view {
+            View::Dense => reader.with_all_tensors(),
+            View::Stored => Ok(reader),
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::{Error, Job, Result, View};
 mod confirm;
 mod files;
 mod tensors;
+mod virtual_header;
 
 pub(crate) use files::verify_file;
 

@@ -13,6 +13,7 @@ use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpa
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
+use zstn_tests::foreign::open_in_trips;
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, repository, sha256, with_header};
 
@@ -84,6 +85,30 @@ fn digests_of(effort: Effort) -> Digests {
         digests.insert(case.name, sha256(&packed));
     }
     digests
+}
+
+#[test]
+fn files_of_other_formats_are_packed_with_a_virtual_header() {
+    let mut described = 0;
+    for (folder, list) in [("gguf", "files"), ("npy", "files")] {
+        for entry in cases::entries(folder, list) {
+            let name = cases::text(&entry["file"]);
+            let original = cases::read(folder, &name);
+            let (packed, packing) = piecewise(&original, Effort::Balanced).expect(&name);
+            assert!(packing.is_indexed(), "{name}");
+            assert!(unpack(&Pure, &packed).expect(&name) == original, "{name}");
+            let (catalog, _) = open_in_trips(&packed).expect(&name);
+            assert_eq!(catalog.original_kind(), Some(folder), "{name}");
+            described += catalog.tensors().len();
+        }
+    }
+    assert!(described >= 80, "only {described} tensors");
+    for original in [&b""[..], b"GGUF", b"any text", &[0; 100_000]] {
+        let (packed, _) = piecewise(original, Effort::Balanced).expect("packed");
+        assert!(unpack(&Pure, &packed).expect("restored") == original);
+        let (catalog, _) = open_in_trips(&packed).expect("opened");
+        assert_eq!(catalog.original_kind(), Some("bytes"));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod delta_bases;
 mod documents;
 mod family;
 mod formats;
+mod original_files;
 mod reader;
 mod readme;
 mod restore_proof;

@@ -2,6 +2,7 @@
 //! without compression.
 
 use alloc::borrow::Cow;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,14 @@ pub enum ElementCoding {
     Blocks(ElementType, ByteOrder),
 }
 
+/// The units that contain some bytes of a decoded tensor.
+pub(crate) struct Units {
+    /// The range of the stored tensor.
+    pub stored: Range<u64>,
+    /// The number of decoded bytes before the wanted ones.
+    pub skipped_bytes: u64,
+}
+
 impl ElementCoding {
     /// Returns the number of bytes of a unit: decoded, and stored.
     #[must_use]
@@ -34,6 +43,17 @@ impl ElementCoding {
             Self::Swapped(width) => (width.max(1), width.max(1)),
             #[cfg(feature = "gguf")]
             Self::Blocks(element, _) => (4 * element.block_elements(), element.block_bytes()),
+        }
+    }
+
+    /// Returns the units that contain the bytes `span` of the decoded tensor.
+    #[must_use]
+    pub(crate) fn units(self, span: &Range<u64>) -> Units {
+        let (decoded_bytes, stored_bytes) = self.unit_bytes();
+        let first = span.start / decoded_bytes;
+        Units {
+            stored: first * stored_bytes..span.end.div_ceil(decoded_bytes) * stored_bytes,
+            skipped_bytes: span.start - first * decoded_bytes,
         }
     }
 

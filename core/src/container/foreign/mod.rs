@@ -13,11 +13,13 @@ pub mod gauss;
 pub mod gguf;
 #[cfg(feature = "npy")]
 pub mod npy;
+#[cfg(any(feature = "npy", feature = "virtual-headers"))]
+pub(crate) mod strided;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
 
 #[cfg(any(feature = "gguf", feature = "npy"))]
-pub(crate) use element_coding::ElementCoding;
+pub(crate) use element_coding::{ElementCoding, Units};
 
 /// The first bytes of a Gauss file, before the digit of its version.
 pub(crate) const GAUSS_MAGIC: [u8; 7] = *b"GAUSS00";

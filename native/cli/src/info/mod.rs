@@ -129,6 +129,11 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     let extensions = Extensions::of(&reader)?;
     let chain = Chain::of(&reader);
+    let metadata = metadata(&reader)?;
+    let original_kind = match model.files() {
+        [file] => file.original_kind(),
+        _ => None,
+    };
     if options.json {
         let mut json = serde_json::json!({
             "input": input.to_string(),
@@ -145,7 +150,8 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "chain_bytes": chain.as_ref().map(|chain| chain.len_bytes),
             "elements": all.elements,
             "by_dtype": by_dtype,
-            "metadata": model.metadata(),
+            "metadata": metadata,
+            "original_kind": original_kind,
             "gauss": gauss::json(model),
         });
         extensions.add_to(&mut json);
@@ -205,7 +211,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     if let Some(chain) = chain {
         facts.push(("chain", chain.to_string()));
     }
-    for (key, value) in model.metadata() {
+    if let Some(kind) = original_kind {
+        facts.push(("packed from", kind.into()));
+    }
+    for (key, value) in &metadata {
         facts.push(("metadata", format!("{key} = {value}")));
     }
     table::print_facts(&facts)?;
@@ -234,6 +243,18 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         })
     })?;
     gauss::print_table(model)
+}
+
+/// Returns the metadata of a model. The metadata of a file that was packed from a format
+/// other than safetensors are read from the file that it restores.
+fn metadata(reader: &Reader) -> Result<BTreeMap<String, String>> {
+    match reader.original() {
+        Ok(Some(original)) => Ok(original.metadata().clone()),
+        Ok(None) => Ok(reader.metadata().clone()),
+        // The original was packed as bytes.
+        Err(error) if error.refusal().is_some() => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The SHA-256 of an original file.
