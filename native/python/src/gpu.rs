@@ -3,39 +3,12 @@
 // Addresses of another library's memory have no type that guarantees anything.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
-use std::process;
-use std::sync::{Mutex, PoisonError};
-
 use pyo3::prelude::*;
 use zstn_gpu::Error;
 use zstn_gpu::cuda::Gpu;
 use zstn_gpu::load::{LoadOptions, Target, load_into};
 
 use crate::progress::Watch;
-
-/// The GPUs that this process has opened, or the reasons why it cannot use them.
-struct Opened {
-    process: u32,
-    gpus: BTreeMap<u16, Result<Gpu, String>>,
-}
-
-static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
-
-/// Returns the GPU with this number, or the reason why it cannot be used.
-fn gpu(number: u16) -> Result<Gpu, String> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = process::id();
-    let opened = opened.get_or_insert_with(|| Opened {
-        process,
-        gpus: BTreeMap::new(),
-    });
-    if opened.process != process {
-        return Err("this process was forked from one that uses the GPU".into());
-    }
-    let open = || Gpu::open(number).map_err(|error| error.to_string());
-    opened.gpus.entry(number).or_insert_with(open).clone()
-}
 
 /// A tensor's place in the memory of a GPU: its name, and the address of its first byte.
 pub type Place = (String, u64);
@@ -50,9 +23,9 @@ pub fn read_into(
     places: &[Place],
     watch: &Watch,
 ) -> zstn::Result<Option<String>> {
-    let gpu = match gpu(number) {
+    let gpu = match Gpu::of_process(number) {
         Ok(gpu) => gpu,
-        Err(reason) => return Ok(Some(reason)),
+        Err(error) => return Ok(Some(error.to_string())),
     };
     let memories = places.iter().map(|(name, address)| {
         let len_bytes = reader.find(name)?.len_bytes();
@@ -63,19 +36,17 @@ pub fn read_into(
         Ok(unsafe { gpu.memory_at(*address, len_bytes) })
     });
     let memories = memories.collect::<zstn::Result<Vec<_>>>()?;
-    let targets = places
-        .iter()
-        .zip(&memories)
-        .map(|((name, _), memory)| Target {
-            name,
-            memory,
-            at: 0,
-        });
+    let targets = places.iter().zip(&memories);
+    let targets = targets.map(|((name, _), memory)| Target {
+        name,
+        memory,
+        at: 0,
+    });
     let targets: Vec<_> = targets.collect();
     let options = LoadOptions::default().cancel_token(watch.token());
     // SAFETY: `zstn/_gpu.py` gives a stream of torch, which never destroys its streams.
-    let loaded = unsafe { gpu.after(stream) }
-        .and_then(|device| load_into(&device, reader, &targets, &options));
+    let device = unsafe { gpu.after(stream) };
+    let loaded = device.and_then(|device| load_into(&device, reader, &targets, &options));
     match loaded {
         Ok(_) => Ok(None),
         Err(Error::File(error)) => Err(error),
@@ -83,15 +54,8 @@ pub fn read_into(
     }
 }
 
-/// Frees the pinned memory that is kept for later reads.
+/// Frees the memory that is kept for later reads.
 #[pyfunction]
 pub fn release_gpu_buffers(py: Python<'_>) {
-    py.detach(|| {
-        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpus = opened
-            .iter()
-            .filter(|opened| opened.process == process::id())
-            .flat_map(|opened| opened.gpus.values().flatten());
-        gpus.for_each(Gpu::release_buffers);
-    });
+    py.detach(Gpu::release_buffers_of_process);
 }

@@ -14,6 +14,7 @@ use crate::{Device, Error, KERNELS, Result};
 
 mod context;
 mod memory;
+mod of_process;
 mod queue;
 
 use context::{Context, Event, Kernel, Module, cannot};

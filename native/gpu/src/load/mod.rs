@@ -17,11 +17,14 @@ use zstn::{CancelToken, Dtype, Reader};
 use crate::{Device, Error, Output, Result};
 
 mod batch;
+mod coverage;
 mod divide;
 mod long_frame;
 mod worker;
 
 use worker::Load;
+
+pub use coverage::{Coverage, coverage};
 
 /// The alignment of tensors in the output, in bytes.
 const TENSOR_ALIGN: u64 = 256;
