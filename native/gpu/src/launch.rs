@@ -2,7 +2,7 @@
 
 use zstn_core::frame::plan::{Coding, DevicePlan, HostSegment, NONE, Space};
 
-use crate::MAX_TILE_ELEMENTS;
+use crate::{Jobs, MAX_TILE_ELEMENTS};
 
 /// The length of the kernels' `StreamShared`, which contains the first word of a stream.
 const STREAM_SHARED_BYTES: u32 = 47_500;
@@ -52,11 +52,11 @@ impl Damage {
 }
 
 /// Returns the buffer of a segment that the host decodes, and its offset there in bytes;
-/// `None` if the segment is of another plan.
+/// `None` if the segment is of another plan than `jobs`.
 #[must_use]
-pub fn host_place(plan: &DevicePlan, host: &HostSegment) -> Option<(Space, u64)> {
+pub fn host_place(plan: &DevicePlan, jobs: &Jobs, host: &HostSegment) -> Option<(Space, u64)> {
     let segment = plan.segments().get(host.segment as usize)?;
-    let plane = plan.planes().get(segment.plane as usize)?;
+    let plane = jobs.planes.get(segment.plane as usize)?;
     let space = match plane.space == Space::Output as u32 {
         true => Space::Output,
         false => Space::Scratch,

@@ -32,7 +32,7 @@ mod jobs;
 mod launch;
 pub mod load;
 
-pub use device::{Device, Queue};
+pub use device::{Device, Output, Queue};
 pub use error::{Error, Result};
 pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, Tile};
 pub use launch::{Damage, host_place, stream_shared_bytes};

@@ -152,6 +152,16 @@ impl DevicePlan {
                 }
                 Ok(())
             }
+            Coded::Rans(payload) if is_long(len_bytes, payload.chunk_count()) => {
+                budget.reason = Reason::LongChunk;
+                let method = Method::Rans;
+                self.add_host(budget, placed, 0, plane.payload(), len_bytes, method)
+            }
+            Coded::RansAdaptive(payload) if is_long(len_bytes, payload.chunk_count()) => {
+                budget.reason = Reason::LongChunk;
+                let method = Method::RansAdaptive;
+                self.add_host(budget, placed, 0, plane.payload(), len_bytes, method)
+            }
             Coded::Rans(payload) => {
                 let (table, chunks) = payload.outline(len_bytes);
                 if let Some(table) = table {
@@ -359,6 +369,18 @@ impl DevicePlan {
         Ok(())
     }
 }
+
+/// Returns whether the longest of `chunks` rANS chunks of a plane of `len_bytes` bytes
+/// has more than [`MAX_CHUNK_SYMBOLS`] symbols.
+fn is_long(len_bytes: u64, chunks: usize) -> bool {
+    len_bytes.div_ceil(chunks.max(1) as u64) > MAX_CHUNK_SYMBOLS
+}
+
+/// The largest number of symbols of a rANS chunk that a device decodes, twice the shortest
+/// chunk that this crate writes. The symbols of a chunk are decoded sequentially, so a GPU
+/// takes milliseconds for this number, whatever else it does at the same time. The host
+/// decodes longer chunks sooner.
+const MAX_CHUNK_SYMBOLS: u64 = 1 << 18;
 
 /// The length of a segment of stored bytes, except for the last one of its bytes. It is
 /// the largest block of a zstd frame, so that segments are about equally much work.

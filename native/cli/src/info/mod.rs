@@ -10,10 +10,11 @@ use zstn::{Location, Reader, Result};
 use zstn_core::catalog::{BaseUse, Extension, FileCatalog};
 use zstn_core::frame::Edition;
 use zstn_core::model::Model;
+use zstn_gpu::load::coverage;
 
 use super::arguments;
 use super::network::Network;
-use super::{Outcome, checkpoints, each, print, size, table};
+use super::{Outcome, bench, checkpoints, each, print, size, table};
 
 mod gauss;
 
@@ -25,6 +26,9 @@ pub struct Options {
     inputs: Vec<Location>,
     #[command(flatten)]
     model: arguments::Model,
+    /// Read all packed tensors to state how many a GPU can decode (docs/gpu.md)
+    #[arg(long)]
+    gpu: bool,
     /// Print the description as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
@@ -134,6 +138,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         [file] => file.original_kind(),
         _ => None,
     };
+    let by_gpu = match options.gpu {
+        true => Some(coverage(&reader).map_err(bench::of_file)?),
+        false => None,
+    };
     if options.json {
         let mut json = serde_json::json!({
             "input": input.to_string(),
@@ -154,6 +162,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "original_kind": original_kind,
             "gauss": gauss::json(model),
         });
+        if let Some(by_gpu) = by_gpu {
+            json["gpu_tensors"] = by_gpu.tensors.into();
+            json["gpu_bytes"] = by_gpu.len_bytes.into();
+        }
         extensions.add_to(&mut json);
         add_originals(&mut json, &Sha256::of(model));
         return print(json);
@@ -189,6 +201,12 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     }
     if let Some(tensors) = extensions.say() {
         facts.push(("extensions", tensors));
+    }
+    if let Some(by_gpu) = by_gpu {
+        let (bytes, all_bytes) = (by_gpu.len_bytes, all.original_bytes);
+        let (bytes, all_bytes) = (size::bytes(bytes), size::bytes(all_bytes));
+        let tensors = format!("{} of {} tensors", by_gpu.tensors, all.tensors);
+        facts.push(("by a GPU", format!("{tensors}, {bytes} of {all_bytes}")));
     }
     if model.files().len() > 1 {
         facts.insert(1, ("files", model.files().len().to_string()));

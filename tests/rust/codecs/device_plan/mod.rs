@@ -8,7 +8,7 @@ use zstn_core::bytes::part;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::FrameFamily as _;
-use zstn_core::frame::plan::{Coding, DevicePlan, PlacedFrame, Placement};
+use zstn_core::frame::plan::{Coding, DevicePlan, PlacedFrame, Placement, Reason};
 use zstn_core::frame::select::{Effort, encode};
 use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{ContainedFrame, Edition, Families, Family, decompress};
@@ -268,7 +268,7 @@ const DTYPES: [Dtype; 4] = [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F8E4M3];
 fn weights_of_every_dtype_and_effort_are_decoded_by_the_device() {
     let engine = native();
     for dtype in DTYPES {
-        let bytes = weights(&mut Rng(7), dtype, 300_003);
+        let bytes = weights(&mut Rng(7), dtype, 200_003);
         for effort in EFFORTS {
             let frame = encode(&engine, TensorRef::flat(&bytes, Some(dtype)), effort);
             let name = format!("{} {effort:?}", dtype.name());
@@ -278,6 +278,30 @@ fn weights_of_every_dtype_and_effort_are_decoded_by_the_device() {
             assert_eq!(by_host, 0, "{name}");
         }
     }
+}
+
+#[test]
+fn long_rans_chunks_are_decoded_by_the_host() {
+    let float = FloatFormat::by_name(b"bfloat16").expect("a format");
+    let rans = PlaneRecipe::Smallest(&[Codec::Rans]);
+    for count in [1 << 18, (1 << 18) + 1] {
+        let bytes = weights(&mut Rng(7), Dtype::Bf16, count);
+        let recipe = Recipe {
+            transform: Transform::BitField(float),
+            planes: vec![PlaneRecipe::Store, rans.clone(), PlaneRecipe::Store],
+        };
+        let (placement, decoded) = check("rANS", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
+        assert_eq!(placement, Placement::Device);
+        let host_bytes = if count > 1 << 18 { count as u64 } else { 0 };
+        assert_eq!(decoded[1], host_bytes, "{count}");
+    }
+    let bytes = weights(&mut Rng(7), Dtype::F8E4M3, (1 << 18) + 1);
+    let recipe = Recipe {
+        transform: Transform::Opaque,
+        planes: vec![rans],
+    };
+    let (placement, _) = check("opaque", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
+    assert_eq!(placement, Placement::Cpu(Reason::LongChunk));
 }
 
 #[test]
