@@ -103,11 +103,15 @@ impl FileCatalog {
     }
 
     /// Returns the name of the element type of tensor `number`, if it is stored
-    /// in blocks of a GGUF file.
+    /// in blocks of a GGUF file, or in elements smaller than a byte.
     pub(crate) fn block_type(&self, number: usize) -> Option<&'static str> {
+        #[cfg(feature = "onnx")]
+        if let Some(name) = self.onnx_type(number) {
+            return Some(name);
+        }
         match self.gguf_coding(number)? {
             ElementCoding::Blocks(element, _) => Some(element.name()),
-            ElementCoding::Plain | ElementCoding::Swapped(_) => None,
+            _ => None,
         }
     }
 

@@ -29,12 +29,18 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "msgpack")]
+mod msgpack;
 #[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "onnx")]
+mod onnx;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;
 mod safetensors;
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+mod sequential;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;
@@ -42,7 +48,7 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
 pub use file_name::{IndexName, kind_of_name, renamed};
-pub use file_opener::{FileOpener, recognise};
+pub use file_opener::{FileOpener, recognise, recognise_named};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;

@@ -11,7 +11,13 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(any(
+    feature = "gguf",
+    feature = "msgpack",
+    feature = "npy",
+    feature = "onnx",
+    feature = "tflite"
+))]
 use crate::container::foreign::ElementCoding;
 use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
@@ -38,7 +44,13 @@ enum Way {
     Frame(u64, PartPlan),
     /// The bytes are in whole units of this coding, after `skipped_bytes`
     /// decoded bytes.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(any(
+        feature = "gguf",
+        feature = "msgpack",
+        feature = "npy",
+        feature = "onnx",
+        feature = "tflite"
+    ))]
     Units {
         coding: ElementCoding,
         skipped_bytes: u64,
@@ -75,7 +87,13 @@ impl RangePlan {
 
     /// Creates the plan for the bytes `span` of a tensor that is stored at
     /// `start` in units of `coding`.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(any(
+        feature = "gguf",
+        feature = "msgpack",
+        feature = "npy",
+        feature = "onnx",
+        feature = "tflite"
+    ))]
     pub(super) fn of_units(start: u64, coding: ElementCoding, span: &Range<u64>) -> Self {
         let (decoded_bytes, stored_bytes) = coding.unit_bytes();
         let units = span.start / decoded_bytes..span.end.div_ceil(decoded_bytes);
@@ -150,7 +168,13 @@ impl RangePlan {
         let _ = base;
         match &self.way {
             Way::Stored => Ok(fetched.concat()),
-            #[cfg(any(feature = "gguf", feature = "npy"))]
+            #[cfg(any(
+                feature = "gguf",
+                feature = "msgpack",
+                feature = "npy",
+                feature = "onnx",
+                feature = "tflite"
+            ))]
             Way::Units {
                 coding,
                 skipped_bytes,

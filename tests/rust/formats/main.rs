@@ -10,6 +10,7 @@ mod gguf;
 mod incremental;
 mod integrity;
 mod npy;
+mod onnx;
 mod rules;
 mod safetensors_headers;
 mod sketch;
