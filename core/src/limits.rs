@@ -116,6 +116,13 @@ pub const MSGPACK_VALUES: usize = 4096;
 /// cut.
 pub const TEXT_LEN_BYTES: u64 = 64 << 10;
 
+/// The largest number of tensors of a TensorFlow Lite model.
+pub const TFLITE_TENSORS: usize = 1 << 18;
+
+/// The largest number of bytes of a TensorFlow Lite model that are fetched to
+/// find its tensors.
+pub const TFLITE_TABLES_LEN_BYTES: u64 = 256 << 20;
+
 /// The length in bytes up to which a file is fetched whole where listing its
 /// tensors means to walk from one to the next: ONNX, msgpack, TFLite.
 pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;

@@ -494,6 +494,20 @@ rules! {
     /// An array in chunks has all of its chunks, of one dtype (msgpack 4).
     MsgpackChunks = "msgpack.chunks",
 
+    /// A TensorFlow Lite model has the identifier `TFL3` (tflite 1).
+    TfliteIdentifier = "tflite.identifier",
+    /// Tables, vectors and values lie inside the file (tflite 1).
+    TfliteFlatbuffer = "tflite.flatbuffer",
+    /// Tensor names are UTF-8 (tflite 2).
+    TfliteName = "tflite.name",
+    /// No size of a tensor is negative, and it has at most 2^63 − 1 elements and
+    /// bytes (tflite 2).
+    TfliteShape = "tflite.shape",
+    /// The type of the elements can be read (tflite 2).
+    TfliteType = "tflite.type",
+    /// The values have the length that follows from shape and type (tflite 2).
+    TfliteLength = "tflite.length",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

@@ -12,6 +12,8 @@ use super::format::AnyOpener;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::{FileCatalog, FileKind};
+#[cfg(feature = "tflite")]
+use crate::container::foreign::tflite;
 use crate::container::safetensors;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
@@ -47,7 +49,10 @@ fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
 
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
-    FileKind::FILES.iter().copied().find(is_of)
+    let found = FileKind::FILES.iter().copied().find(is_of);
+    #[cfg(feature = "tflite")]
+    let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
+    found
 }
 
 /// Returns whether `byte` can be the first byte of a safetensors header.
@@ -263,8 +268,14 @@ impl FetchedRanges {
     pub(super) fn around(&self, at: u64) -> (u64, &[u8]) {
         match at < self.head.len() as u64 {
             true => (0, &self.head),
-            false => (self.window.start, &self.window.bytes),
+            false => self.window(),
         }
+    }
+
+    /// Returns the offset and the bytes of the window.
+    #[cfg(any(feature = "msgpack", feature = "onnx", feature = "tflite"))]
+    pub(super) fn window(&self) -> (u64, &[u8]) {
+        (self.window.start, &self.window.bytes)
     }
 
     /// Replaces the window with these bytes.
@@ -272,6 +283,7 @@ impl FetchedRanges {
         feature = "deltas",
         feature = "msgpack",
         feature = "onnx",
+        feature = "tflite",
         feature = "ztensor"
     ))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {

@@ -22,6 +22,8 @@ use super::msgpack;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::range_plan::RangePlan;
+#[cfg(feature = "tflite")]
+use super::tflite;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
@@ -273,4 +275,6 @@ formats! {
     Onnx = "onnx", "onnx", &[], onnx if "onnx";
     /// Arrays in msgpack, as Flax writes.
     Msgpack = "msgpack", "msgpack", &[], msgpack if "msgpack";
+    /// A TensorFlow Lite model.
+    Tflite = "tflite", "tflite", &[], tflite if "tflite";
 }

@@ -109,6 +109,10 @@ impl FileCatalog {
         if let Some(name) = self.onnx_type(number) {
             return Some(name);
         }
+        #[cfg(feature = "tflite")]
+        if let Some(name) = self.tflite_type(number) {
+            return Some(name);
+        }
         match self.gguf_coding(number)? {
             ElementCoding::Blocks(element, _) => Some(element.name()),
             _ => None,

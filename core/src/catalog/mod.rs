@@ -41,6 +41,8 @@ mod range_plan;
 mod safetensors;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
 mod sequential;
+#[cfg(feature = "tflite")]
+mod tflite;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
-use super::range_plan::RangePlan;
+use super::range_plan::{RangePlan, without_padding};
 use super::sequential::Sequential;
 use super::{FileCatalog, FileTensor, Refusals, Refused};
 use crate::container::foreign::ElementCoding;
@@ -46,11 +46,10 @@ impl Opener for FormatOpener {
 }
 
 /// Returns whether a file may be an ONNX model: it begins with the version of
-/// the format, followed by the key of another field. An empty file counts, so
-/// that the error states what is missing.
+/// the format, followed by the key of another field.
 pub(super) fn is_plausible(head: &[u8]) -> bool {
     let [0x08, rest @ ..] = head else {
-        return head.is_empty();
+        return false;
     };
     let len = rest.iter().take(10).position(|byte| byte & 0x80 == 0);
     match len.map(|len| &rest[len + 1..]) {
@@ -129,18 +128,6 @@ impl Contents for FormatContents {
         Self {
             stored: [self.stored[number]].into(),
             external: Vec::new(),
-        }
-    }
-}
-
-/// Removes the values of the padding after the last element.
-pub(super) fn without_padding(decoded: Cow<'_, [u8]>, len_bytes: u64) -> Cow<'_, [u8]> {
-    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
-    match decoded {
-        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..len).unwrap_or(bytes)),
-        Cow::Owned(mut bytes) => {
-            bytes.truncate(len);
-            Cow::Owned(bytes)
         }
     }
 }

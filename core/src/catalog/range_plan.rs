@@ -1,6 +1,8 @@
 //! Plans the read of a part of a tensor: which ranges of the file the part
 //! requires, and how to decode them.
 
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -203,6 +205,19 @@ impl RangePlan {
                 }
                 part.decode(engine, fetched, base)
             }
+        }
+    }
+}
+
+/// Removes the values of the padding after the last element.
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+pub(super) fn without_padding(decoded: Cow<'_, [u8]>, len_bytes: u64) -> Cow<'_, [u8]> {
+    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+    match decoded {
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..len).unwrap_or(bytes)),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(len);
+            Cow::Owned(bytes)
         }
     }
 }

@@ -377,7 +377,7 @@ impl ReaderOptions {
 
     /// Opens the other files of ONNX models at the `locations`, and returns their
     /// catalogs.
-    async fn open_external(
+    async fn open_external_async(
         &self,
         catalogs: &mut [FileCatalog],
         locations: &[Option<Location>],
@@ -433,7 +433,7 @@ impl ReaderOptions {
         let (mut sources, mut catalogs): (Vec<_>, Vec<_>) = files.into_iter().unzip();
         let pinned = sources.iter().map(|source| source.pinned_location());
         let locations: Vec<_> = pinned.map(|pinned| pinned.or_else(|| first.clone())).collect();
-        for (source, catalog) in self.open_external(&mut catalogs, &locations).await? {
+        for (source, catalog) in self.open_external_async(&mut catalogs, &locations).await? {
             sources.push(source);
             catalogs.push(catalog);
         }

@@ -2,16 +2,14 @@
 //! their rule or leave other tensors readable, and long values are not fetched to list a
 //! model.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use zstn_core::bytes::{index, part};
 use zstn_core::catalog::{FileCatalog, FileKind, FileOpener, recognise};
-use zstn_core::model::ModelBuilder;
+use zstn_core::container::foreign::onnx::{OnnxWalk, Walk, Window};
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
 use zstn_tests::cases::{self, Refusal, text};
-use zstn_tests::foreign::{open_named, read_named, read_opened};
+use zstn_tests::foreign::{open_named, read_named, read_opened, refused};
 use zstn_tests::protobuf::{Message, external, graph, model, node, tensor};
 use zstn_tests::sha256;
 
@@ -19,18 +17,6 @@ const NAME: &str = "model.onnx";
 
 fn open(file: &[u8]) -> FileCatalog {
     open_named(NAME, file).expect("a model").0
-}
-
-/// Returns the rules of the tensors that cannot be read, by name.
-fn refused(file: &[u8]) -> BTreeMap<String, Option<Rule>> {
-    refused_of(open(file))
-}
-
-fn refused_of(catalog: FileCatalog) -> BTreeMap<String, Option<Rule>> {
-    let model = ModelBuilder::new(vec![catalog], None, None).and_then(|b| b.finish(&Pure));
-    let model = model.expect("a model");
-    let refused = model.refused();
-    refused.map(|(name, error)| (name.into(), error.rule())).collect()
 }
 
 fn float(name: &str, values: &[f32]) -> Message {
@@ -67,7 +53,7 @@ fn vectors_have_their_values() {
             assert_eq!(catalog.metadata().get(key), Some(&text(value)), "{key}");
         }
         let unread = entry["unread"].as_array().cloned().unwrap_or_default();
-        let refused = refused_of(catalog);
+        let refused = refused(catalog);
         assert!(refused.keys().eq(unread.iter().map(|name| name.as_str().expect("text"))));
     }
     assert!(tensors >= 50, "only {tensors} tensors");
@@ -99,8 +85,13 @@ fn malformed_files_are_refused_for_their_rule() {
             assert!(catalog.external_files().eq(["missing.bin"]), "{name}");
             continue;
         }
+        let mut walk = OnnxWalk::default();
+        let walked = walk.walk(&Window::new(0, &file, file.len() as u64));
+        let parsed = walked.and_then(|_| walk.finish());
+        let read = read_named(&name, &file);
+        Refusal::of_opened(&entry).check(&name, read.clone());
         let refusal = Refusal::of(&entry).expect("a rule");
-        refusal.check(&name, read_named(&name, &file));
+        refusal.check(&name, parsed.and_then(|_| read));
     }
 }
 
@@ -126,7 +117,7 @@ fn one_tensor_that_cannot_be_read_leaves_the_others() {
     ];
     for (bad, rule) in bad {
         let file = model(&[], &[bad, float("b", &[1.0, 2.0])]);
-        assert_eq!(refused(&file), [("a".into(), rule)].into());
+        assert_eq!(refused(open(&file)), [("a".into(), rule)].into());
         let catalog = open(&file);
         let values = read_opened(&Pure, &catalog, &file).expect("the other one");
         assert_eq!(values, [[1.0f32, 2.0].map(f32::to_le_bytes).concat()]);
@@ -215,7 +206,7 @@ fn tensors_in_nodes_and_nested_graphs_have_names_of_their_place() {
     // make its list unusable.
     let twice = node("w", "Constant", &[value("v", float("", &[1.0]))]);
     let file = model(&[twice.clone(), twice], &[float("b", &[1.0])]);
-    assert_eq!(refused(&file), [("w/v".into(), Some(Rule::OnnxName))].into());
+    assert_eq!(refused(open(&file)), [("w/v".into(), Some(Rule::OnnxName))].into());
     for bad in [[float("b", &[1.0]), float("b", &[1.0])], [float("", &[]), float("c", &[])]] {
         let error = read_named(NAME, &model(&[], &bad)).expect_err("names");
         assert_eq!(error.rule(), Some(Rule::OnnxName));
@@ -234,7 +225,7 @@ fn nesting_and_names_have_limits() {
     };
     assert_eq!(open(&nested(32, "l")).tensors().len(), 1);
     let deep = nested(33, "l");
-    let refused = refused(&deep);
+    let refused = refused(open(&deep));
     assert_eq!(open(&deep).tensors().len(), 0);
     assert!(refused.keys().all(|name| name.starts_with("l/body/l/body/")));
     assert!(refused.values().eq([&Some(Rule::OnnxDepth)]));
@@ -309,22 +300,22 @@ fn values_in_other_files_stay_inside_of_them() {
     assert_eq!(catalog.tensors().len(), 1);
     let weights: Vec<u8> = (0..16).collect();
     let of_weights = catalog.external(0, 16).expect("the file");
-    assert!(refused_of(of_weights.clone()).contains_key("four"), "the rest is longer");
+    assert!(refused(of_weights.clone()).contains_key("four"), "the rest is longer");
     let values = read_opened(&Pure, &of_weights, &weights).expect("inside");
     assert_eq!(values, [(8..16).collect::<Vec<u8>>()]);
     for (len, rule) in [(15, Rule::OnnxExtent), (3, Rule::OnnxExtent)] {
-        let refused = refused_of(catalog.external(0, len).expect("the file"));
+        let refused = refused(catalog.external(0, len).expect("the file"));
         assert_eq!(refused["whole"], Some(rule), "{len}");
     }
     for (len, rule) in [(9, Rule::OnnxLength), (7, Rule::OnnxExtent), (1, Rule::OnnxExtent)] {
-        let refused = refused_of(catalog.external(1, len).expect("the file"));
+        let refused = refused(catalog.external(1, len).expect("the file"));
         assert_eq!(refused["rest"], Some(rule), "{len}");
     }
     let half = catalog.external(1, 8).expect("the file");
     assert_eq!(half.tensors()[0].stored, 2..8);
     assert_eq!(catalog.external(2, 8).expect_err("two files").kind(), ErrorKind::InvalidInput);
     catalog.refuse_external(0, "lost").expect("a file");
-    let refused = refused_of(catalog);
+    let refused = refused(catalog);
     assert_eq!(refused["whole"], Some(Rule::OnnxLocation));
     assert_eq!(refused.len(), 2);
 }

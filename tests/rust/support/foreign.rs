@@ -19,7 +19,7 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
 use zstn_core::model::ModelBuilder;
 use zstn_core::pure::Pure;
-use zstn_core::{Error, Result};
+use zstn_core::{Error, Result, Rule};
 
 use crate::cases;
 
@@ -102,6 +102,18 @@ pub fn read_named(name: &str, file: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> 
     }
     let names = catalog.tensors().iter().map(|tensor| tensor.name.clone());
     Ok(names.zip(read_opened(&Pure, &catalog, file)?).collect())
+}
+
+/// Returns the broken rules of the tensors that cannot be read, by name.
+///
+/// # Panics
+/// If the catalog makes no model.
+#[must_use]
+pub fn refused(catalog: FileCatalog) -> BTreeMap<String, Option<Rule>> {
+    let model = ModelBuilder::new(vec![catalog], None, None).and_then(|b| b.finish(&Pure));
+    let model = model.expect("a model");
+    let refused = model.refused();
+    refused.map(|(name, error)| (name.into(), error.rule())).collect()
 }
 
 /// Decodes every tensor of an opened file in catalog order.

@@ -41,6 +41,8 @@ pub mod onnx;
     feature = "tflite"
 ))]
 mod shape;
+#[cfg(feature = "tflite")]
+pub mod tflite;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
 mod window;
 #[cfg(feature = "ztensor")]
