@@ -90,6 +90,43 @@ pub const GGUF_TENSORS: u64 = 1 << 20;
 /// The longest header of a NumPy array, in bytes.
 pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
 
+/// The largest number of tensors of an ONNX model. Real models have a few
+/// thousand, most of them small.
+pub const ONNX_TENSORS: usize = 1 << 18;
+
+/// The largest number of graphs of an ONNX model that are nested in each other.
+pub const ONNX_GRAPHS: usize = 32;
+
+/// The largest total length in bytes of all names of an ONNX or a msgpack file.
+/// Names of tensors in nested parts contain the names of the parts around them.
+pub const JOINED_NAMES_LEN_BYTES: usize = 64 << 20;
+
+/// The largest number of arrays of a msgpack file.
+pub const MSGPACK_ARRAYS: usize = 1 << 18;
+
+/// The largest number of maps and lists of a msgpack file that are nested in
+/// each other.
+pub const MSGPACK_DEPTH: usize = 64;
+
+/// The largest number of plain values of a msgpack file that are shown as
+/// metadata.
+pub const MSGPACK_VALUES: usize = 4096;
+
+/// The length in bytes at which a text in the metadata of an ONNX or a msgpack file is
+/// cut.
+pub const TEXT_LEN_BYTES: u64 = 64 << 10;
+
+/// The largest number of tensors of a TensorFlow Lite model.
+pub const TFLITE_TENSORS: usize = 1 << 18;
+
+/// The largest number of bytes of a TensorFlow Lite model that are fetched to
+/// find its tensors.
+pub const TFLITE_TABLES_LEN_BYTES: u64 = 256 << 20;
+
+/// The length in bytes up to which a file is fetched whole where listing its
+/// tensors means to walk from one to the next: ONNX, msgpack, TFLite.
+pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
+
 /// The largest number of patterns in one module list of a compressed-tensors
 /// configuration. Each pattern is matched against each module; real models have
 /// tens of patterns.

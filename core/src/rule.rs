@@ -458,6 +458,65 @@ rules! {
     /// dtype (npy 3).
     NpyLength = "npy.length",
 
+    /// The messages of an ONNX model are well-formed, and lie inside each other
+    /// (onnx 1).
+    OnnxProtobuf = "onnx.protobuf",
+    /// An ONNX model has a graph (onnx 2).
+    OnnxGraph = "onnx.graph",
+    /// The names of tensors are UTF-8, distinct and not empty (onnx 5).
+    OnnxName = "onnx.name",
+    /// No size of a tensor is negative, and it has at most 2^63 − 1 elements and
+    /// bytes (onnx 2).
+    OnnxShape = "onnx.shape",
+    /// The type of the elements can be read (onnx 3).
+    OnnxType = "onnx.type",
+    /// The values are stored once, and are elements of their type (onnx 4).
+    OnnxValue = "onnx.value",
+    /// The values have the length that follows from shape and type (onnx 4).
+    OnnxLength = "onnx.length",
+    /// Values in another file are in an existing file of the model's folder
+    /// (onnx 4).
+    OnnxLocation = "onnx.location",
+    /// Offset and length of values in another file are numbers, and the values
+    /// lie inside the file (onnx 4).
+    OnnxExtent = "onnx.extent",
+    /// At most 32 graphs are nested (onnx 5).
+    OnnxDepth = "onnx.depth",
+
+    /// The object in a msgpack file is a map (msgpack 1).
+    MsgpackRoot = "msgpack.root",
+    /// No value begins with the reserved byte C1 (msgpack 1).
+    MsgpackType = "msgpack.type",
+    /// The file ends with its object (msgpack 1).
+    MsgpackTrailing = "msgpack.trailing",
+    /// At most 64 maps and lists are nested (msgpack 1).
+    MsgpackDepth = "msgpack.depth",
+    /// Keys are UTF-8, and the names that are made from them are distinct
+    /// (msgpack 2).
+    MsgpackName = "msgpack.name",
+    /// An array is a list of its shape, the name of a known dtype, and its bytes
+    /// (msgpack 3).
+    MsgpackArray = "msgpack.array",
+    /// The bytes of an array have the length that follows from shape and dtype
+    /// (msgpack 3).
+    MsgpackLength = "msgpack.length",
+    /// An array in chunks has all of its chunks, of one dtype (msgpack 4).
+    MsgpackChunks = "msgpack.chunks",
+
+    /// A TensorFlow Lite model has the identifier `TFL3` (tflite 1).
+    TfliteIdentifier = "tflite.identifier",
+    /// Tables, vectors and values lie inside the file (tflite 1).
+    TfliteFlatbuffer = "tflite.flatbuffer",
+    /// Tensor names are UTF-8 (tflite 2).
+    TfliteName = "tflite.name",
+    /// No size of a tensor is negative, and it has at most 2^63 − 1 elements and
+    /// bytes (tflite 2).
+    TfliteShape = "tflite.shape",
+    /// The type of the elements can be read (tflite 2).
+    TfliteType = "tflite.type",
+    /// The values have the length that follows from shape and type (tflite 2).
+    TfliteLength = "tflite.length",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

@@ -90,7 +90,7 @@ impl<'a> Work<'a> for OpenFile {
             match &mut self.opener {
                 Some(opener) => opener.supply(need.range.start, &bytes).map_err(&refuse)?,
                 None => {
-                    let opener = FileOpener::new(self.len_bytes, bytes.into_owned());
+                    let opener = FileOpener::named(&self.name, self.len_bytes, bytes.into_owned());
                     self.opener = Some(opener.map_err(&refuse)?);
                 }
             }
@@ -102,7 +102,7 @@ impl<'a> Work<'a> for OpenFile {
         let refuse = Error::place(&self.name);
         let opener = match self.opener {
             Some(opener) => opener,
-            None => FileOpener::new(self.len_bytes, Vec::new()).map_err(&refuse)?,
+            None => FileOpener::named(&self.name, self.len_bytes, Vec::new()).map_err(&refuse)?,
         };
         opener.finish(engine).map_err(&refuse)
     }

@@ -1,6 +1,6 @@
 /** Opens one file with the WebAssembly core: reads its index from a source and returns the catalog of its tensors. */
 
-import type { CoreCatalog, CoreInstance } from "./core.js";
+import type { CoreCatalog, CoreInstance, CoreOpening } from "./core.js";
 import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
@@ -11,15 +11,15 @@ import type { StoredPart } from "./tensor.js";
 
 /**
  * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF and NPY.
+ * Gauss, GGUF, NPY and TensorFlow Lite. Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
 
 /** Reads the ranges that the core requests until it can list every tensor. */
-export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
-  const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
+  const opening = begin(core, { sizeBytes, head, name });
   const source = new ComparedSource(given);
   // If bytes of two versions were mixed, the core may report any error, so the change is reported instead.
   const call = <T>(work: () => T): T => {
@@ -42,7 +42,7 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
           core.free(catalog);
           throw source.change;
         }
-        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, supplied };
+        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, name, supplied };
       }
       meter.expectMore(totalBytes(ranges));
       const parts = await readRanges([source], ranges, options);
@@ -59,9 +59,14 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
 
 /** Builds the catalog of a file again, in another `core`, from the bytes that have been read so far. */
 export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
-  const opening = core.call(({ Opening }) => new Opening(file.sizeBytes, file.head));
+  const opening = begin(core, file);
   for (const { offset, bytes } of file.supplied) core.call(() => opening.supply(offset, bytes));
   return core.call(() => opening.finish());
+}
+
+/** Starts to open a file. Only the core with all formats recognises files by their names. */
+function begin(core: CoreInstance, { sizeBytes, head, name = "" }: Pick<ReadFile, "sizeBytes" | "head" | "name">): CoreOpening {
+  return core.call(({ Opening }) => Opening.named?.(name, sizeBytes, head) ?? new Opening(sizeBytes, head));
 }
 
 /** Parses the ranges of a single file: `[offset, length, …]`. */

@@ -18,9 +18,8 @@ const SENTENCES = {
   pytorch: `This is a PyTorch file, which is pickled and can run code when it is loaded. Convert it with ${PYTORCH}`,
   torchscript: `This is a TorchScript program. Convert its weights with ${saveFile("torch", copied('torch.jit.load(path, map_location="cpu").state_dict()'))}`,
   pickle: `This is a Python pickle, which can run code when it is loaded. If torch.load reads it, convert it with ${PYTORCH}`,
-  onnx: `This is an ONNX model. Convert its weights with ${saveFile("numpy", "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}")}`,
+  onnx: "This is an ONNX model, but its name does not end in .onnx, by which these models are recognised. Rename it, and open it again.",
   savedModel: `This is the graph of a TensorFlow SavedModel; its weights are in other files of the same folder. Convert them with ${saveFile("numpy", "{variable.name: variable.numpy() for variable in tf.saved_model.load(folder).variables}")}`,
-  tflite: "This is a TensorFlow Lite model. Open the checkpoint that it was made from instead.",
   hdf5: `This is an HDF5 file, as Keras writes. ${KERAS}`,
   keras: `This is a Keras model. ${KERAS}`,
   npz: `This is a NumPy archive (.npz). Convert it with ${saveFile("numpy", "dict(numpy.load(path))")}`,
@@ -64,7 +63,6 @@ function formatOf(head: Uint8Array): Format | undefined {
     textFormat(start) ??
     (start.startsWith("PK\x03\x04") ? zipFormat(head) : undefined) ??
     MAGICS.find(([magic]) => start.startsWith(magic))?.[1] ??
-    (start.startsWith("TFL3", 4) ? "tflite" : undefined) ??
     protobufFormat(head) ??
     (latin1(head.subarray(257, 262)) === "ustar" ? "tar" : undefined)
   );
@@ -104,7 +102,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, ONNX, msgpack, TFLite or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

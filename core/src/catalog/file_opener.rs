@@ -9,7 +9,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::format::AnyOpener;
+#[cfg(feature = "onnx")]
+use super::onnx;
 use super::{FileCatalog, FileKind};
+#[cfg(feature = "tflite")]
+use crate::container::foreign::tflite;
 use crate::container::safetensors;
 #[cfg(not(feature = "virtual-headers"))]
 use crate::container::zstn::has_virtual_header;
@@ -18,9 +22,39 @@ use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes};
 
+/// The extension of files that are recognised by their name and their first
+/// bytes, since their format has no magic number.
+#[cfg(feature = "onnx")]
+const ONNX_EXTENSION: &str = ".onnx";
+#[cfg(feature = "msgpack")]
+const MSGPACK_EXTENSION: &str = ".msgpack";
+
+/// Returns the format of a file without a magic number, if its `name` has the
+/// extension of such a format and it begins with plausible bytes.
+fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
+    let ends_in = |extension: &str| {
+        let start = name.len().checked_sub(extension.len());
+        let end = start.and_then(|start| name.get(start..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+    };
+    #[cfg(feature = "onnx")]
+    if ends_in(ONNX_EXTENSION) && onnx::is_plausible(head) {
+        return Some(FileKind::Onnx);
+    }
+    #[cfg(feature = "msgpack")]
+    if ends_in(MSGPACK_EXTENSION) && matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]) {
+        return Some(FileKind::Msgpack);
+    }
+    let _ = (ends_in, head);
+    None
+}
+
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
-    FileKind::FILES.iter().copied().find(is_of)
+    let found = FileKind::FILES.iter().copied().find(is_of);
+    #[cfg(feature = "tflite")]
+    let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
+    found
 }
 
 /// Returns whether `byte` can be the first byte of a safetensors header.
@@ -29,18 +63,32 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
     byte.is_none_or(|byte| b"{ \t\r\n".contains(byte))
 }
 
-/// Recognises the format of a file of `file_len_bytes` by its first bytes.
+/// Recognises the format of a file of `file_len_bytes` by its first bytes. Use
+/// [`recognise_named`] for a file whose name is known.
 ///
 /// # Errors
 /// If the format is none that this build reads. The error describes the
 /// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
+    recognise_named("", head, file_len_bytes)
+}
+
+/// Recognises the format of the file called `name`, or with this path or
+/// address, like [`recognise`]. Some formats have no magic number: ONNX models
+/// have to end in `.onnx`, and msgpack files in `.msgpack`.
+///
+/// # Errors
+/// The errors of [`recognise`].
+pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
         #[cfg(not(feature = "virtual-headers"))]
         Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
         None => {}
+    }
+    if let Some(kind) = by_name(name, head) {
+        return Ok(kind);
     }
     if let Some(family) = Family::recognise(head) {
         return Err(Error::unsupported(format!(
@@ -67,7 +115,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, ONNX, msgpack, TFLite or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -118,12 +166,20 @@ impl FileOpener {
     }
 
     /// Starts to open a file of `file_len_bytes` from its first
-    /// [`head_len_bytes`](Self::head_len_bytes).
+    /// [`head_len_bytes`](Self::head_len_bytes). Use [`FileOpener::named`] for a
+    /// file whose name is known.
     pub fn new(file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
+        Self::named("", file_len_bytes, head)
+    }
+
+    /// Starts to open the file called `name`, or with this path or address,
+    /// like [`FileOpener::new`]. The name matters for formats without a magic
+    /// number ([`recognise_named`]).
+    pub fn named(name: &str, file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        let kind = recognise(&head, file_len_bytes)?;
+        let kind = recognise_named(name, &head, file_len_bytes)?;
         let mut format = AnyOpener::new(kind).ok_or_else(Error::left_out)?;
         let fetched = FetchedRanges::new(file_len_bytes, head);
         format.advance(&fetched)?;
@@ -136,7 +192,8 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// grow by half for a Gauss or GGUF file, and by three for other files.
+    /// grow by half for a Gauss or GGUF file, by a few hundred for an ONNX or
+    /// msgpack file of more than 8 MiB, and by three for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -236,8 +293,30 @@ impl FetchedRanges {
         Ok(())
     }
 
+    /// Returns the fetched bytes that contain the offset `at` or end there, and
+    /// the offset at which they begin: the head, or the window.
+    #[cfg(any(feature = "msgpack", feature = "onnx"))]
+    pub(super) fn around(&self, at: u64) -> (u64, &[u8]) {
+        match at < self.head.len() as u64 {
+            true => (0, &self.head),
+            false => self.window(),
+        }
+    }
+
+    /// Returns the offset and the bytes of the window.
+    #[cfg(any(feature = "msgpack", feature = "onnx", feature = "tflite"))]
+    pub(super) fn window(&self) -> (u64, &[u8]) {
+        (self.window.start, &self.window.bytes)
+    }
+
     /// Replaces the window with these bytes.
-    #[cfg(any(feature = "deltas", feature = "ztensor"))]
+    #[cfg(any(
+        feature = "deltas",
+        feature = "msgpack",
+        feature = "onnx",
+        feature = "tflite",
+        feature = "ztensor"
+    ))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
         self.window = Window {
             start,

@@ -17,7 +17,13 @@ use super::gauss;
 use super::gguf;
 #[cfg(feature = "npy")]
 use super::npy;
+#[cfg(feature = "msgpack")]
+use super::msgpack;
+#[cfg(feature = "onnx")]
+use super::onnx;
 use super::range_plan::RangePlan;
+#[cfg(feature = "tflite")]
+use super::tflite;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
@@ -280,4 +286,10 @@ formats! {
     Gguf = "gguf", "gguf", &[&GGUF_MAGIC], gguf if "gguf";
     /// A NumPy array, whose name is empty.
     Npy = "npy", "npy", &[&NPY_MAGIC], npy if "npy";
+    /// An ONNX model.
+    Onnx = "onnx", "onnx", &[], onnx if "onnx";
+    /// Arrays in msgpack, as Flax writes.
+    Msgpack = "msgpack", "msgpack", &[], msgpack if "msgpack";
+    /// A TensorFlow Lite model.
+    Tflite = "tflite", "tflite", &[], tflite if "tflite";
 }

@@ -117,15 +117,24 @@ impl FileCatalog {
     }
 
     /// Returns the name of the element type of tensor `number`, if it is stored
-    /// in blocks of a GGUF file, which may be packed.
+    /// in blocks of a GGUF file, which may be packed, or in elements smaller than
+    /// a byte.
     pub(crate) fn block_type(&self, number: usize) -> Option<&'static str> {
+        #[cfg(feature = "onnx")]
+        if let Some(name) = self.onnx_type(number) {
+            return Some(name);
+        }
+        #[cfg(feature = "tflite")]
+        if let Some(name) = self.tflite_type(number) {
+            return Some(name);
+        }
         #[cfg(feature = "virtual-headers")]
         let packed = self.packed_coding(number);
         #[cfg(not(feature = "virtual-headers"))]
         let packed = None;
         match packed.or_else(|| self.gguf_coding(number))? {
             ElementCoding::Blocks(element, _) => Some(element.name()),
-            ElementCoding::Plain | ElementCoding::Swapped(_) => None,
+            _ => None,
         }
     }
 

@@ -29,12 +29,20 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "msgpack")]
+mod msgpack;
 #[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "onnx")]
+mod onnx;
 #[cfg(feature = "other-formats")]
 mod other_format;
 mod range_plan;
 mod safetensors;
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+mod sequential;
+#[cfg(feature = "tflite")]
+mod tflite;
 #[cfg(feature = "virtual-headers")]
 mod virtual_tensors;
 #[cfg(not(feature = "virtual-headers"))]
@@ -47,7 +55,7 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
 pub use file_name::{IndexName, kind_of_name, packed_name, renamed, restored_name};
-pub use file_opener::{FileOpener, is_other_format, recognise};
+pub use file_opener::{FileOpener, is_other_format, recognise, recognise_named};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;

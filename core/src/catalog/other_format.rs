@@ -17,7 +17,6 @@ enum OtherFormat {
     Pickle,
     Onnx,
     SavedModel,
-    TfLite,
     Hdf5,
     Keras,
     Npz,
@@ -28,7 +27,7 @@ enum OtherFormat {
 
 use OtherFormat::{
     Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
-    TfLite, TorchScript, Xml, Zip,
+    TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one
@@ -88,7 +87,6 @@ fn find(head: &[u8]) -> Option<OtherFormat> {
     text(head)
         .or_else(|| head.starts_with(ZIP_FILE).then(|| zip(head)))
         .or_else(by_magic)
-        .or_else(|| has(4, b"TFL3").then_some(TfLite))
         .or_else(|| protobuf(head))
         .or_else(|| has(TAR_MAGIC, b"ustar").then_some(Tar))
 }
@@ -212,20 +210,16 @@ impl OtherFormat {
                  reads it, convert it ",
                 convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
             ),
-            Onnx => concat!(
-                "this is an ONNX model. Convert its weights ",
-                convert!(numpy "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in \
-                          onnx.load(path).graph.initializer}")
-            ),
+            Onnx => {
+                "this is an ONNX model, but its name does not end in .onnx, by which these models \
+                 are recognised. Rename it, and open it again"
+            }
             SavedModel => concat!(
                 "this is the graph of a TensorFlow SavedModel; its weights are in other files of \
                  the same folder. Convert them ",
                 convert!(numpy "{variable.name: variable.numpy() for variable in \
                           tf.saved_model.load(folder).variables}")
             ),
-            TfLite => {
-                "this is a TensorFlow Lite model. Open the checkpoint that it was made from instead"
-            }
             Hdf5 => concat!(
                 "this is an HDF5 file, as Keras writes. Convert its weights ",
                 convert!(numpy "{weight.path: weight.numpy() for weight in \

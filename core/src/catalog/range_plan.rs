@@ -1,6 +1,8 @@
 //! Plans the read of a part of a tensor: which ranges of the file the part
 //! requires, and how to decode them.
 
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,7 +13,7 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(feature = "element-codings")]
 use crate::container::foreign::{ElementCoding, Units};
 use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
@@ -25,12 +27,12 @@ pub struct RangePlan {
     ranges: Vec<Range<u64>>,
     way: Way,
     /// How the bytes become values, if they are not the values.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(feature = "element-codings")]
     values: Option<Values>,
 }
 
 /// Values that are in whole units of `coding`, after `skipped_bytes` decoded bytes.
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(feature = "element-codings")]
 #[derive(Debug, Clone)]
 struct Values {
     coding: ElementCoding,
@@ -38,7 +40,7 @@ struct Values {
     len_bytes: u64,
 }
 
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(feature = "element-codings")]
 impl Values {
     /// Decodes the values from the bytes of their units.
     fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
@@ -82,7 +84,7 @@ impl RangePlan {
         Self {
             ranges,
             way,
-            #[cfg(any(feature = "gguf", feature = "npy"))]
+            #[cfg(feature = "element-codings")]
             values: None,
         }
     }
@@ -98,7 +100,7 @@ impl RangePlan {
 
     /// Creates the plan for the bytes `span` of a tensor that is stored at
     /// `start` in units of `coding`.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(feature = "element-codings")]
     pub(super) fn of_units(start: u64, coding: ElementCoding, span: &Range<u64>) -> Self {
         if span.is_empty() {
             return Self::stored(Vec::new());
@@ -110,7 +112,7 @@ impl RangePlan {
 
     /// Returns the plan for the bytes `span` of a tensor. This plan reads the `units` of
     /// `coding` that contain them.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(feature = "element-codings")]
     pub(super) fn in_units(
         mut self,
         coding: ElementCoding,
@@ -157,7 +159,7 @@ impl RangePlan {
     /// ([`PartPlan::band_bytes`]); `None` if the tensor is not stored in blocks.
     #[must_use]
     pub fn band_bytes(&self) -> Option<u64> {
-        #[cfg(any(feature = "gguf", feature = "npy"))]
+        #[cfg(feature = "element-codings")]
         if self.values.is_some() {
             return None;
         }
@@ -180,7 +182,7 @@ impl RangePlan {
         base: Option<&[u8]>,
     ) -> Result<Vec<u8>> {
         let stored = self.decode_stored(engine, fetched, base);
-        #[cfg(any(feature = "gguf", feature = "npy"))]
+        #[cfg(feature = "element-codings")]
         if let Some(values) = &self.values {
             return values.decode(&stored?);
         }
@@ -211,6 +213,19 @@ impl RangePlan {
                 }
                 part.decode(engine, fetched, base)
             }
+        }
+    }
+}
+
+/// Removes the values of the padding after the last element.
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+pub(super) fn without_padding(decoded: Cow<'_, [u8]>, len_bytes: u64) -> Cow<'_, [u8]> {
+    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+    match decoded {
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..len).unwrap_or(bytes)),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(len);
+            Cow::Owned(bytes)
         }
     }
 }

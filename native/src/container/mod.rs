@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -40,7 +40,7 @@ impl<'a> Container<'a> {
         let refuse = Error::place(input.name());
         let len_bytes = input.len_bytes();
         let head = input.head(HEAD_LEN_BYTES)?;
-        match recognise(&head, len_bytes).map_err(&refuse)? {
+        match recognise_named(input.name(), &head, len_bytes).map_err(&refuse)? {
             FileKind::Zstn => {}
             FileKind::Delta => return Err(Error::needs_base(input.name())),
             FileKind::Safetensors => {

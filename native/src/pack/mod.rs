@@ -299,7 +299,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     if safetensors::unreadable_header_len_bytes(first, len_bytes).is_some() {
         return Ok(());
     }
-    match catalog::recognise(first, len_bytes).map_err(Error::place(name))? {
+    match catalog::recognise_named(name, first, len_bytes).map_err(Error::place(name))? {
         FileKind::Safetensors => Ok(()),
         FileKind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a delta from another checkpoint"

@@ -13,6 +13,7 @@ use zstn_core::model::{self, Model, wants_config};
 
 use super::async_driver::run;
 use super::decode::ReadTensor;
+use super::external;
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
@@ -375,6 +376,37 @@ impl ReaderOptions {
             .await
     }
 
+    /// Opens the other files of ONNX models at the `locations`, and returns their
+    /// catalogs.
+    async fn open_external_async(
+        &self,
+        catalogs: &mut [FileCatalog],
+        locations: &[Option<Location>],
+    ) -> Result<Vec<(Arc<dyn AsyncSource>, FileCatalog)>> {
+        let files = external::find(catalogs, locations);
+        let are_many = files.len() > MAX_OPEN_FILES;
+        let opened = files.iter().map(|file| async move {
+            let source: Arc<dyn AsyncSource> = match &file.location {
+                Err(_) => return Err(external::without_location()),
+                Ok(Location::Path(path)) if are_many => {
+                    let path = path.clone();
+                    let file = on_thread(move || ClosedFile::open(&path)).await?;
+                    Arc::new(BlockingSource::new(file))
+                }
+                Ok(location) => location.open_async(&self.http).await?,
+            };
+            let len_bytes = source.len_bytes();
+            Ok((source, len_bytes))
+        });
+        let opened: Vec<_> = opened.collect();
+        let opened: Vec<_> = stream::iter(opened).buffered(FILES_AT_ONCE).collect().await;
+        let mut all = Vec::new();
+        for (file, opened) in files.iter().zip(opened) {
+            all.extend(file.catalog(catalogs, opened)?);
+        }
+        Ok(all)
+    }
+
     async fn open_shards(&self, location: &Location) -> Result<Option<Shards>> {
         match location.file_name() {
             Some(name) if location.is_remote() && location.is_index() => {
@@ -400,11 +432,19 @@ impl ReaderOptions {
     ) -> Result<AsyncReader> {
         let (mut sources, mut catalogs): (Vec<Arc<dyn AsyncSource>>, Vec<_>) =
             files.into_iter().unzip();
-        let place = |number: usize| {
-            sources[number]
-                .pinned_location()
-                .or(locations.get(number)?.clone())
-        };
+        let pinned = sources.iter().map(|source| source.pinned_location());
+        let locations: Vec<_> = pinned
+            .zip(locations)
+            .map(|(pinned, location)| pinned.or_else(|| location.clone()))
+            .collect();
+        for (source, catalog) in self
+            .open_external_async(&mut catalogs, &locations)
+            .await?
+        {
+            sources.push(source);
+            catalogs.push(catalog);
+        }
+        let place = |number: usize| locations.get(number).cloned().flatten();
         let data_shards = data_shard::append(&mut catalogs, place, &self.http);
         sources.extend(data_shards.into_iter().map(|shard| {
             let blocking: Arc<dyn Source> = shard;

@@ -19,6 +19,7 @@ mod async_reader;
 mod bands;
 mod batch;
 mod decode;
+mod external;
 mod opening;
 mod options;
 mod original;

@@ -13,6 +13,7 @@ use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_serve::{Served, Server};
 use zstn_tests::cases;
+use zstn_tests::protobuf;
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::{checkpoint, with_header, ztensor2};
@@ -144,6 +145,37 @@ fn a_gguf_file_is_listed_by_one_request_and_rows_fetch_their_blocks() {
     let whole = reader.read("w.q4_k").unwrap();
     assert!(rows.bytes == whole.bytes[2048..4096]);
     assert_eq!(requests(), [32 << 10, 2 * 144, 6 * 144]);
+}
+
+#[test]
+fn an_onnx_model_is_listed_by_a_request_for_each_file() {
+    let at = [("location", "w.bin"), ("offset", "65536")];
+    let own = protobuf::tensor("own", 2, &[1 << 20]).bytes(9, vec![7; 1 << 20]);
+    let far = protobuf::external("far", 2, &[4, 1 << 16], &at);
+    let file = protobuf::model(&[], &[far.clone()]);
+    let weights: Vec<u8> = (0..5 << 16).map(|number: u32| (number >> 16) as u8).collect();
+    let large = protobuf::model(&[], &vec![own; 10].into_iter().zip(0..).map(|(own, number)| {
+        own.bytes(8, number.to_string())
+    }).collect::<Vec<_>>());
+    let served = serve(&[("m.onnx", &file), ("w.bin", &weights), ("large.onnx", &large)]);
+    let requests = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        assert!(log.iter().all(|served| served.status == 206));
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    let reader = served.open("m.onnx");
+    assert_eq!(reader.names().collect::<Vec<_>>(), ["far"]);
+    assert_eq!(requests(), [file.len() as u64, 32 << 10]);
+    let rows = reader.read_rows("far", 1..3).unwrap();
+    assert_eq!(requests()[2..], [2 << 16]);
+    assert!(rows.bytes == weights[2 << 16..4 << 16]);
+    // Long values are not fetched to list a model.
+    let before = requests().len();
+    let reader = served.open("large.onnx");
+    assert_eq!(reader.names().count(), 10);
+    let listing = requests()[before..].to_vec();
+    assert!(listing.len() <= 12 && listing.iter().sum::<u64>() <= 12 << 15, "{listing:?}");
+    assert!(reader.read("7").unwrap().bytes.iter().all(|byte| *byte == 7));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use zstn_core::{Error, ErrorKind};
 use zstn_tests::allocator::{alone, peak_bytes};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::{
-    GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_tensors, vector,
+    GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_named, read_tensors, vector,
 };
 use zstn_tests::native;
 
@@ -186,6 +186,20 @@ fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
         let file = cases::named("gguf-bad", &entry);
         let result = measured(&name, || read_tensors(&Pure, &file));
         Refusal::of_opened(&entry).check(&name, result);
+    }
+}
+
+#[test]
+fn bad_files_of_walked_formats_are_refused_in_bounded_memory() {
+    let _alone = alone();
+    for folder in ["onnx-bad", "msgpack-bad", "tflite-bad"] {
+        for entry in cases::malformed(folder) {
+            let name = text(&entry["file"]);
+            let file = cases::named(folder, &entry);
+            let result = measured(&name, || read_named(&name, &file));
+            let is_external = name == "external-missing.onnx";
+            assert_eq!(result.is_ok(), is_external, "{name}");
+        }
     }
 }
 

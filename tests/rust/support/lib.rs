@@ -10,6 +10,7 @@ pub mod faults;
 pub mod foreign;
 pub mod frames;
 pub mod http_request;
+pub mod protobuf;
 pub mod rng;
 pub mod round_server;
 pub mod schema;

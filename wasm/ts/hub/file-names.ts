@@ -2,11 +2,9 @@
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
-  [/\.onnx$/i, "ONNX"],
   [/\.(h5|keras)$/i, "Keras"],
-  [/(\.pb|\.tflite)$/i, "TensorFlow"],
-  [/\.msgpack$/i, "Flax"],
-  [/\.(npz|npy)$/i, "NumPy"],
+  [/\.pb$/i, "TensorFlow"],
+  [/\.npz$/i, "NumPy"],
 ];
 
 /** Returns a sentence that lists some of the files, for an error message. */

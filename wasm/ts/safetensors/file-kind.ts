@@ -7,15 +7,18 @@ import { malformed } from "./core-error.js";
 export const HEAD_BYTES = 32768;
 
 /** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
+const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM|[^]{4}TFL3)/;
+
+/** The ends of names, with the first bytes, of files in formats without a magic number: ONNX and msgpack. */
+const NAMED = /\.(onnx\n\x08|msgpack\n[\x80-\x8f\xde\xdf])/i;
 
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
  * safetensors.
  */
-export async function isPacked(head: Uint8Array): Promise<boolean> {
+export async function isPacked(head: Uint8Array, name: string): Promise<boolean> {
   const text = String.fromCharCode(...head.subarray(0, 16));
-  if (PACKED.test(text)) return true;
+  if (PACKED.test(text) || NAMED.test(`${name}\n${text}`)) return true;
   // In a plain file, JSON follows the header length. A truncated container must not be mistaken for a damaged plain file.
   if (/^[^]{8}($|[{ \t\r\n])/.test(text)) return false;
   throw await described(undefined, head);

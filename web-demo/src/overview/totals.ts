@@ -45,6 +45,9 @@ const KINDS: Readonly<Record<string, string>> = {
   gauss: "Gauss, lossy",
   gguf: "GGUF",
   npy: "NumPy array",
+  onnx: "ONNX",
+  msgpack: "msgpack",
+  tflite: "TensorFlow Lite",
   "compressed-tensors": "compressed-tensors",
 };
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::byte_order::swapped;
 #[cfg(feature = "gguf")]
 use super::gguf::{self, ByteOrder, ElementType};
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+use super::narrow::NarrowType;
 use crate::bytes::index;
 use crate::{Error, Result};
 
@@ -24,6 +26,10 @@ pub enum ElementCoding {
     /// The values are `F32` (docs/formats/gguf.md 4).
     #[cfg(feature = "gguf")]
     Blocks(ElementType, ByteOrder),
+    /// Elements that are smaller than a byte. A unit is a stored byte, so the
+    /// values of the last one may include padding (docs/formats/onnx.md 3).
+    #[cfg(any(feature = "onnx", feature = "tflite"))]
+    Narrow(NarrowType),
 }
 
 /// The units that contain some bytes of a decoded tensor.
@@ -43,6 +49,8 @@ impl ElementCoding {
             Self::Swapped(width) => (width.max(1), width.max(1)),
             #[cfg(feature = "gguf")]
             Self::Blocks(element, _) => (4 * element.block_elements(), element.block_bytes()),
+            #[cfg(any(feature = "onnx", feature = "tflite"))]
+            Self::Narrow(narrow) => (narrow.values_per_byte(), 1),
         }
     }
 
@@ -80,6 +88,8 @@ impl ElementCoding {
                 gguf::decode_blocks(element, order, stored, &mut out);
                 out.into()
             }
+            #[cfg(any(feature = "onnx", feature = "tflite"))]
+            Self::Narrow(narrow) => narrow.widen(stored)?.into(),
         })
     }
 }

@@ -1,25 +1,46 @@
 //! File formats of other projects: reading, and writing where their users need
 //! it.
 
-#[cfg(any(feature = "gguf", feature = "npy", feature = "ztensor"))]
+#[cfg(any(feature = "element-codings", feature = "ztensor"))]
 mod byte_order;
 #[cfg(feature = "compressed-tensors")]
 pub mod compressed_tensors;
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(feature = "element-codings")]
 mod element_coding;
 #[cfg(feature = "gauss")]
 pub mod gauss;
 #[cfg(feature = "gguf")]
 pub mod gguf;
+#[cfg(feature = "msgpack")]
+pub mod msgpack;
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+mod names;
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+mod narrow;
 #[cfg(feature = "npy")]
 pub mod npy;
+#[cfg(feature = "onnx")]
+pub mod onnx;
+#[cfg(any(
+    feature = "gguf",
+    feature = "msgpack",
+    feature = "onnx",
+    feature = "tflite"
+))]
+mod shape;
 #[cfg(any(feature = "npy", feature = "virtual-headers"))]
 pub(crate) mod strided;
+#[cfg(feature = "tflite")]
+pub mod tflite;
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+mod window;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
 
-#[cfg(any(feature = "gguf", feature = "npy"))]
+#[cfg(feature = "element-codings")]
 pub(crate) use element_coding::{ElementCoding, Units};
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+pub(crate) use window::{Walk, Window};
 
 /// The first bytes of a Gauss file, before the digit of its version.
 pub(crate) const GAUSS_MAGIC: [u8; 7] = *b"GAUSS00";

@@ -16,11 +16,14 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 11] = [
     "compressed-tensors-bad",
     "gauss-bad",
     "gguf-bad",
+    "msgpack-bad",
     "npy-bad",
+    "onnx-bad",
+    "tflite-bad",
     "z4ai-bad",
     "zstd-bad",
     "zstn-bad",
