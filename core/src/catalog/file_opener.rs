@@ -34,7 +34,13 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
 /// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
-        Some(kind) if kind.is_included() => return Ok(kind),
+        Some(kind) if kind.is_included() => {
+            #[cfg(feature = "other-formats")]
+            if let (FileKind::Npz, Some(sentence)) = (kind, super::other_format::describe(head)) {
+                return Err(Error::malformed(Rule::Recognised, sentence).at(0));
+            }
+            return Ok(kind);
+        }
         Some(_) => return Err(Error::left_out()),
         None => {}
     }
@@ -63,7 +69,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -105,7 +111,8 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// grow by half for a Gauss or GGUF file, and by three for other files.
+    /// grow by half for a Gauss, GGUF or PyTorch file, by six for a zip archive, and by
+    /// three for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -206,7 +213,7 @@ impl FetchedRanges {
     }
 
     /// Replaces the window with these bytes.
-    #[cfg(any(feature = "deltas", feature = "ztensor"))]
+    #[cfg(any(feature = "deltas", feature = "zip", feature = "ztensor"))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
         self.window = Window {
             start,

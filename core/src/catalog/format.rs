@@ -17,11 +17,15 @@ use super::gauss;
 use super::gguf;
 #[cfg(feature = "npy")]
 use super::npy;
+#[cfg(feature = "zip")]
+use super::{npz, pytorch};
 use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
-use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
+use crate::container::foreign::{
+    GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, PYTORCH_MAGIC, ZIP_MAGICS, ZTENSOR_MAGICS,
+};
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result, catalog};
@@ -265,4 +269,9 @@ formats! {
     Gguf = "gguf", "gguf", &[&GGUF_MAGIC], gguf if "gguf";
     /// A NumPy array, whose name is empty.
     Npy = "npy", "npy", &[&NPY_MAGIC], npy if "npy";
+    /// A NumPy archive of arrays. The magics are those of any zip archive; its members
+    /// decide whether it is a PyTorch file.
+    Npz = "npz", "npz", ZIP_MAGICS, npz if "zip";
+    /// PyTorch: a zip archive, or a file from before version 1.6.
+    PyTorch = "pytorch", "pt", &[&PYTORCH_MAGIC], pytorch if "zip";
 }

@@ -31,10 +31,16 @@ mod gauss;
 mod gguf;
 #[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "zip")]
+mod npz;
 #[cfg(feature = "other-formats")]
 mod other_format;
+#[cfg(feature = "zip")]
+mod pytorch;
 mod range_plan;
 mod safetensors;
+#[cfg(feature = "zip")]
+mod zip;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;

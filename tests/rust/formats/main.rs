@@ -15,4 +15,5 @@ mod safetensors_headers;
 mod sketch;
 mod statistics;
 mod vectors;
+mod zip_files;
 mod ztensor;

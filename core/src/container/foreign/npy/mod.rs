@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::NPY_MAGIC;
+use super::strided::gathered;
 pub use super::element_coding::ElementCoding;
 use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
@@ -179,35 +180,12 @@ impl NpyLayout {
         if !self.is_fortran || long.len() < 2 {
             return Ok(decoded);
         }
-        transposed(&decoded, &long, self.stored_bytes).map(Cow::Owned)
+        // The distance between neighbours along each dimension, in elements.
+        let steps = long.iter().scan(1u64, |step, &size| {
+            let own = *step;
+            *step = step.saturating_mul(size);
+            Some(own)
+        });
+        gathered(&decoded, &long, &steps.collect::<Vec<_>>(), self.stored_bytes).map(Cow::Owned)
     }
-}
-
-/// Converts elements of `width` bytes from an order in which the first
-/// dimension is the fastest to one in which the last is.
-fn transposed(elements: &[u8], shape: &[u64], width: usize) -> Result<Vec<u8>> {
-    let mut out = bytes::buffer(elements.len() as u64)?;
-    // The distance between neighbours along each dimension, in elements.
-    let mut steps = Vec::new();
-    let mut step = 1u64;
-    for size in shape {
-        steps.push(step);
-        step = step.saturating_mul(*size);
-    }
-    let mut position: Vec<u64> = shape.iter().map(|_| 0).collect();
-    let mut at = 0u64;
-    for out in out.chunks_exact_mut(width) {
-        let start = bytes::index(at) * width;
-        out.copy_from_slice(&elements[start..start + width]);
-        for ((position, size), step) in position.iter_mut().zip(shape).zip(&steps).rev() {
-            *position += 1;
-            at += step;
-            if *position < *size {
-                break;
-            }
-            at -= size * step;
-            *position = 0;
-        }
-    }
-    Ok(out)
 }
