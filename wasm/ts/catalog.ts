@@ -11,9 +11,9 @@ import type { StoredPart } from "./tensor.js";
 
 /**
  * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF and NPY.
+ * Gauss, GGUF, NPY, and NPZ and PyTorch, which are zip archives or begin with a pickle of a number.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK[\x03\x05]|\x80\x02\x8a)/;
 
 /** Reads the ranges that the core requests until it can list every tensor. */
 export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {

@@ -17,12 +17,12 @@ use super::gauss;
 use super::gguf;
 #[cfg(feature = "npy")]
 use super::npy;
-#[cfg(feature = "zip")]
-use super::{npz, pytorch};
 use super::range_plan::RangePlan;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
+#[cfg(feature = "zip")]
+use super::{npz, pytorch};
 use crate::container::foreign::{
     GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, PYTORCH_MAGIC, ZIP_MAGICS, ZTENSOR_MAGICS,
 };

@@ -147,8 +147,7 @@ impl Arrays {
         }
         let contents = AnyContents::Npz(FormatContents(places));
         let metadata = BTreeMap::new();
-        let mut catalog =
-            FileCatalog::new(contents, file_len_bytes, end, None, metadata, tensors)?;
+        let mut catalog = FileCatalog::new(contents, file_len_bytes, end, None, metadata, tensors)?;
         catalog.refused = Refused::new(refused);
         Ok(catalog)
     }
@@ -164,7 +163,8 @@ impl Array {
     /// Parses the header of an array in `have`, the first bytes of the data of a member,
     /// which are at `place`.
     fn parse(member: &Member, have: &[u8], place: &Range<u64>) -> Result<Parsed> {
-        let packing = member.packing.clone()?;
+        let packing = member.packing.clone();
+        let packing = packing.map_err(|error| error.at(member.local))?;
         let len_bytes = member.len_bytes;
         let start = |wanted: u64| -> Result<Cow<[u8]>> {
             let wanted = wanted.min(len_bytes);

@@ -109,7 +109,9 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
 fn zip(head: &[u8]) -> Option<OtherFormat> {
     let rest = head.strip_prefix(ZIP_FILE)?;
     let len = rest.get(ZIP_NAME_LEN..)?.first_chunk::<2>()?;
-    let name = rest.get(ZIP_NAME..)?.get(..u16::from_le_bytes(*len).into())?;
+    let name = rest
+        .get(ZIP_NAME..)?
+        .get(..u16::from_le_bytes(*len).into())?;
     let names: [&[u8]; 3] = [b"metadata.json", b"config.json", b"model.weights.h5"];
     names.contains(&name).then_some(Keras)
 }

@@ -77,11 +77,12 @@ pub(super) struct Members {
 impl Members {
     /// Finds the pickle of a checkpoint; `None` if the archive has none.
     pub(super) fn find(archive: &Archive) -> Result<Option<Self>> {
-        let folder = archive.members.iter().find_map(|member| {
+        let folders = archive.members.iter().filter_map(|member| {
             let folder = member.name.strip_suffix(PICKLE)?;
             (folder.is_empty() || folder.ends_with('/')).then_some(folder)
         });
-        let Some(folder) = folder else {
+        // The pickle of the checkpoint is not in a folder of its members.
+        let Some(folder) = folders.min_by_key(|folder| folder.len()) else {
             return Ok(None);
         };
         let Some(pickle) = archive.find(&format!("{folder}{PICKLE}"))? else {
@@ -180,7 +181,11 @@ impl Members {
             };
             let place = match fetched.part(member.header()) {
                 Some(header) => Some(member.data(&header)?),
-                None => self.places.get(&number).cloned().or_else(|| member.expected_data()),
+                None => self
+                    .places
+                    .get(&number)
+                    .cloned()
+                    .or_else(|| member.expected_data()),
             };
             let place = place.ok_or_else(missing)?;
             places.push(match &member.packing {

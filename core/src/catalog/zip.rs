@@ -21,6 +21,9 @@ use crate::{Error, Result, Rule, bytes, sort};
 /// The gap up to which the members to fetch share a range, in bytes.
 const GAP_BYTES: u64 = 4 << 10;
 
+/// The longest range that members share, in bytes.
+const JOINED_BYTES: u64 = 1 << 20;
+
 /// The number of bytes that are fetched for the pickle of a PyTorch file together with
 /// the end of the file, if it does not end in the head. It is enough for about 1300
 /// tensors.
@@ -132,7 +135,10 @@ impl Members {
         let ranges = self.wanted.iter().map(|wanted| wanted.range.clone());
         for range in sort::sorted(ranges.collect(), |range| (range.start, range.end)) {
             match joined.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(GAP_BYTES) => {
+                Some(last)
+                    if range.start <= last.end.saturating_add(GAP_BYTES)
+                        && range.end.saturating_sub(last.start) <= JOINED_BYTES =>
+                {
                     last.end = last.end.max(range.end);
                 }
                 _ => joined.push(range),
@@ -164,11 +170,9 @@ impl FormatOpener {
             return Ok(tail_from(len_bytes.saturating_sub(furthest)));
         }
         let mut ranges = Vec::new();
-        let mut start = len_bytes.saturating_sub(HEAD_LEN_BYTES).max(head_end);
+        let start = len_bytes.saturating_sub(HEAD_LEN_BYTES).max(head_end);
         if pytorch::is_pickle_cut(fetched.head()) && start > head_end {
-            let end = PICKLE_GUESS_BYTES.clamp(head_end, start);
-            start = start.max(end);
-            ranges.push(head_end..end);
+            ranges.push(head_end..PICKLE_GUESS_BYTES.clamp(head_end, start));
         }
         ranges.push(start..len_bytes);
         ranges.retain(|range| range.start < range.end);

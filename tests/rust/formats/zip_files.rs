@@ -9,6 +9,7 @@ use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
+use zstn_tests::archives::{self, Archive};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::open_in_trips;
 use zstn_tests::sha256;
@@ -94,7 +95,11 @@ fn vectors_decode_to_their_values() {
         // NumPy stores bfloat16 as bytes without a dtype, which are listed as such.
         let bytes = vector.unread.iter().filter(|name| *name == "bf");
         let told: Vec<_> = vector.tensors.iter().map(|t| &t.name).collect();
-        assert_eq!(listed.len(), told.len() + bytes.count(), "{name}: {listed:?}");
+        assert_eq!(
+            listed.len(),
+            told.len() + bytes.count(),
+            "{name}: {listed:?}"
+        );
         for told in &vector.tensors {
             let place = format!("{name}/{}", told.name);
             let number = catalog.find(&told.name).expect(&place);
@@ -159,77 +164,27 @@ fn tensors_of_one_storage_are_aliases() {
 fn calls_are_never_made() {
     let marker = std::env::temp_dir().join(format!("zstn-pickle-{}", std::process::id()));
     let command = format!("touch {}", marker.display());
-    let text = |text: &str| {
-        let len = u32::try_from(text.len()).expect("short");
-        [b"X", &len.to_le_bytes()[..], text.as_bytes()].concat()
-    };
     let call = |module: &str| {
         let global = format!("c{module}\nsystem\n(");
-        [global.as_bytes(), &text(&command), b"tR"].concat()
+        [global.as_bytes(), &archives::text(&command), b"tR"].concat()
     };
-    let tensor = cases::read("pytorch", "one-tensor.pt");
-    let (catalog, _) = open_in_trips(&tensor).expect("a vector");
-    assert_eq!(catalog.tensors().len(), 1);
     for module in ["os", "posix", "nt", "subprocess"] {
         let only_call = [b"\x80\x02", &call(module)[..], b"."].concat();
-        let file = archive(&[("archive/data.pkl", &only_call)]);
-        let error = open_in_trips(&file).expect_err("no tensors");
+        let archive = |pickle: &[u8]| Archive::default().member("a/data.pkl", pickle).finish();
+        let error = open_in_trips(&archive(&only_call)).expect_err("no tensors");
         assert_eq!(error.rule(), Some(Rule::PyTorchPickle));
-        let named = [b"\x80\x02}", &text("x")[..], &call(module), b"s."].concat();
-        let error = open_in_trips(&archive(&[("archive/data.pkl", &named)]));
-        let error = error.expect_err("no tensors");
+        let named = [b"\x80\x02}", &archives::text("x")[..], &call(module), b"s."].concat();
+        let error = open_in_trips(&archive(&named)).expect_err("no tensors");
         assert!(error.to_string().contains(&format!("`{module}.system`")));
         assert!(!marker.exists(), "the pickle was executed");
     }
     let file = cases::read("pytorch", "dangerous-value-beside-tensor.pt");
     let (catalog, _) = open_in_trips(&file).expect("a vector");
     let shown: Vec<_> = catalog.metadata().values().collect();
-    assert!(shown.iter().any(|text| text.starts_with("posix.system(")), "{shown:?}");
-}
-
-/// Returns an archive of stored members.
-fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
-    let (mut file, mut directory) = (Vec::new(), Vec::new());
-    let u16 = |n: usize| u16::try_from(n).expect("short").to_le_bytes();
-    let u32 = |n: usize| u32::try_from(n).expect("short").to_le_bytes();
-    for (name, data) in members {
-        let start = file.len();
-        let crc = crc32(data).to_le_bytes();
-        let fields = [
-            &crc[..],
-            &u32(data.len()),
-            &u32(data.len()),
-            &u16(name.len()),
-            &[0, 0],
-        ]
-        .concat();
-        let version = [20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        file.extend([b"PK\x03\x04", &version[..], &fields, name.as_bytes(), data].concat());
-        let own = [b"PK\x01\x02\x14\x00", &version[..], &fields, &[0; 10]].concat();
-        directory.extend([&own[..], &u32(start), name.as_bytes()].concat());
-    }
-    let count = u16(members.len());
-    let end = [
-        b"PK\x05\x06\0\0\0\0",
-        &count[..],
-        &count,
-        &u32(directory.len()),
-        &u32(file.len()),
-        &[0, 0],
-    ]
-    .concat();
-    [file, directory, end].concat()
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
-        }
-    }
-    !crc
+    assert!(
+        shown.iter().any(|text| text.starts_with("posix.system(")),
+        "{shown:?}"
+    );
 }
 
 #[test]
@@ -261,5 +216,38 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
             }
         }
         assert!(refused > file.len(), "{name}: {refused} refusals");
+    }
+}
+
+#[test]
+fn places_follow_from_the_directory_if_it_is_that_of_pytorch() {
+    let values: Vec<u8> = (0..40_000u32)
+        .flat_map(|i| (i as f32).to_le_bytes())
+        .collect();
+    let tensors = ["a", "b"].map(|name| (name.into(), name.into(), 40_000));
+    let pickle = archives::state_dict(&tensors);
+    let start = Archive::default().aligned("m/data.pkl", &pickle);
+    let aligned = start
+        .aligned("m/data/a", &values)
+        .aligned("m/data/b", &values);
+    // The head, then the end of the file.
+    let (catalog, trips) = open_in_trips(&aligned.finish()).expect("an archive");
+    assert_eq!((catalog.tensors().len(), trips), (2, 2));
+    assert!(
+        catalog
+            .tensors()
+            .iter()
+            .all(|tensor| tensor.stored.start % 64 == 0)
+    );
+    // The local headers of other archives are fetched.
+    let start = Archive::default().member("m/data.pkl", &pickle);
+    let file = start
+        .member("m/data/a", &values)
+        .member("m/data/b", &values)
+        .finish();
+    let (catalog, trips) = open_in_trips(&file).expect("an archive");
+    assert_eq!(trips, 3);
+    for number in 0..2 {
+        assert!(decode(&Pure, &catalog, number, &file).expect("values") == values);
     }
 }

@@ -73,6 +73,53 @@ fn gguf_files_read_and_convert_like_others() {
 }
 
 #[test]
+fn archives_read_convert_and_verify_like_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (from, name, kind) in [
+        ("npz", "deflated.npz", FileKind::Npz),
+        ("pytorch", "strided.pt", FileKind::PyTorch),
+        ("pytorch", "training-checkpoint.ckpt", FileKind::PyTorch),
+        ("pytorch", "legacy-shared-storage.pth", FileKind::PyTorch),
+    ] {
+        let path = cases::path(from).join(name);
+        let model = open(&path).expect(name);
+        assert_eq!(model.model().kind(), kind);
+        let path = path.to_str().expect("UTF-8");
+        let list = command::json(&command::zstn(folder.path(), &["ls", path, "--json"]));
+        assert_eq!(list["kind"], kind.name());
+        for out in ["m.safetensors", "m.zstn"] {
+            let run = command::zstn(folder.path(), &["convert", path, out, "--force", "--json"]);
+            let report: Value = serde_json::from_slice(&run.stdout).expect("a report");
+            assert_eq!(report["from"], kind.name());
+            same(&open(folder.path().join(out)).expect("converted"), &model);
+        }
+        read_all(Path::new(path)).expect(name);
+    }
+    // A tensor that cannot be read is named, the others are read, and nothing that is
+    // written lacks it.
+    let path = cases::path("pytorch").join("unreadable-beside.pt");
+    assert!(read_all(&path).is_err());
+    let path = path.to_str().expect("UTF-8");
+    let listed = command::zstn(folder.path(), &["ls", path]);
+    assert!(listed.status.success());
+    let warned = command::text(&listed.stderr) + &command::text(&listed.stdout);
+    assert!(warned.contains("quantised cannot be read"), "{warned}");
+    let got = command::zstn(folder.path(), &["get", path, "a", "--json"]);
+    assert_eq!(command::json(&got)["name"], "a");
+    let run = command::zstn(folder.path(), &["convert", path, "part.safetensors"]);
+    assert!(!run.status.success() && !folder.path().join("part.safetensors").exists());
+    // Values that are no tensors are metadata.
+    let path = cases::path("pytorch").join("training-checkpoint.ckpt");
+    let model = open(&path).expect("a vector");
+    let metadata = model.model().metadata();
+    assert!(
+        metadata
+            .keys()
+            .any(|key| key.starts_with("optimizer.param_groups.0."))
+    );
+}
+
+#[test]
 fn weights_in_parts_read_like_others() {
     let mut models = 0;
     for vector in cases::entries(GOOD, "vectors") {

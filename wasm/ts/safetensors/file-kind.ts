@@ -7,7 +7,7 @@ import { malformed } from "./core-error.js";
 export const HEAD_BYTES = 32768;
 
 /** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
+const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK[\x03\x05]|\x80\x02\x8a)/;
 
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain

@@ -45,6 +45,8 @@ const KINDS: Readonly<Record<string, string>> = {
   gauss: "Gauss, lossy",
   gguf: "GGUF",
   npy: "NumPy array",
+  npz: "NumPy archive",
+  pytorch: "PyTorch",
   "compressed-tensors": "compressed-tensors",
 };
 

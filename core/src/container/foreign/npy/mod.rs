@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::NPY_MAGIC;
-use super::strided::gathered;
 pub use super::element_coding::ElementCoding;
+use super::strided::gathered;
 use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
 use crate::limits::NPY_HEADER_LEN_BYTES;
@@ -186,6 +186,12 @@ impl NpyLayout {
             *step = step.saturating_mul(size);
             Some(own)
         });
-        gathered(&decoded, &long, &steps.collect::<Vec<_>>(), self.stored_bytes).map(Cow::Owned)
+        gathered(
+            &decoded,
+            &long,
+            &steps.collect::<Vec<_>>(),
+            self.stored_bytes,
+        )
+        .map(Cow::Owned)
     }
 }

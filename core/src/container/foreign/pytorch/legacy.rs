@@ -8,11 +8,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::super::PYTORCH_MAGIC;
+use super::Checkpoint;
 use super::listing::list;
 use super::machine::Machine;
 use super::value::{Object, Value};
-use super::Checkpoint;
-use super::super::PYTORCH_MAGIC;
 use crate::limits::PICKLE_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
@@ -53,7 +53,9 @@ pub(crate) fn parse(head: &[u8], file_len_bytes: u64) -> Result<ParsedLegacy> {
             Err(Error::limit(detail))
         }
         // At least half as much again, so that a large pickle takes few requests.
-        Err(_) => Ok(ParsedLegacy::Needs((have + have / 2 + 1).min(file_len_bytes))),
+        Err(_) => Ok(ParsedLegacy::Needs(
+            (have + have / 2 + 1).min(file_len_bytes),
+        )),
     }
 }
 

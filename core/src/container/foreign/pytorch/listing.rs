@@ -18,8 +18,15 @@ use crate::limits::{
 };
 use crate::{Error, Result, Rule};
 
-/// Text counts as one entry, and as one more for each of this many bytes.
-const BYTES_PER_ENTRY: usize = 16;
+/// A name or text counts as one entry for each of this many bytes.
+const BYTES_PER_ENTRY: usize = 8;
+
+/// A tensor counts as this many entries, and one more for each dimension. The pickle may
+/// have few bytes for it: a reference to a tensor that is listed before.
+const ENTRIES_PER_TENSOR: usize = 24;
+
+/// Classes whose objects contain no tensors.
+const KNOWN: [&str; 2] = ["torch.device", "torch.serialization._get_layout"];
 
 /// Lists the tensors of `root`. Elements are stored with the most significant byte first
 /// if `is_big_endian`.
@@ -197,13 +204,15 @@ impl<'a> Listing<'a> {
             return self.visit_sparse(opaque);
         }
         self.add_metadata(value)?;
-        self.left_out.get_or_insert_with(|| {
-            format!(
-                "the file contains no tensors, but an object of `{}`. It is not created, since \
-                 pickles are read without running their code",
-                name.escape_default()
-            )
-        });
+        if !KNOWN.contains(&&*name) {
+            self.left_out.get_or_insert_with(|| {
+                format!(
+                    "the file contains no tensors, but an object of `{}`. It is not created, \
+                     since pickles are read without running their code",
+                    name.escape_default()
+                )
+            });
+        }
         self.visit_attributes(opaque.state)?;
         self.visit_entries(&opaque.items)?;
         let arguments = self.machine.sequence(opaque.arguments);
@@ -278,9 +287,9 @@ impl<'a> Listing<'a> {
             let detail = format!("the file has over {PYTORCH_TENSORS} tensors");
             return Err(Error::limit(detail));
         }
+        self.machine.count(ENTRIES_PER_TENSOR)?;
         match self.listed(tensor) {
             Ok(tensor) => self.out.tensors.push(tensor),
-            // The limit concerns the whole file.
             Err(error) => self.refuse(error),
         }
         Ok(())
@@ -332,7 +341,6 @@ impl<'a> Listing<'a> {
             width(dtype),
             view.end - view.start,
         )?;
-        self.machine.count(1 + shape.len())?;
         let number = self.storage(&storage.key, whole_len_bytes)?;
         Ok(ListedTensor {
             name: self.path.clone(),
@@ -367,7 +375,7 @@ impl<'a> Listing<'a> {
     }
 
     /// Returns the sizes or strides of a tensor.
-    fn sizes(&self, value: Value) -> Result<Vec<u64>> {
+    fn sizes(&mut self, value: Value) -> Result<Vec<u64>> {
         let extent = |detail| Error::malformed(Rule::PyTorchExtent, detail);
         let sizes = self.machine.sequence(value);
         let sizes = sizes.ok_or_else(|| extent("its shape or its strides are not a tuple"))?;
@@ -376,6 +384,7 @@ impl<'a> Listing<'a> {
         }
         let sizes = sizes.iter().map(|size| unsigned(*size));
         let sizes: Option<Vec<u64>> = sizes.collect();
+        self.machine.count(sizes.as_ref().map_or(0, Vec::len))?;
         sizes.ok_or_else(|| extent("its shape or its strides have a negative number"))
     }
 }

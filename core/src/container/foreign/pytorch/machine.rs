@@ -7,8 +7,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{element, text};
 use super::value::{Global, Object, Opaque, Value};
+use super::{element, text};
 use crate::bytes::Cursor;
 use crate::limits::PICKLE_OBJECTS;
 use crate::{Error, Result, Rule};
@@ -114,7 +114,10 @@ impl<'a> Machine<'a> {
     }
 
     fn top(&self) -> Result<Value> {
-        let top = self.stack.last().filter(|_| self.stack.len() > self.fence());
+        let top = self
+            .stack
+            .last()
+            .filter(|_| self.stack.len() > self.fence());
         top.copied()
             .ok_or_else(|| refuse("an opcode of the pickle requires a value that is not there"))
     }
@@ -298,7 +301,11 @@ impl<'a> Machine<'a> {
                 let keys = (first..).map(Value::Int);
                 opaque.items.extend(keys.zip(items));
             }
-            _ => return Err(refuse("the pickle adds elements to an object that has none")),
+            _ => {
+                return Err(refuse(
+                    "the pickle adds elements to an object that has none",
+                ));
+            }
         }
         Ok(())
     }
@@ -307,7 +314,11 @@ impl<'a> Machine<'a> {
         match self.target()? {
             Object::Dict(dict) => dict.append(&mut pairs),
             Object::Opaque(opaque) => opaque.items.append(&mut pairs),
-            _ => return Err(refuse("the pickle adds entries to an object that is no dict")),
+            _ => {
+                return Err(refuse(
+                    "the pickle adds entries to an object that is no dict",
+                ));
+            }
         }
         Ok(())
     }

@@ -156,7 +156,14 @@ mod tests {
         assert_eq!(text(b'V', b"\\U0001F600\n").as_deref(), Some("😀"));
         assert_eq!(text(b'S', b"'a\\x41\\'\\n'\n").as_deref(), Some("aA'\n"));
         assert_eq!(text(b'S', b"\"\"\n").as_deref(), Some(""));
-        for malformed in [&b"'a\n"[..], b"'\n", b"a\n", b"'\\q'\n", b"'\\x4'\n", b"'a'"] {
+        for malformed in [
+            &b"'a\n"[..],
+            b"'\n",
+            b"a\n",
+            b"'\\q'\n",
+            b"'\\x4'\n",
+            b"'a'",
+        ] {
             assert_eq!(text(b'S', malformed), None, "{malformed:?}");
         }
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inflate::{self, inflate};
 use crate::bytes::{Cursor, part};
+use crate::checksum::agrees;
 use crate::{Error, Result, Rule};
 
 static CRC32: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
@@ -210,7 +211,7 @@ impl Packing {
             None => stored.into(),
         };
         if let Some([before, expected]) = self.checksums
-            && checksum_after(before, &member) != expected
+            && !agrees(expected, checksum_after(before, &member))
         {
             let detail = "the bytes of the member differ from their checksum";
             return Err(Error::malformed(Rule::ZipChecksum, detail));

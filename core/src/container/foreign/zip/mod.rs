@@ -62,6 +62,10 @@ impl End {
             return Err(refuse(detail, file_len_bytes));
         };
         let at = tail_start + found as u64;
+        if tail_start > 0 && (found as u64) < END_64_DISTANCE_BYTES {
+            let detail = "these are not enough bytes to parse the end of the zip archive";
+            return Err(Error::invalid_input(detail));
+        }
         let mut cursor = Cursor::new(tail.get(found + 4..).unwrap_or_default());
         let disks = [cursor.u16("a disk")?, cursor.u16("a disk")?];
         let counts = [cursor.u16("a count")?, cursor.u16("a count")?];
