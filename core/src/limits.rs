@@ -55,12 +55,12 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 pub(crate) const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
 
 /// The most bytes that a sparse tensor of a zTensor file may expand to per
-/// stored byte. Weights pruned to one nonzero element in a thousand stay far
-/// below this factor.
+/// stored byte, or a tensor of a PyTorch file that repeats its elements. Weights
+/// pruned to one nonzero element in a thousand stay far below this factor.
 pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 
-/// The size in bytes up to which a sparse tensor is made dense, however few
-/// bytes are stored for it.
+/// The size in bytes up to which such a tensor is made dense, however few bytes
+/// are stored for it.
 pub const SPARSE_FREE_BYTES: u64 = 16 << 20;
 
 /// The largest number of weights that one word of a Gauss residual stream can
@@ -126,6 +126,25 @@ pub const TFLITE_TABLES_LEN_BYTES: u64 = 256 << 20;
 /// The length in bytes up to which a file is fetched whole where listing its
 /// tensors means to walk from one to the next: ONNX, msgpack, TFLite.
 pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
+/// The longest directory of a zip archive, in bytes. A member takes about 60.
+pub const ZIP_DIRECTORY_LEN_BYTES: u64 = 64 << 20;
+
+/// The longest pickle of a PyTorch file, in bytes. A tensor takes about 120.
+pub const PICKLE_LEN_BYTES: u64 = 256 << 20;
+
+/// The largest number of opcodes and of copied entries of a pickle, counting each
+/// tensor that is listed as 24 more. A tensor takes about 75.
+pub const PICKLE_OBJECTS: u64 = 1 << 23;
+
+/// The largest depth of containers in the containers of a pickle, in which tensors are
+/// searched for.
+pub const PICKLE_DEPTH: usize = 64;
+
+/// The largest number of tensors of a PyTorch file.
+pub const PYTORCH_TENSORS: usize = 1 << 20;
+
+/// The largest number of values of a PyTorch file other than tensors that are listed.
+pub const PYTORCH_METADATA_ENTRIES: usize = 1 << 14;
 
 /// The largest number of patterns in one module list of a compressed-tensors
 /// configuration. Each pattern is matched against each module; real models have

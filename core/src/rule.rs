@@ -517,6 +517,39 @@ rules! {
     /// The values have the length that follows from shape and type (tflite 2).
     TfliteLength = "tflite.length",
 
+    /// A zip archive ends with its end record, is in one file, and both versions of
+    /// the record agree (zip 1).
+    ZipEnd = "zip.end",
+    /// The directory of a zip archive lies before its end record and has the stated
+    /// number of entries (zip 2).
+    ZipDirectory = "zip.directory",
+    /// A member lies before the next one, its local header agrees with the
+    /// directory, and it has the lengths that the directory states (zip 2 and 3).
+    ZipMember = "zip.member",
+    /// No other member has the name of one that is read (zip 2).
+    ZipName = "zip.name",
+    /// A member is stored or deflated (zip 2).
+    ZipMethod = "zip.method",
+    /// A member that is read is not encrypted (zip 2).
+    ZipEncrypted = "zip.encrypted",
+    /// The bytes of a member match its CRC-32 (zip 3).
+    ZipChecksum = "zip.crc",
+
+    /// The pickle is well formed, and describes tensors or plain values (pytorch 2).
+    PyTorchPickle = "pytorch.pickle",
+    /// The names of tensors are distinct (pytorch 2.3).
+    PyTorchName = "pytorch.name",
+    /// The storage of a tensor is in the file and has its length (pytorch 3).
+    PyTorchStorage = "pytorch.storage",
+    /// The elements of a tensor lie inside its storage, and have at most 2^63 − 1
+    /// bytes (pytorch 3).
+    PyTorchExtent = "pytorch.extent",
+    /// The byte order is `little` or `big` (pytorch 1).
+    PyTorchByteOrder = "pytorch.byteorder",
+    /// A file from before version 1.6 has its five pickles, and the storages after
+    /// them have the stated lengths (pytorch 4).
+    PyTorchLegacy = "pytorch.legacy",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

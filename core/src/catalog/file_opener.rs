@@ -83,7 +83,13 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     match by_magic(head) {
         #[cfg(not(feature = "virtual-headers"))]
         Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
-        Some(kind) if kind.is_included() => return Ok(kind),
+        Some(kind) if kind.is_included() => {
+            #[cfg(feature = "other-formats")]
+            if let (FileKind::Npz, Some(sentence)) = (kind, super::other_format::describe(head)) {
+                return Err(Error::malformed(Rule::Recognised, sentence).at(0));
+            }
+            return Ok(kind);
+        }
         Some(_) => return Err(Error::left_out()),
         None => {}
     }
@@ -115,7 +121,7 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, ONNX, msgpack, TFLite or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -192,8 +198,9 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// grow by half for a Gauss or GGUF file, by a few hundred for an ONNX or
-    /// msgpack file of more than 8 MiB, and by three for other files.
+    /// grow by half for a Gauss, GGUF or PyTorch file, by six for a zip archive, by a
+    /// few hundred for an ONNX or msgpack file of more than 8 MiB, and by three for
+    /// other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -315,6 +322,7 @@ impl FetchedRanges {
         feature = "msgpack",
         feature = "onnx",
         feature = "tflite",
+        feature = "zip",
         feature = "ztensor"
     ))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {

@@ -15,10 +15,10 @@ use super::file_opener::FetchedRanges;
 use super::gauss;
 #[cfg(feature = "gguf")]
 use super::gguf;
-#[cfg(feature = "npy")]
-use super::npy;
 #[cfg(feature = "msgpack")]
 use super::msgpack;
+#[cfg(feature = "npy")]
+use super::npy;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::range_plan::RangePlan;
@@ -27,7 +27,11 @@ use super::tflite;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
-use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
+#[cfg(feature = "zip")]
+use super::{npz, pytorch};
+use crate::container::foreign::{
+    GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, PYTORCH_MAGIC, ZIP_MAGICS, ZTENSOR_MAGICS,
+};
 #[cfg(feature = "virtual-headers")]
 use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::container::{model_delta, zstn as zstn_container};
@@ -292,4 +296,9 @@ formats! {
     Msgpack = "msgpack", "msgpack", &[], msgpack if "msgpack";
     /// A TensorFlow Lite model.
     Tflite = "tflite", "tflite", &[], tflite if "tflite";
+    /// A NumPy archive of arrays. The magics are those of any zip archive; its members
+    /// decide whether it is a PyTorch file.
+    Npz = "npz", "npz", ZIP_MAGICS, npz if "zip";
+    /// PyTorch: a zip archive, or a file from before version 1.6.
+    PyTorch = "pytorch", "pt", &[&PYTORCH_MAGIC], pytorch if "zip";
 }

@@ -33,10 +33,14 @@ mod gguf;
 mod msgpack;
 #[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "zip")]
+mod npz;
 #[cfg(feature = "onnx")]
 mod onnx;
 #[cfg(feature = "other-formats")]
 mod other_format;
+#[cfg(feature = "zip")]
+mod pytorch;
 mod range_plan;
 mod safetensors;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
@@ -48,6 +52,8 @@ mod virtual_tensors;
 #[cfg(not(feature = "virtual-headers"))]
 #[path = "virtual_tensors_disabled.rs"]
 mod virtual_tensors;
+#[cfg(feature = "zip")]
+mod zip;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;

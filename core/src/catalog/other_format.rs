@@ -12,48 +12,41 @@ enum OtherFormat {
     LfsPointer,
     Json,
     Ggml,
-    PyTorch,
-    TorchScript,
     Pickle,
     Onnx,
     SavedModel,
     Hdf5,
     Keras,
-    Npz,
-    Zip,
     Gzip,
     Tar,
 }
 
 use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
-    TorchScript, Xml, Zip,
+    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Onnx, Pickle, SavedModel, Tar, Xml,
 };
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 12] = [
+const MAGICS: [(&[u8], OtherFormat); 10] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
     (b"algg", Ggml),
-    (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", PyTorch),
     (b"\x80\x02", Pickle),
     (b"\x80\x03", Pickle),
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
     (b"\x89HDF\r\n\x1a\n", Hdf5),
-    (b"PK\x05\x06", Zip),
     (b"\x1f\x8b\x08", Gzip),
 ];
 
 /// The first bytes of a zip archive, which begin its first entry.
 const ZIP_FILE: &[u8] = b"PK\x03\x04";
 
-/// The offset in a zip archive of the length of the first file's name. The name
+/// The offset after [`ZIP_FILE`] of the length of the first file's name. The name
 /// itself is at [`ZIP_NAME`].
-const ZIP_NAME_LEN: usize = 26;
-const ZIP_NAME: usize = 30;
+const ZIP_NAME_LEN: usize = 22;
+const ZIP_NAME: usize = 26;
 
 /// The offset of `ustar` in a tar archive.
 const TAR_MAGIC: usize = 257;
@@ -85,7 +78,7 @@ fn find(head: &[u8]) -> Option<OtherFormat> {
     };
     let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
     text(head)
-        .or_else(|| head.starts_with(ZIP_FILE).then(|| zip(head)))
+        .or_else(|| zip(head))
         .or_else(by_magic)
         .or_else(|| protobuf(head))
         .or_else(|| has(TAR_MAGIC, b"ustar").then_some(Tar))
@@ -116,26 +109,16 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
     is_json.then_some(Json)
 }
 
-/// Distinguishes zip-based formats by the name of the first file in the
-/// archive.
-fn zip(head: &[u8]) -> OtherFormat {
-    let Some(&[low, high]) = head.get(ZIP_NAME_LEN..ZIP_NAME_LEN + 2) else {
-        return Zip;
-    };
-    let end = ZIP_NAME + usize::from(u16::from_le_bytes([low, high]));
-    let name = head.get(ZIP_NAME..end.min(head.len())).unwrap_or_default();
-    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let folders = &name[..name.len() - last.len()];
-    let is_number = !last.is_empty() && last.iter().all(u8::is_ascii_digit);
-    let is_code = folders.windows(6).any(|part| part == b"/code/");
-    match last {
-        b"data.pkl" if !folders.is_empty() => PyTorch,
-        b"constants.pkl" if !folders.is_empty() => TorchScript,
-        _ if is_code || (is_number && folders.ends_with(b"/data/")) => TorchScript,
-        _ if name.ends_with(b".npy") => Npz,
-        b"metadata.json" | b"config.json" | b"model.weights.h5" if folders.is_empty() => Keras,
-        _ => Zip,
-    }
+/// Recognises a Keras model by the name of the first file in its zip archive. Other
+/// archives may be NumPy's or PyTorch's.
+fn zip(head: &[u8]) -> Option<OtherFormat> {
+    let rest = head.strip_prefix(ZIP_FILE)?;
+    let len = rest.get(ZIP_NAME_LEN..)?.first_chunk::<2>()?;
+    let name = rest
+        .get(ZIP_NAME..)?
+        .get(..u16::from_le_bytes(*len).into())?;
+    let names: [&[u8]; 3] = [b"metadata.json", b"config.json", b"model.weights.h5"];
+    names.contains(&name).then_some(Keras)
 }
 
 /// Recognises protocol buffer messages by their first fields, since they have
@@ -196,15 +179,6 @@ impl OtherFormat {
                 "this is a GGML file, the format of llama.cpp before GGUF. Open the model's \
                  original .safetensors instead"
             }
-            PyTorch => concat!(
-                "this is a PyTorch file, which is pickled and can run code when it is loaded. \
-                 Convert it ",
-                convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
-            ),
-            TorchScript => concat!(
-                "this is a TorchScript program. Convert its weights ",
-                convert!(pytorch "torch.jit.load(path, map_location=\"cpu\").state_dict()")
-            ),
             Pickle => concat!(
                 "this is a Python pickle, which can run code when it is loaded. If torch.load \
                  reads it, convert it ",
@@ -230,11 +204,6 @@ impl OtherFormat {
                 convert!(numpy "{weight.path: weight.numpy() for weight in \
                           keras.models.load_model(path).weights}")
             ),
-            Npz => concat!(
-                "this is a NumPy archive (.npz). Convert it ",
-                convert!(numpy "dict(numpy.load(path))")
-            ),
-            Zip => "this is a zip archive, not a model file. Unpack it, and open the model in it",
             Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",
             Tar => "this is a tar archive, not a model file. Unpack it, and open the model in it",
         }

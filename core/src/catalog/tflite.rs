@@ -106,7 +106,9 @@ impl FormatOpener {
             return Ok([head_bytes..len_bytes].into());
         }
         let known = self.blocks.len() as u64 * BLOCK_BYTES;
-        let needs = needs.into_iter().map(|need| need.start.max(head_bytes)..need.end);
+        let needs = needs
+            .into_iter()
+            .map(|need| need.start.max(head_bytes)..need.end);
         let needs: Vec<Range<u64>> = needs.filter(|need| !need.is_empty()).collect();
         let more: u64 = needs.iter().map(|need| need.end - need.start).sum();
         match known.saturating_add(more) <= TFLITE_TABLES_LEN_BYTES {
@@ -145,7 +147,11 @@ impl Contents for FormatContents {
         _: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
         let start = tensor.stored.start;
-        Ok(Some(RangePlan::of_units(start, coding(self.0[number]), span)))
+        Ok(Some(RangePlan::of_units(
+            start,
+            coding(self.0[number]),
+            span,
+        )))
     }
 
     #[cfg(feature = "decode-task")]

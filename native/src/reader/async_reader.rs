@@ -437,10 +437,7 @@ impl ReaderOptions {
             .zip(locations)
             .map(|(pinned, location)| pinned.or_else(|| location.clone()))
             .collect();
-        for (source, catalog) in self
-            .open_external_async(&mut catalogs, &locations)
-            .await?
-        {
+        for (source, catalog) in self.open_external_async(&mut catalogs, &locations).await? {
             sources.push(source);
             catalogs.push(catalog);
         }

@@ -18,5 +18,6 @@ mod sketch;
 mod statistics;
 mod tflite;
 mod vectors;
+mod zip_files;
 mod ztensor;
 mod ztensor2;

@@ -70,6 +70,7 @@ fn one_tensor_of_any_file() {
         ("gauss", "gauss"),
         ("gguf", "gguf"),
         ("onnx", "onnx"),
+        ("pytorch", "pt"),
     ] {
         let mut count = 0;
         for entry in std::fs::read_dir(cases::path(folder)).expect("vectors") {

@@ -43,6 +43,7 @@ fn tensors_of_any_file_are_read_into_a_buffer() {
         ("gauss", "gauss"),
         ("gguf", "gguf"),
         ("onnx", "onnx"),
+        ("pytorch", "pt"),
     ] {
         let mut count = 0;
         for entry in fs::read_dir(cases::path(folder)).expect("vectors") {

@@ -10,6 +10,7 @@ use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind};
 use zstn_tests::allocator::{alone, peak_bytes};
+use zstn_tests::archives::{self, Archive};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::{
     GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_named, read_tensors, vector,
@@ -187,6 +188,80 @@ fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
         let result = measured(&name, || read_tensors(&Pure, &file));
         Refusal::of_opened(&entry).check(&name, result);
     }
+}
+
+#[test]
+fn bad_archives_are_refused_for_their_rule_in_bounded_memory() {
+    let _alone = alone();
+    for folder in ["npz-bad", "pytorch-bad"] {
+        for entry in cases::malformed(folder) {
+            let name = text(&entry["file"]);
+            let file = cases::named(folder, &entry);
+            let result = measured(&name, || open_in_trips(&file).map(drop));
+            if let Err(error) = result {
+                Refusal::of_opened(&entry).check::<()>(&name, Err(error));
+            }
+        }
+    }
+}
+
+#[test]
+fn pickles_take_memory_and_time_that_their_length_justifies() {
+    let _alone = alone();
+    let open = |pickle: &[u8]| {
+        let file = Archive::default().member("a/data.pkl", pickle).finish();
+        let (result, peak) = peak_bytes(|| open_in_trips(&file).map(drop));
+        let len = pickle.len().max(1 << 20);
+        assert!(peak < 160 * len, "{peak} bytes for {len}");
+        result
+    };
+    let refused = |pickle: &[u8]| {
+        let error = open(pickle).expect_err("too much");
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    };
+    // One list of 200,000 pairs becomes 200,000 dicts.
+    let pairs = b"]q\0("
+        .iter()
+        .chain(b"K\x01K\x02\x86".repeat(200_000).iter().chain(b"e0("));
+    let dicts = b"ccollections\nOrderedDict\nh\0\x85R".repeat(200_000);
+    let pickle: Vec<u8> = b"\x80\x02"
+        .iter()
+        .chain(pairs)
+        .chain(&dicts)
+        .chain(b"t.")
+        .copied()
+        .collect();
+    refused(&pickle);
+    // Ten million values on the stack.
+    let values = [&b"N"[..], &b"2".repeat(10_000_000), b"."].concat();
+    refused(&values);
+    // A long key in front of 200,000 tensors that are not there.
+    let key = archives::text(&"k".repeat(60_000));
+    let class = b"ctorch._utils\n_rebuild_x\n)Rq\0";
+    let pairs: Vec<u8> = (0..200_000u32)
+        .flat_map(|i| [b"J", &i.to_le_bytes()[..], b"h\0"].concat())
+        .collect();
+    let pickle = [
+        b"\x80\x02}",
+        &key[..],
+        b"}",
+        b"q\x01(N",
+        class,
+        &pairs,
+        b"u",
+        b"s.",
+    ]
+    .concat();
+    refused(&pickle);
+    // A million lists in each other.
+    let deep = [
+        &b"\x80\x02"[..],
+        &b"]".repeat(1_000_000),
+        &b"a".repeat(999_999),
+        b".",
+    ]
+    .concat();
+    let _ = open(&deep);
 }
 
 #[test]

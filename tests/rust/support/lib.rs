@@ -2,6 +2,7 @@
 //! line, memory accounting.
 
 pub mod allocator;
+pub mod archives;
 pub mod cases;
 pub mod checkpoints;
 pub mod command;

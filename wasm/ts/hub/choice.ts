@@ -6,7 +6,7 @@ import { parseIndexName } from "./index-name.js";
  * The extensions of files that `open` reads, most preferred first: packed before plain. A delta comes last because it
  * needs its base.
  */
-const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "npy", "z4dm"];
+const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "npy", "npz", "pt", "z4dm"];
 
 /** The extensions of other files that `open` reads. Repositories have them besides a model, so they are only chosen alone. */
 const OTHERS = ["onnx", "msgpack", "tflite"];

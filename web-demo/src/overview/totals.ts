@@ -48,6 +48,8 @@ const KINDS: Readonly<Record<string, string>> = {
   onnx: "ONNX",
   msgpack: "msgpack",
   tflite: "TensorFlow Lite",
+  npz: "NumPy archive",
+  pytorch: "PyTorch",
   "compressed-tensors": "compressed-tensors",
 };
 

@@ -21,6 +21,8 @@ mod narrow;
 pub mod npy;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+#[cfg(feature = "zip")]
+pub(crate) mod pytorch;
 #[cfg(any(
     feature = "gguf",
     feature = "msgpack",
@@ -34,6 +36,8 @@ pub(crate) mod strided;
 pub mod tflite;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
 mod window;
+#[cfg(feature = "zip")]
+pub(crate) mod zip;
 #[cfg(feature = "ztensor")]
 pub mod ztensor;
 
@@ -50,6 +54,13 @@ pub(crate) const GGUF_MAGIC: [u8; 4] = *b"GGUF";
 
 /// The first bytes of a NumPy array.
 pub(crate) const NPY_MAGIC: [u8; 6] = *b"\x93NUMPY";
+
+/// The first bytes of zip archives: of a member, and of the end if there are no members.
+/// NumPy and PyTorch write archives of the same structure.
+pub(crate) const ZIP_MAGICS: &[&[u8]] = &[b"PK\x03\x04", b"PK\x05\x06"];
+
+/// The first bytes of a PyTorch file from before version 1.6: a pickle of a number.
+pub(crate) const PYTORCH_MAGIC: [u8; 15] = *b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.";
 
 /// The first bytes of zTensor files. The first entry belongs to versions 0 and
 /// 1, the second to version 2.

@@ -16,7 +16,7 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 13] = [
     "compressed-tensors-bad",
     "gauss-bad",
     "gguf-bad",
@@ -24,6 +24,8 @@ const FOLDERS: [&str; 11] = [
     "npy-bad",
     "onnx-bad",
     "tflite-bad",
+    "npz-bad",
+    "pytorch-bad",
     "z4ai-bad",
     "zstd-bad",
     "zstn-bad",

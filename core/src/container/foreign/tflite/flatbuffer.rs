@@ -85,7 +85,9 @@ impl<'f, 'a> Buffer<'f, 'a> {
 
     /// Returns `len_bytes` bytes at `at`.
     pub fn bytes(&mut self, at: u64, len_bytes: u64) -> Read<Cow<'a, [u8]>> {
-        let end = at.checked_add(len_bytes).filter(|end| *end <= self.len_bytes);
+        let end = at
+            .checked_add(len_bytes)
+            .filter(|end| *end <= self.len_bytes);
         let Some(end) = end else {
             return Err(refuse("a value leaves the file, which is cut or damaged", at).into());
         };
@@ -167,12 +169,7 @@ impl<'f, 'a> Buffer<'f, 'a> {
     /// Returns the offset of the first item and the number of items of the
     /// vector in `slot` of a table; `None` without a vector. Items have
     /// `item_bytes` each.
-    pub fn vector(
-        &mut self,
-        table: Table,
-        slot: u64,
-        item_bytes: u64,
-    ) -> Read<Option<(u64, u64)>> {
+    pub fn vector(&mut self, table: Table, slot: u64, item_bytes: u64) -> Read<Option<(u64, u64)>> {
         let Some(at) = self.field(table, slot, 4)? else {
             return Ok(None);
         };
@@ -187,7 +184,12 @@ impl<'f, 'a> Buffer<'f, 'a> {
 
     /// Returns the text in `slot` of a table, of which at most `most_bytes` are
     /// read.
-    pub fn text(&mut self, table: Table, slot: u64, most_bytes: u64) -> Read<Option<Cow<'a, [u8]>>> {
+    pub fn text(
+        &mut self,
+        table: Table,
+        slot: u64,
+        most_bytes: u64,
+    ) -> Read<Option<Cow<'a, [u8]>>> {
         match self.vector(table, slot, 1)? {
             Some((start, count)) => self.bytes(start, count.min(most_bytes)).map(Some),
             None => Ok(None),
