@@ -186,6 +186,33 @@ fn cut_files_are_refused_or_equal() {
     }
 }
 
+/// A tensor without elements has its place inside the file, even if the padding before
+/// the data is missing.
+#[test]
+fn an_empty_tensor_needs_no_padding() {
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+    let header = [
+        b"GGUF\x03\0\0\0",
+        &1u64.to_le_bytes()[..],
+        &1u64.to_le_bytes(),
+        &text("general.architecture"),
+        &8u32.to_le_bytes(),
+        &text("test"),
+        // A tensor of one dimension of size 0, in F32, at offset 0.
+        &text("x"),
+        &1u32.to_le_bytes(),
+        &[0; 8 + 4 + 8],
+    ]
+    .concat();
+    assert!(!header.len().is_multiple_of(32));
+    let padded = [header.clone(), vec![0; 32 - header.len() % 32]].concat();
+    for file in [&header, &padded] {
+        let catalog = open(file).expect("in order");
+        assert!(catalog.tensors()[0].stored.end <= file.len() as u64);
+        assert_eq!(read_tensors(&Pure, file).expect("empty"), [[0u8; 0]]);
+    }
+}
+
 /// No flipped byte causes a panic. Flips of the data change only the tensor that they
 /// are in.
 #[test]

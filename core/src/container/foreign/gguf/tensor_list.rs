@@ -169,7 +169,12 @@ pub(super) fn place(
     let data = data_start..file_len_bytes.max(data_start);
     let mut tensors = Vec::new();
     for tensor in listed {
-        tensors.push(tensor.place(order, &data, alignment)?);
+        let mut tensor = tensor.place(order, &data, alignment)?;
+        if tensor.stored.is_empty() {
+            let start = tensor.stored.start.min(file_len_bytes);
+            tensor.stored = start..start;
+        }
+        tensors.push(tensor);
     }
     check_overlaps(&tensors)?;
     Ok(tensors)
