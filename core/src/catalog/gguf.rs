@@ -71,7 +71,7 @@ impl Contents for FormatContents {
         let stored_type = match self.0.get(number)? {
             ElementCoding::Plain => StoredType::Plain(tensor.dtype),
             ElementCoding::Blocks(element, ByteOrder::Little) => StoredType::Blocks(*element),
-            ElementCoding::Blocks(..) | ElementCoding::Swapped(_) => return None,
+            _ => return None,
         };
         Some(tensor.placed(stored_type, None))
     }

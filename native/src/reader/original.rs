@@ -51,6 +51,7 @@ impl Reader {
             files: Arc::new(Files {
                 name: self.name().into(),
                 sources: vec![Box::new(source)],
+                data_shards: Vec::new(),
             }),
             engine: self.engine.clone(),
             base: None,
