@@ -411,8 +411,8 @@ rules! {
     /// The coder is empty after the last symbol (gauss 11 check 6).
     GaussEnd = "gauss.end",
 
-    /// The virtual header of a ZSTN file describes tensors inside the original
-    /// (zstn-virtual-header 5), and is the header that the original leads to.
+    /// The virtual header of a ZSTN file describes tensors inside the original, as
+    /// they are there (zstn-virtual-header 5).
     ZstnVirtualHeader = "zstn.virtual_header",
 
     /// A GGUF file starts with `GGUF` (gguf 1).
