@@ -124,6 +124,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             of_file(seeds, &bytes)
         }
         Some(kind @ ("onnx" | "msgpack" | "tflite")) => seeds.add(kind, &bytes),
+        Some("h5") => seeds.add("hdf5", &bytes),
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

@@ -11,9 +11,9 @@ import type { StoredPart } from "./tensor.js";
 
 /**
  * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF, NPY and TensorFlow Lite. Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
+ * Gauss, GGUF, NPY, HDF5 and TensorFlow Lite. Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
 
 /** Reads the ranges that the core requests until it can list every tensor. */
 export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {

@@ -17,6 +17,8 @@ use super::gauss;
 use super::gguf;
 #[cfg(feature = "npy")]
 use super::npy;
+#[cfg(feature = "hdf5")]
+use super::hdf5;
 #[cfg(feature = "msgpack")]
 use super::msgpack;
 #[cfg(feature = "onnx")]
@@ -277,4 +279,6 @@ formats! {
     Msgpack = "msgpack", "msgpack", &[], msgpack if "msgpack";
     /// A TensorFlow Lite model.
     Tflite = "tflite", "tflite", &[], tflite if "tflite";
+    /// HDF5, as Keras writes.
+    Hdf5 = "hdf5", "h5", &[], hdf5 if "hdf5";
 }

@@ -46,8 +46,8 @@ impl Contents for FormatContents {
     fn decode<'a, E: Engine>(&self, _: &E, stored: StoredTensor<'a, '_>) -> Result<Cow<'a, [u8]>> {
         let start = stored.tensor.stored.start;
         let pieces = self.0[stored.number].iter();
-        let mut pieces = pieces
-            .map(|piece| bytes::part(stored.bytes, piece.start - start..piece.end - start));
+        let mut pieces =
+            pieces.map(|piece| bytes::part(stored.bytes, piece.start - start..piece.end - start));
         if pieces.len() == 1 {
             return Ok(Cow::Borrowed(pieces.next().unwrap_or_default()));
         }

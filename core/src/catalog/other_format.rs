@@ -17,7 +17,6 @@ enum OtherFormat {
     Pickle,
     Onnx,
     SavedModel,
-    Hdf5,
     Keras,
     Npz,
     Zip,
@@ -26,13 +25,13 @@ enum OtherFormat {
 }
 
 use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
+    Ggml, Gzip, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
     TorchScript, Xml, Zip,
 };
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 12] = [
+const MAGICS: [(&[u8], OtherFormat); 11] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
@@ -42,7 +41,6 @@ const MAGICS: [(&[u8], OtherFormat); 12] = [
     (b"\x80\x03", Pickle),
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
-    (b"\x89HDF\r\n\x1a\n", Hdf5),
     (b"PK\x05\x06", Zip),
     (b"\x1f\x8b\x08", Gzip),
 ];
@@ -212,11 +210,6 @@ impl OtherFormat {
                  the same folder. Convert them ",
                 convert!(numpy "{variable.name: variable.numpy() for variable in \
                           tf.saved_model.load(folder).variables}")
-            ),
-            Hdf5 => concat!(
-                "this is an HDF5 file, as Keras writes. Convert its weights ",
-                convert!(numpy "{weight.path: weight.numpy() for weight in \
-                          keras.models.load_model(path).weights}")
             ),
             Keras => concat!(
                 "this is a Keras model. Convert its weights ",

@@ -15,6 +15,7 @@ use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "npy",
     feature = "onnx",
@@ -48,6 +49,7 @@ enum Way {
     /// decoded bytes.
     #[cfg(any(
         feature = "gguf",
+        feature = "hdf5",
         feature = "msgpack",
         feature = "npy",
         feature = "onnx",
@@ -91,6 +93,7 @@ impl RangePlan {
     /// `start` in units of `coding`.
     #[cfg(any(
         feature = "gguf",
+        feature = "hdf5",
         feature = "msgpack",
         feature = "npy",
         feature = "onnx",
@@ -172,6 +175,7 @@ impl RangePlan {
             Way::Stored => Ok(fetched.concat()),
             #[cfg(any(
                 feature = "gguf",
+                feature = "hdf5",
                 feature = "msgpack",
                 feature = "npy",
                 feature = "onnx",

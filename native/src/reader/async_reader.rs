@@ -432,7 +432,9 @@ impl ReaderOptions {
     ) -> Result<AsyncReader> {
         let (mut sources, mut catalogs): (Vec<_>, Vec<_>) = files.into_iter().unzip();
         let pinned = sources.iter().map(|source| source.pinned_location());
-        let locations: Vec<_> = pinned.map(|pinned| pinned.or_else(|| first.clone())).collect();
+        let locations: Vec<_> = pinned
+            .map(|pinned| pinned.or_else(|| first.clone()))
+            .collect();
         for (source, catalog) in self.open_external_async(&mut catalogs, &locations).await? {
             sources.push(source);
             catalogs.push(catalog);

@@ -10,8 +10,8 @@ use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
 use super::opening::{OpenModel, of_one_version};
-use super::{external, state_machine};
 use super::{Files, Reader, View, check_takes_base};
+use super::{external, state_machine};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
 use crate::shards::Shards;
@@ -212,7 +212,10 @@ impl ReaderOptions {
             Some(files) => Some(files[number].location.clone()),
         });
         let pinned = sources.iter().map(|source| source.pinned_location());
-        let locations: Vec<_> = pinned.zip(locations).map(|(one, two)| one.or(two)).collect();
+        let locations: Vec<_> = pinned
+            .zip(locations)
+            .map(|(one, two)| one.or(two))
+            .collect();
         for (source, catalog) in self.open_external(&mut catalogs, &locations)? {
             sources.push(source);
             catalogs.push(catalog);

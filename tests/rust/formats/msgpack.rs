@@ -37,13 +37,19 @@ fn array(kind: u8, shape: &[u8], values: &[u8]) -> Vec<u8> {
 
 fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let count = u16::try_from(entries.len()).expect("short").to_be_bytes();
-    let entries = entries.iter().flat_map(|(key, value)| [string(key), value.clone()].concat());
+    let entries = entries
+        .iter()
+        .flat_map(|(key, value)| [string(key), value.clone()].concat());
     [0xde].into_iter().chain(count).chain(entries).collect()
 }
 
 fn numbered(values: &[Vec<u8>]) -> Vec<u8> {
     let keys: Vec<String> = (0..values.len()).map(|n| n.to_string()).collect();
-    let entries: Vec<_> = keys.iter().zip(values).map(|(key, value)| (key.as_str(), value.clone())).collect();
+    let entries: Vec<_> = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| (key.as_str(), value.clone()))
+        .collect();
     map(&entries)
 }
 
@@ -77,7 +83,11 @@ fn vectors_have_their_values() {
                 assert_eq!(tensor.stored.start, offset, "{place}");
                 assert_eq!(Some(tensor.stored_len_bytes()), told["length"].as_u64());
             }
-            assert_eq!(sha256(&values[number]), text(&told["values_sha256"]), "{place}");
+            assert_eq!(
+                sha256(&values[number]),
+                text(&told["values_sha256"]),
+                "{place}"
+            );
             let len = tensor.len_bytes();
             for span in [0..len, 1..len - 1, len / 3..len / 2] {
                 let plan = catalog.plan(number, span.clone(), None).expect("inside");
@@ -112,16 +122,34 @@ fn plain_values_are_metadata_and_arrays_in_lists_are_numbered() {
     let complex = [0xd6, 2, 0x92, 1, 2, 0xc0].to_vec();
     let file = map(&[
         ("step", vec![0xd1, 0xff, 0xfe]),
-        ("opt", map(&[("lr", vec![0xca, 0x3f, 0, 0, 0]), ("name", string("adam")), ("m", list)])),
+        (
+            "opt",
+            map(&[
+                ("lr", vec![0xca, 0x3f, 0, 0, 0]),
+                ("name", string("adam")),
+                ("m", list),
+            ]),
+        ),
         ("none", vec![0xc0]),
         ("complex", complex),
     ]);
     let catalog = open(&file);
-    let metadata: Vec<_> = catalog.metadata().iter().map(|(k, v)| format!("{k}={v}")).collect();
+    let metadata: Vec<_> = catalog
+        .metadata()
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
     assert_eq!(metadata, ["opt/lr=0.5", "opt/name=adam", "step=-2"]);
-    let names: Vec<_> = catalog.tensors().iter().map(|tensor| tensor.name.as_str()).collect();
+    let names: Vec<_> = catalog
+        .tensors()
+        .iter()
+        .map(|tensor| tensor.name.as_str())
+        .collect();
     assert_eq!(names, ["opt/m/0", "opt/m/1"]);
-    assert_eq!(read_opened(&Pure, &catalog, &file).expect("values"), [vec![1, 2], vec![3]]);
+    assert_eq!(
+        read_opened(&Pure, &catalog, &file).expect("values"),
+        [vec![1, 2], vec![3]]
+    );
 }
 
 #[test]
@@ -130,14 +158,14 @@ fn one_array_that_cannot_be_read_leaves_the_others() {
     let chunks = |arrays: &[Vec<u8>]| numbered(arrays);
     let with_dtype = |name: &str| {
         let mut bytes = array(1, &[1], &[1]);
-        let at = bytes.windows(5).position(|word| word == b"uint8").expect("a dtype");
+        let at = bytes
+            .windows(5)
+            .position(|word| word == b"uint8")
+            .expect("a dtype");
         bytes[at..at + 5].copy_from_slice(name.as_bytes());
         bytes
     };
-    let late = map(&[
-        ("shape", numbered(&[vec![1]])),
-        ("x", good.clone()),
-    ]);
+    let late = map(&[("shape", numbered(&[vec![1]])), ("x", good.clone())]);
     for (bad, rule) in [
         (array(1, &[3], &[1, 2]), Rule::MsgpackLength),
         (with_dtype("uint9"), Rule::MsgpackArray),
@@ -146,22 +174,42 @@ fn one_array_that_cannot_be_read_leaves_the_others() {
         (array(1, &[0xff], &[1]), Rule::MsgpackArray),
         (chunked(&[3], chunks(&[good.clone()])), Rule::MsgpackChunks),
         (chunked(&[], chunks(&[])), Rule::MsgpackChunks),
-        (chunked(&[2], map(&[("1", good.clone())])), Rule::MsgpackChunks),
-        (chunked(&[2], map(&[("x", good.clone())])), Rule::MsgpackChunks),
-        (chunked(&[2], map(&[("0", good.clone()), ("0", good.clone())])), Rule::MsgpackChunks),
-        (chunked(&[4], chunks(&[good.clone(), late])), Rule::MsgpackChunks),
-        (chunked(&[3], chunks(&[good.clone(), array(1, &[2], &[1])])), Rule::MsgpackLength),
+        (
+            chunked(&[2], map(&[("1", good.clone())])),
+            Rule::MsgpackChunks,
+        ),
+        (
+            chunked(&[2], map(&[("x", good.clone())])),
+            Rule::MsgpackChunks,
+        ),
+        (
+            chunked(&[2], map(&[("0", good.clone()), ("0", good.clone())])),
+            Rule::MsgpackChunks,
+        ),
+        (
+            chunked(&[4], chunks(&[good.clone(), late])),
+            Rule::MsgpackChunks,
+        ),
+        (
+            chunked(&[3], chunks(&[good.clone(), array(1, &[2], &[1])])),
+            Rule::MsgpackLength,
+        ),
     ] {
         let file = map(&[("a", bad), ("b", good.clone())]);
         let catalog = open(&file);
-        assert_eq!(read_opened(&Pure, &catalog, &file).expect("the other one"), [[1, 2]]);
+        assert_eq!(
+            read_opened(&Pure, &catalog, &file).expect("the other one"),
+            [[1, 2]]
+        );
         assert_eq!(refused(catalog), [("a".into(), Some(rule))].into());
     }
 }
 
 #[test]
 fn chunks_are_joined_in_the_order_of_their_numbers() {
-    let pieces: Vec<_> = (0..12).map(|n| array(1, &[2], &[2 * n, 2 * n + 1])).collect();
+    let pieces: Vec<_> = (0..12)
+        .map(|n| array(1, &[2], &[2 * n, 2 * n + 1]))
+        .collect();
     let expected: Vec<u8> = (0..24).collect();
     let file = map(&[("a", chunked(&[4, 6], numbered(&pieces)))]);
     assert_eq!(read_named(NAME, &file).expect("chunks")["a"], expected);
@@ -187,7 +235,10 @@ fn nesting_and_counts_have_limits() {
         (vec![0x81, 0xa1, b'k', 0xc6, 0, 1, 0, 0], Rule::Truncated),
         (vec![0x81, 0xa1, b'k'], Rule::Truncated),
         (vec![0x81, 1, 1], Rule::MsgpackName),
-        (map(&[("__msgpack_chunked_array__", vec![0xc3])]), Rule::MsgpackChunks),
+        (
+            map(&[("__msgpack_chunked_array__", vec![0xc3])]),
+            Rule::MsgpackChunks,
+        ),
     ] {
         let error = open_named(NAME, &file).expect_err("malformed");
         assert_eq!(error.rule(), Some(rule), "{file:x?}");
@@ -195,7 +246,10 @@ fn nesting_and_counts_have_limits() {
     let key = "k".repeat(70_000);
     let len = u32::try_from(key.len()).expect("short").to_be_bytes();
     let long = [&[0x81, 0xdb][..], &len, key.as_bytes(), &[1]].concat();
-    assert_eq!(open_named(NAME, &long).expect_err("long").kind(), ErrorKind::Limit);
+    assert_eq!(
+        open_named(NAME, &long).expect_err("long").kind(),
+        ErrorKind::Limit
+    );
 }
 
 #[test]
@@ -212,7 +266,10 @@ fn damaged_files_are_refused_or_read() {
                 file[at] ^= flip;
                 let read = read_named(name, &file);
                 file[at] ^= flip;
-                let hit = catalog.tensors().iter().find(|t| t.stored.contains(&(at as u64)));
+                let hit = catalog
+                    .tensors()
+                    .iter()
+                    .find(|t| t.stored.contains(&(at as u64)));
                 if let Some(hit) = hit.filter(|_| name != "chunked.msgpack") {
                     let read = read.expect("values have no rules");
                     let others = whole.iter().filter(|(name, _)| **name != hit.name);
@@ -235,10 +292,19 @@ fn listing_a_file_skips_long_values() {
     let (mut requests, mut bytes) = (1, head);
     while let [range] = &opener.needs().expect("a file")[..] {
         (requests, bytes) = (requests + 1, bytes + (range.end - range.start));
-        opener.supply(range.start, part(&file, range.clone())).expect("requested");
+        opener
+            .supply(range.start, part(&file, range.clone()))
+            .expect("requested");
     }
     let rules = refused(opener.finish(&Pure).expect("a file"));
     assert_eq!(rules.len(), 6);
-    assert!(rules.values().all(|rule| *rule == Some(Rule::MsgpackLength)));
-    assert!(requests <= 8 && bytes <= 8 * head, "{requests} requests, {bytes} bytes");
+    assert!(
+        rules
+            .values()
+            .all(|rule| *rule == Some(Rule::MsgpackLength))
+    );
+    assert!(
+        requests <= 8 && bytes <= 8 * head,
+        "{requests} requests, {bytes} bytes"
+    );
 }

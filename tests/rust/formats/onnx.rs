@@ -20,7 +20,10 @@ fn open(file: &[u8]) -> FileCatalog {
 }
 
 fn float(name: &str, values: &[f32]) -> Message {
-    let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let raw: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
     tensor(name, 1, &[values.len() as u64]).bytes(9, raw)
 }
 
@@ -45,7 +48,11 @@ fn vectors_have_their_values() {
                 assert_eq!(tensor.stored.start, offset, "{place}");
                 assert_eq!(Some(tensor.stored_len_bytes()), told["length"].as_u64());
             }
-            assert_eq!(sha256(&values[number]), text(&told["values_sha256"]), "{place}");
+            assert_eq!(
+                sha256(&values[number]),
+                text(&told["values_sha256"]),
+                "{place}"
+            );
             check_parts(&catalog, number, &file, &values[number]);
             tensors += 1;
         }
@@ -54,7 +61,11 @@ fn vectors_have_their_values() {
         }
         let unread = entry["unread"].as_array().cloned().unwrap_or_default();
         let refused = refused(catalog);
-        assert!(refused.keys().eq(unread.iter().map(|name| name.as_str().expect("text"))));
+        assert!(
+            refused
+                .keys()
+                .eq(unread.iter().map(|name| name.as_str().expect("text")))
+        );
     }
     assert!(tensors >= 50, "only {tensors} tensors");
 }
@@ -105,15 +116,36 @@ fn one_tensor_that_cannot_be_read_leaves_the_others() {
         (tensor("a", 99, &[2]).bytes(9, raw), Some(Rule::OnnxType)),
         (tensor("a", 1, &[3]).bytes(9, raw), Some(Rule::OnnxLength)),
         (tensor("a", 1, &[2]), Some(Rule::OnnxLength)),
-        (tensor("a", 6, &[100]).packed(5, &[1; 9]), Some(Rule::OnnxLength)),
-        (tensor("a", 1, &[2]).bytes(9, raw).bytes(9, raw), Some(Rule::OnnxValue)),
+        (
+            tensor("a", 6, &[100]).packed(5, &[1; 9]),
+            Some(Rule::OnnxLength),
+        ),
+        (
+            tensor("a", 1, &[2]).bytes(9, raw).bytes(9, raw),
+            Some(Rule::OnnxValue),
+        ),
         (tensor("a", 1, &[2]).bytes(10, raw), Some(Rule::OnnxValue)),
-        (tensor("a", 7, &[2]).packed(5, &[1, 2]), Some(Rule::OnnxValue)),
-        (tensor("a", 1, &[0, 1 << 40, 1 << 40]), Some(Rule::OnnxShape)),
-        (tensor("a", 11, &[1 << 60]).bytes(9, raw), Some(Rule::OnnxShape)),
-        (tensor("a", 2, &[1; 256]).bytes(9, [1]), Some(Rule::TensorDimensions)),
+        (
+            tensor("a", 7, &[2]).packed(5, &[1, 2]),
+            Some(Rule::OnnxValue),
+        ),
+        (
+            tensor("a", 1, &[0, 1 << 40, 1 << 40]),
+            Some(Rule::OnnxShape),
+        ),
+        (
+            tensor("a", 11, &[1 << 60]).bytes(9, raw),
+            Some(Rule::OnnxShape),
+        ),
+        (
+            tensor("a", 2, &[1; 256]).bytes(9, [1]),
+            Some(Rule::TensorDimensions),
+        ),
         (tensor("a", 1, &[2]).bytes(3, "").bytes(9, raw), None),
-        (external("a", 1, &[2], &[("offset", "0")]), Some(Rule::OnnxLocation)),
+        (
+            external("a", 1, &[2], &[("offset", "0")]),
+            Some(Rule::OnnxLocation),
+        ),
     ];
     for (bad, rule) in bad {
         let file = model(&[], &[bad, float("b", &[1.0, 2.0])]);
@@ -129,7 +161,8 @@ fn numbers_in_fields_are_elements_of_their_type() {
     let minus = |number: i64| number.cast_unsigned();
     let read = |tensor: Message| {
         let read = read_named(NAME, &model(&[], &[tensor]));
-        read.map(|all| all["w"].clone()).map_err(|error| error.rule())
+        read.map(|all| all["w"].clone())
+            .map_err(|error| error.rule())
     };
     let whole = |data_type, numbers: &[u64]| {
         let count = numbers.len() as u64;
@@ -153,7 +186,11 @@ fn numbers_in_fields_are_elements_of_their_type() {
         (10, 65536),
         (17, 256),
     ] {
-        assert_eq!(whole(data_type, &[number]), Err(Some(Rule::OnnxValue)), "{data_type}");
+        assert_eq!(
+            whole(data_type, &[number]),
+            Err(Some(Rule::OnnxValue)),
+            "{data_type}"
+        );
     }
     let unsigned = |number| read(tensor("w", 12, &[1]).packed(11, &[number]));
     assert_eq!(unsigned(u64::from(u32::MAX)), Ok(vec![0xff; 4]));
@@ -162,7 +199,9 @@ fn numbers_in_fields_are_elements_of_their_type() {
     let mixed = Message::new().number(5, 7).packed(5, &[8, 9]).number(5, 10);
     let mixed = mixed.bytes(8, "w").number(1, 4).number(2, 2);
     assert_eq!(read(mixed), Ok(vec![7, 8, 9, 10]));
-    let mixed = tensor("w", 1, &[2]).fixed(4, [1, 2, 3, 4]).bytes(4, [5, 6, 7, 8]);
+    let mixed = tensor("w", 1, &[2])
+        .fixed(4, [1, 2, 3, 4])
+        .bytes(4, [5, 6, 7, 8]);
     assert_eq!(read(mixed), Ok(vec![1, 2, 3, 4, 5, 6, 7, 8]));
     // The number of numbers is only known once they are read.
     let fewer = tensor("w", 6, &[3]).packed(5, &[1, 1 << 20]);
@@ -174,17 +213,28 @@ fn tensors_in_nodes_and_nested_graphs_have_names_of_their_place() {
     let value = |name: &str, of: Message| Message::new().bytes(1, name).bytes(5, of);
     let body = |name: &str, of: Message| Message::new().bytes(1, name).bytes(6, of);
     let constant = node("", "Constant", &[value("value", float("ignored", &[1.0]))]);
-    let list = Message::new().bytes(1, "list").bytes(10, float("x", &[2.0]));
+    let list = Message::new()
+        .bytes(1, "list")
+        .bytes(10, float("x", &[2.0]));
     let list = node("n", "Other", &[list.bytes(10, float("x", &[3.0]))]);
     let inner = graph(&[constant.clone()], &[float("w", &[4.0])]);
-    let branch = node("if", "If", &[body("then_branch", inner.clone()), body("else_branch", inner)]);
+    let branch = node(
+        "if",
+        "If",
+        &[
+            body("then_branch", inner.clone()),
+            body("else_branch", inner),
+        ],
+    );
     let file = model(&[constant.clone(), list, branch], &[float("w", &[5.0])]);
     let function = Message::new().bytes(1, "f").bytes(7, constant);
     let file = Message(file).bytes(25, function).0;
     let catalog = open(&file);
     let values = read_opened(&Pure, &catalog, &file).expect("readable");
     let names = catalog.tensors().iter().map(|tensor| tensor.name.as_str());
-    let values = values.iter().map(|value| f32::from_le_bytes(*value.as_array().expect("one")));
+    let values = values
+        .iter()
+        .map(|value| f32::from_le_bytes(*value.as_array().expect("one")));
     let found: Vec<_> = names.zip(values).collect();
     let expected = [
         ("0/value", 1.0),
@@ -206,8 +256,14 @@ fn tensors_in_nodes_and_nested_graphs_have_names_of_their_place() {
     // make its list unusable.
     let twice = node("w", "Constant", &[value("v", float("", &[1.0]))]);
     let file = model(&[twice.clone(), twice], &[float("b", &[1.0])]);
-    assert_eq!(refused(open(&file)), [("w/v".into(), Some(Rule::OnnxName))].into());
-    for bad in [[float("b", &[1.0]), float("b", &[1.0])], [float("", &[]), float("c", &[])]] {
+    assert_eq!(
+        refused(open(&file)),
+        [("w/v".into(), Some(Rule::OnnxName))].into()
+    );
+    for bad in [
+        [float("b", &[1.0]), float("b", &[1.0])],
+        [float("", &[]), float("c", &[])],
+    ] {
         let error = read_named(NAME, &model(&[], &bad)).expect_err("names");
         assert_eq!(error.rule(), Some(Rule::OnnxName));
     }
@@ -227,7 +283,11 @@ fn nesting_and_names_have_limits() {
     let deep = nested(33, "l");
     let refused = refused(open(&deep));
     assert_eq!(open(&deep).tensors().len(), 0);
-    assert!(refused.keys().all(|name| name.starts_with("l/body/l/body/")));
+    assert!(
+        refused
+            .keys()
+            .all(|name| name.starts_with("l/body/l/body/"))
+    );
     assert!(refused.values().eq([&Some(Rule::OnnxDepth)]));
     let long = read_named(NAME, &nested(2, &"l".repeat(70_000))).expect_err("a long name");
     assert_eq!((long.kind(), long.rule()), (ErrorKind::Limit, None));
@@ -242,7 +302,13 @@ fn nesting_and_names_have_limits() {
 /// A cut file is refused, or has lost only its description.
 #[test]
 fn cut_files_are_refused_or_equal() {
-    for name in ["raw-types", "typed-fields", "sub-byte", "metadata", "constants-and-subgraphs"] {
+    for name in [
+        "raw-types",
+        "typed-fields",
+        "sub-byte",
+        "metadata",
+        "constants-and-subgraphs",
+    ] {
         let name = format!("{name}.onnx");
         let file = cases::read("onnx", &name);
         let whole = read_named(&name, &file).expect(&name);
@@ -260,7 +326,13 @@ fn cut_files_are_refused_or_equal() {
 /// No flipped byte causes a panic, and flips of values change only their own tensor.
 #[test]
 fn flipped_files_are_refused_or_read() {
-    for name in ["raw-types", "typed-fields", "sub-byte", "constants-and-subgraphs", "unknown-fields"] {
+    for name in [
+        "raw-types",
+        "typed-fields",
+        "sub-byte",
+        "constants-and-subgraphs",
+        "unknown-fields",
+    ] {
         let name = format!("{name}.onnx");
         let mut file = cases::read("onnx", &name);
         let catalog = open_named(&name, &file).expect(&name).0;
@@ -270,8 +342,12 @@ fn flipped_files_are_refused_or_read() {
                 file[at] ^= flip;
                 let read = read_named(&name, &file);
                 file[at] ^= flip;
-                let hit = catalog.tensors().iter().find(|t| t.stored.contains(&(at as u64)));
-                let Some(hit) = hit.filter(|hit| hit.stored_len_bytes() <= 4 * hit.len_bytes()) else {
+                let hit = catalog
+                    .tensors()
+                    .iter()
+                    .find(|t| t.stored.contains(&(at as u64)));
+                let Some(hit) = hit.filter(|hit| hit.stored_len_bytes() <= 4 * hit.len_bytes())
+                else {
                     continue;
                 };
                 if name == "raw-types.onnx" {
@@ -286,11 +362,25 @@ fn flipped_files_are_refused_or_read() {
 
 #[test]
 fn values_in_other_files_stay_inside_of_them() {
-    let keys = [("location", "a/weights.bin"), ("offset", "8"), ("length", "8")];
+    let keys = [
+        ("location", "a/weights.bin"),
+        ("offset", "8"),
+        ("length", "8"),
+    ];
     let tensors = [
         external("whole", 1, &[2], &keys),
-        external("rest", 10, &[3], &[("location", "half.bin"), ("offset", "2")]),
-        external("four", 22, &[3], &[("location", "a/weights.bin"), ("checksum", "x")]),
+        external(
+            "rest",
+            10,
+            &[3],
+            &[("location", "half.bin"), ("offset", "2")],
+        ),
+        external(
+            "four",
+            22,
+            &[3],
+            &[("location", "a/weights.bin"), ("checksum", "x")],
+        ),
         float("own", &[1.0]),
     ];
     let file = model(&[], &tensors);
@@ -300,20 +390,30 @@ fn values_in_other_files_stay_inside_of_them() {
     assert_eq!(catalog.tensors().len(), 1);
     let weights: Vec<u8> = (0..16).collect();
     let of_weights = catalog.external(0, 16).expect("the file");
-    assert!(refused(of_weights.clone()).contains_key("four"), "the rest is longer");
+    assert!(
+        refused(of_weights.clone()).contains_key("four"),
+        "the rest is longer"
+    );
     let values = read_opened(&Pure, &of_weights, &weights).expect("inside");
     assert_eq!(values, [(8..16).collect::<Vec<u8>>()]);
     for (len, rule) in [(15, Rule::OnnxExtent), (3, Rule::OnnxExtent)] {
         let refused = refused(catalog.external(0, len).expect("the file"));
         assert_eq!(refused["whole"], Some(rule), "{len}");
     }
-    for (len, rule) in [(9, Rule::OnnxLength), (7, Rule::OnnxExtent), (1, Rule::OnnxExtent)] {
+    for (len, rule) in [
+        (9, Rule::OnnxLength),
+        (7, Rule::OnnxExtent),
+        (1, Rule::OnnxExtent),
+    ] {
         let refused = refused(catalog.external(1, len).expect("the file"));
         assert_eq!(refused["rest"], Some(rule), "{len}");
     }
     let half = catalog.external(1, 8).expect("the file");
     assert_eq!(half.tensors()[0].stored, 2..8);
-    assert_eq!(catalog.external(2, 8).expect_err("two files").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        catalog.external(2, 8).expect_err("two files").kind(),
+        ErrorKind::InvalidInput
+    );
     catalog.refuse_external(0, "lost").expect("a file");
     let refused = refused(catalog);
     assert_eq!(refused["whole"], Some(Rule::OnnxLocation));
@@ -332,7 +432,9 @@ fn listing(file: &[u8]) -> (usize, u64, FileCatalog) {
             return (requests, bytes, opener.finish(&Pure).expect("a model"));
         };
         (requests, bytes) = (requests + 1, bytes + (range.end - range.start));
-        opener.supply(range.start, part(file, range.clone())).expect("requested");
+        opener
+            .supply(range.start, part(file, range.clone()))
+            .expect("requested");
     }
 }
 
@@ -352,7 +454,11 @@ fn listing_a_model_skips_long_values() {
     assert!(bytes <= 26 * (32 << 10), "{bytes} bytes");
     let last = &catalog.tensors()[23];
     assert_eq!(last.stored_len_bytes(), 1 << 20);
-    assert!(part(&file, last.stored.clone()).iter().all(|byte| *byte == 7));
+    assert!(
+        part(&file, last.stored.clone())
+            .iter()
+            .all(|byte| *byte == 7)
+    );
     // Values of medium length are contained in windows, which become longer.
     let file = long(400, 25_000);
     let (requests, bytes, catalog) = listing(&file);
@@ -373,7 +479,10 @@ fn listing_a_model_skips_long_values() {
 fn a_model_is_recognised_by_its_name_and_its_first_bytes() {
     let file = model(&[], &[float("w", &[1.0])]);
     for name in ["m.onnx", "a/M.ONNX", "https://example.org/m.onnx"] {
-        assert_eq!(open_named(name, &file).expect(name).0.kind(), FileKind::Onnx);
+        assert_eq!(
+            open_named(name, &file).expect(name).0.kind(),
+            FileKind::Onnx
+        );
     }
     for name in ["", "m", "m.onnx.bin", "onnx"] {
         let error = open_named(name, &file).expect_err(name);

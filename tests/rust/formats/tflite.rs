@@ -2,11 +2,11 @@
 //! refused or read, and only tables are fetched to list a model.
 
 use serde_json::Value;
+use zstn_core::Rule;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::container::foreign::tflite::TfliteModel;
 use zstn_core::pure::Pure;
-use zstn_core::Rule;
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::{open_in_trips, read_named, read_opened, refused};
 use zstn_tests::sha256;
@@ -20,7 +20,8 @@ struct Tensor<'a>(&'a str, u8, &'a [i32], Vec<u8>);
 
 impl Writer {
     fn u32(&mut self, number: usize) {
-        self.0.extend(u32::try_from(number).expect("small").to_le_bytes());
+        self.0
+            .extend(u32::try_from(number).expect("small").to_le_bytes());
     }
 
     /// Writes the offset from `at` to the end of what has been written.
@@ -34,16 +35,21 @@ impl Writer {
     fn table(&mut self, slots: &[Option<u32>]) -> Vec<usize> {
         let len = 4 + 2 * slots.len();
         let table = self.0.len() + len;
-        self.0.extend(u16::try_from(len).expect("small").to_le_bytes());
+        self.0
+            .extend(u16::try_from(len).expect("small").to_le_bytes());
         let fields = slots.iter().flatten().count();
-        self.0.extend(u16::try_from(4 + 4 * fields).expect("small").to_le_bytes());
+        self.0
+            .extend(u16::try_from(4 + 4 * fields).expect("small").to_le_bytes());
         let mut at = 4u16;
         for slot in slots {
             self.0.extend(slot.map_or(0, |_| at).to_le_bytes());
             at += 4 * u16::from(slot.is_some());
         }
         self.u32(len);
-        slots.iter().flatten().for_each(|field| self.0.extend(field.to_le_bytes()));
+        slots
+            .iter()
+            .flatten()
+            .for_each(|field| self.0.extend(field.to_le_bytes()));
         (0..fields).map(|number| table + 4 + 4 * number).collect()
     }
 
@@ -136,7 +142,11 @@ fn vectors_have_their_values() {
             let tensor = &catalog.tensors()[catalog.find(&text(&told["name"])).expect("listed")];
             assert_eq!(tensor.dtype.name(), text(&told["dtype"]), "{number}");
             assert_eq!(Value::from(tensor.shape.clone()), told["shape"], "{number}");
-            assert_eq!(Some(tensor.stored.start), told["offset"].as_u64(), "{number}");
+            assert_eq!(
+                Some(tensor.stored.start),
+                told["offset"].as_u64(),
+                "{number}"
+            );
             let number = catalog.find(&tensor.name).expect("listed");
             assert_eq!(sha256(&values[number]), text(&told["values_sha256"]));
         }
@@ -166,7 +176,16 @@ fn every_type_is_read_or_refused() {
     for (kind, width) in (0..).zip(types) {
         let values: Vec<u8> = (0..2 * width).collect();
         let file = Writer::model(&[
-            Tensor("w", kind, &[2, 1], if width > 0 { values.clone() } else { vec![0x8f] }),
+            Tensor(
+                "w",
+                kind,
+                &[2, 1],
+                if width > 0 {
+                    values.clone()
+                } else {
+                    vec![0x8f]
+                },
+            ),
             Tensor("none", 0, &[5], Vec::new()),
             Tensor("b", 3, &[1], vec![9]),
         ]);
@@ -178,7 +197,10 @@ fn every_type_is_read_or_refused() {
             (17, _) => assert_eq!(values_read, [vec![0xff, 0xf8], vec![9]]),
             (_, 0) => {
                 assert_eq!(values_read, [[9]], "{kind}");
-                assert_eq!(refused(catalog), [("w".into(), Some(Rule::TfliteType))].into());
+                assert_eq!(
+                    refused(catalog),
+                    [("w".into(), Some(Rule::TfliteType))].into()
+                );
             }
             _ => assert_eq!(values_read, [values, vec![9]], "{kind}"),
         }
@@ -186,7 +208,10 @@ fn every_type_is_read_or_refused() {
     let wrong = [
         (Tensor("w", 3, &[3], vec![1, 2]), Rule::TfliteLength),
         (Tensor("w", 3, &[-1, -2], vec![1, 2]), Rule::TfliteShape),
-        (Tensor("w", 3, &[i32::MAX; 3], vec![1, 2]), Rule::TfliteShape),
+        (
+            Tensor("w", 3, &[i32::MAX; 3], vec![1, 2]),
+            Rule::TfliteShape,
+        ),
         (Tensor("w", 3, &[1; 256], vec![1]), Rule::TensorDimensions),
     ];
     for (wrong, rule) in wrong {
@@ -234,7 +259,9 @@ fn a_table_that_is_listed_often_is_read_a_bounded_number_of_times() {
 #[test]
 fn listing_a_model_fetches_its_tables() {
     let mut tensors = Vec::new();
-    let names: Vec<String> = (0..40).map(|number| format!("layer/{number}/kernel")).collect();
+    let names: Vec<String> = (0..40)
+        .map(|number| format!("layer/{number}/kernel"))
+        .collect();
     for name in &names {
         tensors.push(Tensor(name, 3, &[1 << 9, 1 << 9], vec![7; 1 << 18]));
     }
@@ -252,7 +279,9 @@ fn listing_a_model_fetches_its_tables() {
         rounds += 1;
         for range in needs {
             bytes += range.end - range.start;
-            opener.supply(range.start, part(&file, range)).expect("requested");
+            opener
+                .supply(range.start, part(&file, range))
+                .expect("requested");
         }
     }
     let catalog = opener.finish(&Pure).expect("a model");

@@ -121,11 +121,22 @@ fn an_onnx_model_is_listed_by_a_request_for_each_file() {
     let own = protobuf::tensor("own", 2, &[1 << 20]).bytes(9, vec![7; 1 << 20]);
     let far = protobuf::external("far", 2, &[4, 1 << 16], &at);
     let file = protobuf::model(&[], &[far.clone()]);
-    let weights: Vec<u8> = (0..5 << 16).map(|number: u32| (number >> 16) as u8).collect();
-    let large = protobuf::model(&[], &vec![own; 10].into_iter().zip(0..).map(|(own, number)| {
-        own.bytes(8, number.to_string())
-    }).collect::<Vec<_>>());
-    let served = serve(&[("m.onnx", &file), ("w.bin", &weights), ("large.onnx", &large)]);
+    let weights: Vec<u8> = (0..5 << 16)
+        .map(|number: u32| number.to_le_bytes()[2])
+        .collect();
+    let large = protobuf::model(
+        &[],
+        &vec![own; 10]
+            .into_iter()
+            .zip(0..)
+            .map(|(own, number)| own.bytes(8, number.to_string()))
+            .collect::<Vec<_>>(),
+    );
+    let served = serve(&[
+        ("m.onnx", &file),
+        ("w.bin", &weights),
+        ("large.onnx", &large),
+    ]);
     let requests = || -> Vec<u64> {
         let log = served.log.lock().unwrap();
         assert!(log.iter().all(|served| served.status == 206));
@@ -142,8 +153,18 @@ fn an_onnx_model_is_listed_by_a_request_for_each_file() {
     let reader = served.open("large.onnx");
     assert_eq!(reader.names().count(), 10);
     let listing = requests()[before..].to_vec();
-    assert!(listing.len() <= 12 && listing.iter().sum::<u64>() <= 12 << 15, "{listing:?}");
-    assert!(reader.read("7").unwrap().bytes.iter().all(|byte| *byte == 7));
+    assert!(
+        listing.len() <= 12 && listing.iter().sum::<u64>() <= 12 << 15,
+        "{listing:?}"
+    );
+    assert!(
+        reader
+            .read("7")
+            .unwrap()
+            .bytes
+            .iter()
+            .all(|byte| *byte == 7)
+    );
 }
 
 #[test]

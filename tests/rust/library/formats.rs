@@ -76,7 +76,10 @@ fn gguf_files_read_and_convert_like_others() {
 /// Returns an ONNX model with values in two other files, one of which is missing.
 fn onnx_in_files(folder: &std::path::Path) -> std::path::PathBuf {
     let at = |name, offset| [("location", name), ("offset", offset)];
-    let raw: Vec<u8> = [1.0f32, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    let raw: Vec<u8> = [1.0f32, 2.0]
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect();
     let model = protobuf::model(
         &[],
         &[
@@ -88,7 +91,11 @@ fn onnx_in_files(folder: &std::path::Path) -> std::path::PathBuf {
     );
     let path = folder.join("model.onnx");
     std::fs::create_dir(folder.join("data")).expect("a folder");
-    std::fs::write(folder.join("data/weights 1.bin"), (0..28).collect::<Vec<u8>>()).expect("written");
+    std::fs::write(
+        folder.join("data/weights 1.bin"),
+        (0..28).collect::<Vec<u8>>(),
+    )
+    .expect("written");
     std::fs::write(&path, model).expect("written");
     path
 }
@@ -104,26 +111,52 @@ fn onnx_models_read_values_of_other_files() {
             panic!("{refused:?}");
         };
         assert_eq!((itself.as_str(), lost.as_str()), ("itself", "lost"));
-        assert!(of_itself.contains("the file of the model itself"), "{of_itself}");
+        assert!(
+            of_itself.contains("the file of the model itself"),
+            "{of_itself}"
+        );
         assert!(missing.contains("missing.bin") && missing.contains("beside the model"));
     };
     let refused = |model: &zstn_core::model::Model| -> Vec<(String, String)> {
         let refused = model.refused();
-        refused.map(|(name, error)| (name.into(), error.to_string())).collect()
+        refused
+            .map(|(name, error)| (name.into(), error.to_string()))
+            .collect()
     };
     let reader = open(&path).expect("a model");
     let far = reader.read_rows("far", 1..2).expect("rows").bytes;
     let files = reader.sources().len();
-    check(reader.names().collect(), files, refused(reader.model()), far);
-    assert_eq!(reader.read("far").expect("values").bytes, (4..28).collect::<Vec<u8>>());
-    assert!(reader.read("lost").expect_err("missing").to_string().contains("missing.bin"));
+    check(
+        reader.names().collect(),
+        files,
+        refused(reader.model()),
+        far,
+    );
+    assert_eq!(
+        reader.read("far").expect("values").bytes,
+        (4..28).collect::<Vec<u8>>()
+    );
+    assert!(
+        reader
+            .read("lost")
+            .expect_err("missing")
+            .to_string()
+            .contains("missing.bin")
+    );
 
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let reader = zstn::AsyncReader::open(&path).await.expect("a model");
         let far = reader.read_rows("far", 1..2).await.expect("rows").bytes;
         let files = reader.model().files().len();
-        check(reader.names().collect(), files, refused(reader.model()), far);
+        check(
+            reader.names().collect(),
+            files,
+            refused(reader.model()),
+            far,
+        );
     });
 
     // A model in memory has no folder.
@@ -132,7 +165,10 @@ fn onnx_models_read_values_of_other_files() {
     let reader = zstn::Reader::options().open(input).expect("a model");
     let refused = refused(reader.model());
     assert_eq!(refused.len(), 3);
-    assert!(refused[0].1.contains("by its path or address"), "{refused:?}");
+    assert!(
+        refused[0].1.contains("by its path or address"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -146,7 +182,10 @@ fn onnx_models_are_listed_printed_and_converted() {
     };
     let (code, list) = run(&["ls", "model.onnx"]);
     assert_eq!(code, Some(0));
-    assert!(list.contains("far  ") && list.contains("2 tensors"), "{list}");
+    assert!(
+        list.contains("far  ") && list.contains("2 tensors"),
+        "{list}"
+    );
     assert!(list.contains("warning: lost cannot be read"), "{list}");
     let (code, text) = run(&["ls", "model.onnx", "--json"]);
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -154,13 +193,20 @@ fn onnx_models_are_listed_printed_and_converted() {
     assert_eq!(json["refused"].as_array().map(Vec::len), Some(2));
     let (code, text) = run(&["info", "model.onnx"]);
     assert_eq!(code, Some(0));
-    assert!(text.contains("onnx") && text.contains("ir_version"), "{text}");
+    assert!(
+        text.contains("onnx") && text.contains("ir_version"),
+        "{text}"
+    );
     let (code, _) = run(&["get", "model.onnx", "far", "-o", "far.npy"]);
     assert_eq!(code, Some(0));
     let far = std::fs::read(folder.path().join("far.npy")).expect("written");
     assert!(far.ends_with(&(4..28).collect::<Vec<u8>>()));
 
-    for (vector, tensors) in [("onnx/raw-types.onnx", 19), ("msgpack/types.msgpack", 12), ("tflite/types.tflite", 3)] {
+    for (vector, tensors) in [
+        ("onnx/raw-types.onnx", 19),
+        ("msgpack/types.msgpack", 12),
+        ("tflite/types.tflite", 3),
+    ] {
         let path = cases::path("").join(vector);
         let model = open(&path).expect(vector);
         for name in ["m.safetensors", "m.zstn"] {

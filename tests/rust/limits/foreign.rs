@@ -192,7 +192,7 @@ fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
 #[test]
 fn bad_files_of_walked_formats_are_refused_in_bounded_memory() {
     let _alone = alone();
-    for folder in ["onnx-bad", "msgpack-bad", "tflite-bad"] {
+    for folder in ["onnx-bad", "msgpack-bad", "tflite-bad", "hdf5-bad"] {
         for entry in cases::malformed(folder) {
             let name = text(&entry["file"]);
             let file = cases::named(folder, &entry);

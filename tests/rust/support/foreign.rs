@@ -113,7 +113,9 @@ pub fn refused(catalog: FileCatalog) -> BTreeMap<String, Option<Rule>> {
     let model = ModelBuilder::new(vec![catalog], None, None).and_then(|b| b.finish(&Pure));
     let model = model.expect("a model");
     let refused = model.refused();
-    refused.map(|(name, error)| (name.into(), error.rule())).collect()
+    refused
+        .map(|(name, error)| (name.into(), error.rule()))
+        .collect()
 }
 
 /// Decodes every tensor of an opened file in catalog order.

@@ -12,10 +12,10 @@ impl Message {
 
     fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
+            self.0.push(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
         }
-        self.0.push(number as u8);
+        self.0.push(number.to_le_bytes()[0]);
     }
 
     /// Adds a number of variable length.
@@ -67,24 +67,35 @@ pub fn tensor(name: &str, data_type: u64, shape: &[u64]) -> Message {
 
 /// Returns a tensor with values in another file.
 pub fn external(name: &str, data_type: u64, shape: &[u64], keys: &[(&str, &str)]) -> Message {
-    let tensor = keys.iter().fold(tensor(name, data_type, shape), |tensor, (key, value)| {
-        tensor.bytes(13, Message::new().bytes(1, key).bytes(2, value))
-    });
+    let tensor = keys
+        .iter()
+        .fold(tensor(name, data_type, shape), |tensor, (key, value)| {
+            tensor.bytes(13, Message::new().bytes(1, key).bytes(2, value))
+        });
     tensor.number(14, 1)
 }
 
 /// Returns a node with this name, operator and attributes.
 pub fn node(name: &str, operator: &str, attributes: &[Message]) -> Message {
     let node = Message::new().bytes(3, name).bytes(4, operator);
-    attributes.iter().fold(node, |node, attribute| node.bytes(5, attribute))
+    attributes
+        .iter()
+        .fold(node, |node, attribute| node.bytes(5, attribute))
 }
 
 /// Returns a model with a graph of these nodes and initializers.
 pub fn model(nodes: &[Message], tensors: &[Message]) -> Vec<u8> {
-    Message::new().number(1, 8).bytes(7, graph(nodes, tensors)).0
+    Message::new()
+        .number(1, 8)
+        .bytes(7, graph(nodes, tensors))
+        .0
 }
 
 pub fn graph(nodes: &[Message], tensors: &[Message]) -> Message {
-    let graph = nodes.iter().fold(Message::new(), |graph, node| graph.bytes(1, node));
-    tensors.iter().fold(graph.bytes(2, "g"), |graph, tensor| graph.bytes(5, tensor))
+    let graph = nodes
+        .iter()
+        .fold(Message::new(), |graph, node| graph.bytes(1, node));
+    tensors
+        .iter()
+        .fold(graph.bytes(2, "g"), |graph, tensor| graph.bytes(5, tensor))
 }

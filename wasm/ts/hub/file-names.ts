@@ -2,7 +2,7 @@
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
-  [/\.(h5|keras)$/i, "Keras"],
+  [/\.keras$/i, "Keras"],
   [/\.pb$/i, "TensorFlow"],
   [/\.npz$/i, "NumPy"],
 ];

@@ -48,6 +48,7 @@ const KINDS: Readonly<Record<string, string>> = {
   onnx: "ONNX",
   msgpack: "msgpack",
   tflite: "TensorFlow Lite",
+  hdf5: "HDF5",
   "compressed-tensors": "compressed-tensors",
 };
 

@@ -3,6 +3,7 @@
 
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "npy",
     feature = "onnx",
@@ -14,6 +15,7 @@ mod byte_order;
 pub mod compressed_tensors;
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "npy",
     feature = "onnx",
@@ -24,6 +26,8 @@ mod element_coding;
 pub mod gauss;
 #[cfg(feature = "gguf")]
 pub mod gguf;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
 #[cfg(feature = "msgpack")]
 pub mod msgpack;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
@@ -34,8 +38,11 @@ mod narrow;
 pub mod npy;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+#[cfg(any(feature = "hdf5", feature = "tflite"))]
+mod random_access;
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "onnx",
     feature = "tflite"
@@ -50,6 +57,7 @@ pub mod ztensor;
 
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "npy",
     feature = "onnx",

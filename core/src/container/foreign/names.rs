@@ -90,9 +90,8 @@ impl<'a> Names<'a> {
             return Err(Error::limit(detail).at(at));
         }
         let text = core::str::from_utf8(text);
-        let text = text.map_err(|_| {
-            Error::malformed(self.rule, "the name of a tensor is not UTF-8").at(at)
-        });
+        let text = text
+            .map_err(|_| Error::malformed(self.rule, "the name of a tensor is not UTF-8").at(at));
         text.map(Into::into)
     }
 }

@@ -38,7 +38,10 @@ impl MsgpackArray {
     /// Returns the length of the values in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.end - piece.start).sum()
+        self.pieces
+            .iter()
+            .map(|piece| piece.end - piece.start)
+            .sum()
     }
 
     /// Parses an array at the range `place` of the file, of which `head` has the
@@ -186,7 +189,8 @@ impl Chunks {
         }
         let chunks = |detail| refuse(Rule::MsgpackChunks, detail);
         // Keys are the numbers from 0.
-        let is_full = |keys: &mut dyn Iterator<Item = &u64>| keys.zip(0..).all(|(key, n)| *key == n);
+        let is_full =
+            |keys: &mut dyn Iterator<Item = &u64>| keys.zip(0..).all(|(key, n)| *key == n);
         if !is_full(&mut self.shape.keys()) || !is_full(&mut self.arrays.keys()) {
             return Err(chunks("a chunk or a size of the array is missing"));
         }

@@ -87,7 +87,11 @@ impl Description {
         let fields = self.fields.into_iter();
         all.extend(fields.map(|(key, value)| (key.to_string(), value)));
         let sets = self.operator_sets.iter().map(|(domain, version)| {
-            let domain = if domain.is_empty() { b"ai.onnx" } else { &domain[..] };
+            let domain = if domain.is_empty() {
+                b"ai.onnx"
+            } else {
+                &domain[..]
+            };
             format!("{} {}", shown(domain), version.cast_signed())
         });
         let sets = sets.collect::<Vec<_>>().join(", ");

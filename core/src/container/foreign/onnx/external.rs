@@ -146,8 +146,24 @@ mod tests {
             assert!(location(Some(path.as_bytes())).is_ok(), "{path}");
         }
         for path in [
-            "", "/", "/w", "..", "../w", "a/../w", "a//w", "a/", "./", "././w", "a/./w", "C:w",
-            "C:\\w", "a\\w", "file:w", "http://h/w", "w\0", "w\n",
+            "",
+            "/",
+            "/w",
+            "..",
+            "../w",
+            "a/../w",
+            "a//w",
+            "a/",
+            "./",
+            "././w",
+            "a/./w",
+            "C:w",
+            "C:\\w",
+            "a\\w",
+            "file:w",
+            "http://h/w",
+            "w\0",
+            "w\n",
         ] {
             let error = location(Some(path.as_bytes())).unwrap_err();
             assert_eq!(error.rule(), Some(Rule::OnnxLocation), "{path:?}");
@@ -160,7 +176,16 @@ mod tests {
         for (text, expected) in [("0", 0), ("00012", 12), ("18446744073709551615", u64::MAX)] {
             assert_eq!(number("offset", Some(text.as_bytes())), Ok(Some(expected)));
         }
-        for text in ["", "-1", "+1", " 1", "1 ", "0x10", "1e3", "18446744073709551616"] {
+        for text in [
+            "",
+            "-1",
+            "+1",
+            " 1",
+            "1 ",
+            "0x10",
+            "1e3",
+            "18446744073709551616",
+        ] {
             assert!(number("offset", Some(text.as_bytes())).is_err(), "{text:?}");
         }
     }

@@ -10,8 +10,9 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::flatbuffer::{Buffer, Fetched, Read, Stop, Table, refuse};
+use super::flatbuffer::{Buffer, Table, refuse};
 use crate::container::foreign::narrow::NarrowType;
+use crate::container::foreign::random_access::{Fetched, Read, Stop};
 use crate::container::foreign::shape::{SIZE, element_count};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, NAME_LEN_BYTES, TEXT_LEN_BYTES, TFLITE_TENSORS};
@@ -164,7 +165,9 @@ impl<'a> Parser<'_, 'a> {
         }
         if *buffer.bytes(4, 4)? != *IDENTIFIER {
             let detail = "the file does not have the identifier TFL3 of TensorFlow Lite";
-            return Err(Error::malformed(Rule::TfliteIdentifier, detail).at(4).into());
+            return Err(Error::malformed(Rule::TfliteIdentifier, detail)
+                .at(4)
+                .into());
         }
         let root = buffer.follow(0)?;
         let root = buffer.table(root)?;
@@ -253,9 +256,8 @@ impl<'a> Parser<'_, 'a> {
         let sizes = bytes.as_chunks::<4>().0.iter();
         let sizes = sizes.map(|size| u64::try_from(i32::from_le_bytes(*size)).ok());
         let shape: Option<Vec<u64>> = sizes.collect();
-        Ok(shape.ok_or_else(|| {
-            Error::malformed(Rule::TfliteShape, "its shape has a negative size")
-        }))
+        Ok(shape
+            .ok_or_else(|| Error::malformed(Rule::TfliteShape, "its shape has a negative size")))
     }
 
     /// Returns the range of the values in buffer `number`.
@@ -337,7 +339,11 @@ fn checked(name: String, fields: Fields) -> Result<TfliteTensor> {
             let detail = format!("its elements are {what} (type {number}), which are not read");
             return Err(refuse(detail));
         }
-        None => return Err(refuse(format!("its elements have the unknown type {number}"))),
+        None => {
+            return Err(refuse(format!(
+                "its elements have the unknown type {number}"
+            )));
+        }
     };
     if fields.is_sparse {
         let detail = "it is a sparse tensor of TensorFlow Lite, which is not read";
