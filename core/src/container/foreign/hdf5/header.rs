@@ -103,7 +103,6 @@ impl Header {
         let len_bytes = file.number(start, size)?;
         start += size;
         let end = start.saturating_add(len_bytes).saturating_add(4);
-        file.checked(at, end - at, Rule::Hdf5Header)?;
         let order_bytes = if flags & 4 != 0 { 2 } else { 0 };
         let mut blocks = VecDeque::from([start..end]);
         let mut messages = Vec::new();
@@ -112,10 +111,10 @@ impl Header {
             let mut start = 0;
             if !is_first {
                 file.expect(block.start, b"OCHK", Rule::Hdf5Header)?;
-                file.checked(block.start, block.end - block.start, Rule::Hdf5Header)?;
                 start = 4;
             }
             is_first = false;
+            let whole = if start == 0 { at..block.end } else { block.clone() };
             let start = block.start + start;
             let bytes = block_bytes(file, &(start..block.end), 4)?;
             let mut fields = fields(file, &bytes, start);
@@ -130,6 +129,8 @@ impl Header {
                 add(&mut messages, kind, flags & 2 != 0, content, start)?;
                 blocks.extend(continuation(file, kind, content, start)?);
             }
+            // A damaged length would be reported as a wrong checksum.
+            file.checked(whole.start, whole.end - whole.start, Rule::Hdf5Header)?;
         }
         Ok(Self { messages, at })
     }
