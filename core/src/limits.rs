@@ -119,12 +119,27 @@ pub const TEXT_LEN_BYTES: u64 = 64 << 10;
 /// The largest number of tensors of a TensorFlow Lite model.
 pub const TFLITE_TENSORS: usize = 1 << 18;
 
-/// The largest number of bytes of a TensorFlow Lite model that are fetched to
-/// find its tensors.
-pub const TFLITE_TABLES_LEN_BYTES: u64 = 256 << 20;
+/// The largest number of messages in the header of an HDF5 object.
+pub const HDF5_MESSAGES: usize = 1 << 14;
+
+/// The largest number of objects of an HDF5 file, of members of a group, and of
+/// chunks of a dataset.
+pub const HDF5_OBJECTS: usize = 1 << 18;
+
+/// The largest number of groups of an HDF5 file that are nested in each other.
+pub const HDF5_DEPTH: usize = 64;
+
+/// The number of bytes up to which the values of an HDF5 dataset are read, however
+/// few of them are stored: the others have the fill value.
+pub const HDF5_FREE_BYTES: u64 = 16 << 20;
+
+/// The largest number of bytes of a TensorFlow Lite or HDF5 file that are fetched
+/// to find its tensors.
+pub const BLOCKS_LEN_BYTES: u64 = 256 << 20;
 
 /// The length in bytes up to which a file is fetched whole where listing its
-/// tensors means to walk from one to the next: ONNX, msgpack, TFLite.
+/// tensors means to follow offsets or lengths in the file: ONNX, msgpack,
+/// TensorFlow Lite and HDF5.
 pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
 /// The longest directory of a zip archive, in bytes. A member takes about 60.
 pub const ZIP_DIRECTORY_LEN_BYTES: u64 = 64 << 20;

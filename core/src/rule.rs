@@ -550,6 +550,33 @@ rules! {
     /// them have the stated lengths (pytorch 4).
     PyTorchLegacy = "pytorch.legacy",
 
+    /// The superblock of an HDF5 file has a known version, and addresses of 4 or
+    /// 8 bytes (hdf5 1).
+    Hdf5Superblock = "hdf5.superblock",
+    /// An HDF5 file has the length that its superblock states (hdf5 1).
+    Hdf5Truncated = "hdf5.truncated",
+    /// Structures match their checksums (hdf5 1).
+    Hdf5Checksum = "hdf5.checksum",
+    /// The header of an object is well-formed (hdf5 2).
+    Hdf5Header = "hdf5.header",
+    /// The members of a group are well-formed, and their paths are UTF-8 and
+    /// distinct (hdf5 3).
+    Hdf5Group = "hdf5.group",
+    /// The shape of a dataset has a known version, and elements (hdf5 4).
+    Hdf5Shape = "hdf5.shape",
+    /// The elements of a dataset have a dtype (hdf5 4).
+    Hdf5Type = "hdf5.type",
+    /// The layout of a dataset has a known version, and fits its shape (hdf5 5).
+    Hdf5Layout = "hdf5.layout",
+    /// The values have the length that follows from shape and type, and lie
+    /// inside the file (hdf5 5).
+    Hdf5Extent = "hdf5.extent",
+    /// Chunks lie inside their dataset, and their filters can be reversed (hdf5 5
+    /// and 6).
+    Hdf5Chunk = "hdf5.chunk",
+    /// The values of a dataset are in this file (hdf5 5).
+    Hdf5External = "hdf5.external",
+
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
     CompressedTensorsConfig = "compressed_tensors.config",

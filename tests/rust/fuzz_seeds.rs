@@ -132,6 +132,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             seeds.add("pytorch", &bytes)?;
             of_file(seeds, &bytes)
         }
+        Some("h5") => seeds.add("hdf5", &bytes),
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

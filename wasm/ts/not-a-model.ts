@@ -20,7 +20,6 @@ const SENTENCES = {
   pickle: `This is a Python pickle, which can run code when it is loaded. If torch.load reads it, convert it with ${PYTORCH}`,
   onnx: "This is an ONNX model, but its name does not end in .onnx, by which these models are recognised. Rename it, and open it again.",
   savedModel: `This is the graph of a TensorFlow SavedModel; its weights are in other files of the same folder. Convert them with ${saveFile("numpy", "{variable.name: variable.numpy() for variable in tf.saved_model.load(folder).variables}")}`,
-  hdf5: `This is an HDF5 file, as Keras writes. ${KERAS}`,
   keras: `This is a Keras model. ${KERAS}`,
   gzip: "This file is compressed with gzip. Decompress it, and open what comes out.",
   tar: "This is a tar archive, not a model file. Unpack it, and open the model in it.",
@@ -38,7 +37,6 @@ const MAGICS: readonly (readonly [string, Format])[] = [
   ["\x80\x03", "pickle"],
   ["\x80\x04\x95", "pickle"],
   ["\x80\x05\x95", "pickle"],
-  ["\x89HDF\r\n\x1a\n", "hdf5"],
   ["\x1f\x8b\x08", "gzip"],
 ];
 
@@ -95,7 +93,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

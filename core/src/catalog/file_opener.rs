@@ -12,6 +12,8 @@ use super::format::AnyOpener;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::{FileCatalog, FileKind};
+#[cfg(feature = "hdf5")]
+use crate::container::foreign::hdf5;
 #[cfg(feature = "tflite")]
 use crate::container::foreign::tflite;
 use crate::container::safetensors;
@@ -54,6 +56,8 @@ fn by_magic(head: &[u8]) -> Option<FileKind> {
     let found = FileKind::FILES.iter().copied().find(is_of);
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
+    #[cfg(feature = "hdf5")]
+    let found = found.or_else(|| hdf5::superblock_at(head).map(|_| FileKind::Hdf5));
     found
 }
 
@@ -121,7 +125,7 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -199,8 +203,9 @@ impl FileOpener {
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
     /// grow by half for a Gauss, GGUF or PyTorch file, by six for a zip archive, by a
-    /// few hundred for an ONNX or msgpack file of more than 8 MiB, and by three for
-    /// other files.
+    /// few hundred for an ONNX or msgpack file of more than 8 MiB, by the number of
+    /// structures that refer to each other for TensorFlow Lite and HDF5, and by three
+    /// for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -311,7 +316,12 @@ impl FetchedRanges {
     }
 
     /// Returns the offset and the bytes of the window.
-    #[cfg(any(feature = "msgpack", feature = "onnx", feature = "tflite"))]
+    #[cfg(any(
+        feature = "hdf5",
+        feature = "msgpack",
+        feature = "onnx",
+        feature = "tflite"
+    ))]
     pub(super) fn window(&self) -> (u64, &[u8]) {
         (self.window.start, &self.window.bytes)
     }
@@ -319,6 +329,7 @@ impl FetchedRanges {
     /// Replaces the window with these bytes.
     #[cfg(any(
         feature = "deltas",
+        feature = "hdf5",
         feature = "msgpack",
         feature = "onnx",
         feature = "tflite",

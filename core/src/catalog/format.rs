@@ -15,6 +15,8 @@ use super::file_opener::FetchedRanges;
 use super::gauss;
 #[cfg(feature = "gguf")]
 use super::gguf;
+#[cfg(feature = "hdf5")]
+use super::hdf5;
 #[cfg(feature = "msgpack")]
 use super::msgpack;
 #[cfg(feature = "npy")]
@@ -301,4 +303,6 @@ formats! {
     Npz = "npz", "npz", ZIP_MAGICS, npz if "zip";
     /// PyTorch: a zip archive, or a file from before version 1.6.
     PyTorch = "pytorch", "pt", &[&PYTORCH_MAGIC], pytorch if "zip";
+    /// HDF5, as Keras writes.
+    Hdf5 = "hdf5", "h5", &[], hdf5 if "hdf5";
 }

@@ -20,6 +20,8 @@ use crate::tensor::element_count;
 use crate::{Error, Result, sort};
 use format::{AnyContents, StoredTensor};
 
+#[cfg(any(feature = "hdf5", feature = "tflite"))]
+mod blocks;
 mod delta;
 mod extension_frames;
 mod file_name;
@@ -29,6 +31,8 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "hdf5")]
+mod hdf5;
 #[cfg(feature = "msgpack")]
 mod msgpack;
 #[cfg(feature = "npy")]

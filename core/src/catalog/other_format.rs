@@ -15,19 +15,16 @@ enum OtherFormat {
     Pickle,
     Onnx,
     SavedModel,
-    Hdf5,
     Keras,
     Gzip,
     Tar,
 }
 
-use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Onnx, Pickle, SavedModel, Tar, Xml,
-};
+use OtherFormat::{Ggml, Gzip, Html, Json, Keras, LfsPointer, Onnx, Pickle, SavedModel, Tar, Xml};
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 10] = [
+const MAGICS: [(&[u8], OtherFormat); 9] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
@@ -36,7 +33,6 @@ const MAGICS: [(&[u8], OtherFormat); 10] = [
     (b"\x80\x03", Pickle),
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
-    (b"\x89HDF\r\n\x1a\n", Hdf5),
     (b"\x1f\x8b\x08", Gzip),
 ];
 
@@ -193,11 +189,6 @@ impl OtherFormat {
                  the same folder. Convert them ",
                 convert!(numpy "{variable.name: variable.numpy() for variable in \
                           tf.saved_model.load(folder).variables}")
-            ),
-            Hdf5 => concat!(
-                "this is an HDF5 file, as Keras writes. Convert its weights ",
-                convert!(numpy "{weight.path: weight.numpy() for weight in \
-                          keras.models.load_model(path).weights}")
             ),
             Keras => concat!(
                 "this is a Keras model. Convert its weights ",

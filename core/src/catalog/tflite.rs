@@ -3,65 +3,45 @@
 //! known to be missing are requested at the same time.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::blocks::Blocks;
 use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::{RangePlan, without_padding};
 use super::{FileCatalog, FileTensor, Refused};
-use crate::bytes::{index, part};
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::tflite::{BLOCK_BYTES, ParsedModel, TfliteModel, TfliteType};
 use crate::engine::Engine;
-use crate::limits::{TFLITE_TABLES_LEN_BYTES, WALKED_WHOLE_BYTES};
 use crate::{Error, Result, sort};
 
 /// The opener of a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener {
-    /// The blocks that have been fetched after the head, by their numbers.
-    blocks: BTreeMap<u64, Vec<u8>>,
-    needs: Vec<Range<u64>>,
+    blocks: Blocks<BLOCK_BYTES>,
     model: Option<TfliteModel>,
 }
 
 impl Opener for FormatOpener {
     fn needs(&self, _: &FetchedRanges) -> Result<Vec<Range<u64>>> {
-        Ok(self.needs.clone())
+        Ok(self.blocks.needs().to_vec())
     }
 
     fn supply(&self, fetched: &mut FetchedRanges, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
-        let len_bytes = bytes.len() as u64;
-        let mut needs = self.needs.iter();
-        if !needs.any(|need| need.start == offset_bytes && need.end - need.start == len_bytes) {
-            return Err(Error::invalid_input("these bytes were not requested"));
-        }
-        fetched.supply_window(offset_bytes, bytes);
-        Ok(())
+        self.blocks.supply(fetched, offset_bytes, bytes)
     }
 
     fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
-        if self.model.is_some() {
+        if !self.blocks.keep(fetched) || self.model.is_some() {
             return Ok(());
         }
-        let (start, bytes) = fetched.window();
-        if let Some(number) = self.needs.iter().position(|need| need.start == start) {
-            self.needs.swap_remove(number);
-            let blocks = bytes.chunks(index(BLOCK_BYTES)).map(<[u8]>::to_vec);
-            self.blocks.extend((start / BLOCK_BYTES..).zip(blocks));
-        }
-        // All ranges of a round are used together.
-        if !self.needs.is_empty() {
-            return Ok(());
-        }
-        let have = |range: Range<u64>| self.have(fetched, range);
+        let have = |range: Range<u64>| self.blocks.have(fetched, range);
         match TfliteModel::parse(&have, fetched.len_bytes())? {
             ParsedModel::Complete(model) => self.model = Some(model),
-            ParsedModel::Needs(needs) => self.needs = self.requests(fetched, needs)?,
+            ParsedModel::Needs(needs) => self.blocks.request(fetched, needs)?,
         }
         Ok(())
     }
@@ -69,55 +49,6 @@ impl Opener for FormatOpener {
     fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
         let missing = || Error::invalid_input("not all requested ranges were supplied");
         FileCatalog::tflite(self.model.ok_or_else(missing)?, fetched.len_bytes())
-    }
-}
-
-impl FormatOpener {
-    /// Returns the bytes of `range`, if all of them have been fetched.
-    fn have<'a>(&self, fetched: &'a FetchedRanges, range: Range<u64>) -> Option<Cow<'a, [u8]>> {
-        if range.end <= fetched.head().len() as u64 {
-            return Some(part(fetched.head(), range).into());
-        }
-        let mut joined = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let (start, bytes) = match at < fetched.head().len() as u64 {
-                true => (0, fetched.head()),
-                false => {
-                    let number = at / BLOCK_BYTES;
-                    (number * BLOCK_BYTES, &self.blocks.get(&number)?[..])
-                }
-            };
-            let end = (start + bytes.len() as u64).min(range.end);
-            if end <= at {
-                return None;
-            }
-            joined.extend_from_slice(part(bytes, at - start..end - start));
-            at = end;
-        }
-        Some(joined.into())
-    }
-
-    /// Returns the ranges to fetch: the rest of a small file, or those of
-    /// `needs` that have not been fetched.
-    fn requests(&self, fetched: &FetchedRanges, needs: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
-        let (len_bytes, head_bytes) = (fetched.len_bytes(), fetched.head().len() as u64);
-        if len_bytes <= WALKED_WHOLE_BYTES {
-            return Ok([head_bytes..len_bytes].into());
-        }
-        let known = self.blocks.len() as u64 * BLOCK_BYTES;
-        let needs = needs
-            .into_iter()
-            .map(|need| need.start.max(head_bytes)..need.end);
-        let needs: Vec<Range<u64>> = needs.filter(|need| !need.is_empty()).collect();
-        let more: u64 = needs.iter().map(|need| need.end - need.start).sum();
-        match known.saturating_add(more) <= TFLITE_TABLES_LEN_BYTES {
-            true => Ok(needs),
-            false => Err(Error::limit(alloc::format!(
-                "the tables of the model have more than {TFLITE_TABLES_LEN_BYTES} bytes, the most \
-                 that are read"
-            ))),
-        }
     }
 }
 

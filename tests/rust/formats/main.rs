@@ -7,6 +7,7 @@ mod delta_tensors;
 mod extension_frames;
 mod gauss;
 mod gguf;
+mod hdf5;
 mod incremental;
 mod integrity;
 mod msgpack;

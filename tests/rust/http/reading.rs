@@ -155,7 +155,7 @@ fn an_onnx_model_is_listed_by_a_request_for_each_file() {
     let far = protobuf::external("far", 2, &[4, 1 << 16], &at);
     let file = protobuf::model(&[], &[far.clone()]);
     let weights: Vec<u8> = (0..5 << 16)
-        .map(|number: u32| (number >> 16) as u8)
+        .map(|number: u32| number.to_le_bytes()[2])
         .collect();
     let large = protobuf::model(
         &[],

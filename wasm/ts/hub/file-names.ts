@@ -2,7 +2,7 @@
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pth|ckpt)$/i, "PyTorch"],
-  [/\.(h5|keras)$/i, "Keras"],
+  [/\.keras$/i, "Keras"],
   [/\.pb$/i, "TensorFlow"],
 ];
 

@@ -50,6 +50,7 @@ const KINDS: Readonly<Record<string, string>> = {
   tflite: "TensorFlow Lite",
   npz: "NumPy archive",
   pytorch: "PyTorch",
+  hdf5: "HDF5",
   "compressed-tensors": "compressed-tensors",
 };
 

@@ -11,6 +11,8 @@ mod element_coding;
 pub mod gauss;
 #[cfg(feature = "gguf")]
 pub mod gguf;
+#[cfg(feature = "hdf5")]
+pub mod hdf5;
 #[cfg(feature = "msgpack")]
 pub mod msgpack;
 #[cfg(any(feature = "msgpack", feature = "onnx"))]
@@ -23,8 +25,11 @@ pub mod npy;
 pub mod onnx;
 #[cfg(feature = "zip")]
 pub(crate) mod pytorch;
+#[cfg(any(feature = "hdf5", feature = "tflite"))]
+mod random_access;
 #[cfg(any(
     feature = "gguf",
+    feature = "hdf5",
     feature = "msgpack",
     feature = "onnx",
     feature = "tflite"

@@ -60,7 +60,8 @@ impl OnnxWalk {
             let name = names.join(found.scope, own.as_ref(), at)?;
             named.push((name, found));
         }
-        // The number of tensors of each name: all, and those of the main graph.
+        // For each name, the number of all tensors and of initializers of the main
+        // graph.
         let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for (name, found) in &named {
             let (all, main) = counts.entry(name).or_default();

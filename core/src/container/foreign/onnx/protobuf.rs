@@ -90,7 +90,7 @@ pub(super) fn read_field(window: &Window, at: u64, message_end: u64) -> Read<Fie
     Ok(Field { number, value, end })
 }
 
-/// Reads numbers of variable length one after the other.
+/// Reads numbers of variable length sequentially.
 pub(super) struct Numbers<'a> {
     bytes: &'a [u8],
     /// The offset of the next number in the file.

@@ -22,8 +22,8 @@ pub(super) struct Found {
     /// The reason why the tensor cannot be read, if the walk has found one.
     pub refusal: Option<Error>,
     pub draft: Box<Draft>,
-    /// True if the name of the scope is that of the tensor, which is the
-    /// attribute of a node.
+    /// True if the tensor has the name of its scope, since it is the value of an
+    /// attribute.
     pub is_scope: bool,
 }
 
@@ -66,7 +66,7 @@ enum Message {
         draft: Box<Draft>,
         role: TensorRole,
     },
-    /// The three parts of a sparse tensor, of which the values have its name.
+    /// A sparse tensor. Its name is the name of its values.
     Sparse {
         scope: usize,
         is_scope: bool,

@@ -2,45 +2,18 @@
 //! which only some bytes have been fetched.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::container::foreign::random_access::{Fetched, RandomAccess, Read};
 use crate::{Error, Rule};
 
 /// The length in bytes of the blocks in which missing bytes are requested. The
 /// head of a file consists of whole blocks.
 pub(crate) const BLOCK_BYTES: u64 = 4 << 10;
 
-/// The reason why a value cannot be read.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// Some of its bytes have not been fetched. [`Buffer`] has noted them.
-    Missing,
-    /// The file is malformed.
-    Refused(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-pub(super) type Read<T> = Result<T, Stop>;
-
-/// Returns the bytes of a range of the file, if they have been fetched.
-pub type Fetched<'a> = dyn Fn(Range<u64>) -> Option<Cow<'a, [u8]>> + 'a;
-
-/// A FlatBuffer, and the blocks that were missing so far.
-pub(super) struct Buffer<'f, 'a> {
-    fetched: &'f Fetched<'a>,
-    len_bytes: u64,
-    missing: BTreeSet<u64>,
-    /// The number of bytes that may still be read. Values that overlap are read
-    /// more than once, so this bounds the work and the memory.
-    budget_bytes: u64,
-}
+/// A FlatBuffer, of which only some bytes have been fetched.
+pub(super) struct Buffer<'f, 'a>(RandomAccess<'f, 'a>);
 
 /// A table: the offset of its fields, and their offsets.
 #[derive(Debug, Clone, Copy)]
@@ -57,54 +30,24 @@ pub(super) fn refuse(detail: &'static str, at: u64) -> Error {
 
 impl<'f, 'a> Buffer<'f, 'a> {
     pub fn new(fetched: &'f Fetched<'a>, len_bytes: u64) -> Self {
-        Self {
-            fetched,
-            len_bytes,
-            missing: BTreeSet::new(),
-            budget_bytes: len_bytes.saturating_mul(2).saturating_add(1 << 20),
-        }
+        let rule = Rule::TfliteFlatbuffer;
+        Self(RandomAccess::new(fetched, len_bytes, BLOCK_BYTES, rule))
     }
 
-    /// Returns the ranges that were missing, joined where they touch.
     pub fn missing(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for block in &self.missing {
-            let start = block * BLOCK_BYTES;
-            let end = (start + BLOCK_BYTES).min(self.len_bytes);
-            match ranges.last_mut() {
-                Some(last) if last.end == start => last.end = end,
-                _ => ranges.push(start..end),
-            }
-        }
-        ranges
+        self.0.missing()
     }
 
     pub fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.0.len_bytes()
     }
 
-    /// Returns `len_bytes` bytes at `at`.
     pub fn bytes(&mut self, at: u64, len_bytes: u64) -> Read<Cow<'a, [u8]>> {
-        let end = at
-            .checked_add(len_bytes)
-            .filter(|end| *end <= self.len_bytes);
-        let Some(end) = end else {
-            return Err(refuse("a value leaves the file, which is cut or damaged", at).into());
-        };
-        let left = self.budget_bytes.checked_sub(len_bytes);
-        self.budget_bytes =
-            left.ok_or_else(|| refuse("values of the file overlap too often", at))?;
-        if let Some(bytes) = (self.fetched)(at..end) {
-            return Ok(bytes);
-        }
-        let blocks = at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
-        self.missing.extend(blocks);
-        Err(Stop::Missing)
+        self.0.bytes(at, len_bytes)
     }
 
     fn array<const N: usize>(&mut self, at: u64) -> Read<[u8; N]> {
-        let bytes = self.bytes(at, N as u64)?;
-        bytes.first_chunk().copied().ok_or(Stop::Missing)
+        self.0.array(at)
     }
 
     pub fn u32(&mut self, at: u64) -> Read<u32> {
@@ -123,7 +66,7 @@ impl<'f, 'a> Buffer<'f, 'a> {
     pub fn follow(&mut self, at: u64) -> Read<u64> {
         let offset = u64::from(self.u32(at)?);
         let to = at.saturating_add(offset);
-        match offset > 0 && to < self.len_bytes {
+        match offset > 0 && to < self.len_bytes() {
             true => Ok(to),
             false => Err(refuse("an offset leaves the file, which is cut or damaged", at).into()),
         }
@@ -139,7 +82,7 @@ impl<'f, 'a> Buffer<'f, 'a> {
         let slots_bytes = u64::from(u16::from_le_bytes([a, b]));
         let len_bytes = u64::from(u16::from_le_bytes([c, d]));
         let end = at.checked_add(len_bytes);
-        if slots_bytes < 4 || len_bytes < 4 || end.is_none_or(|end| end > self.len_bytes) {
+        if slots_bytes < 4 || len_bytes < 4 || end.is_none_or(|end| end > self.len_bytes()) {
             return Err(refuse("a table leaves the file, which is cut or damaged", at).into());
         }
         Ok(Table {
@@ -176,7 +119,7 @@ impl<'f, 'a> Buffer<'f, 'a> {
         let start = self.follow(at)?;
         let count = u64::from(self.u32(start)?);
         let items = start + 4;
-        match count * item_bytes <= self.len_bytes.saturating_sub(items) {
+        match count * item_bytes <= self.len_bytes().saturating_sub(items) {
             true => Ok(Some((items, count))),
             false => Err(refuse("a vector leaves the file, which is cut or damaged", at).into()),
         }

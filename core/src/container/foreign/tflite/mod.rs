@@ -5,8 +5,8 @@
 mod flatbuffer;
 mod model;
 
+pub use super::random_access::Fetched;
 pub(crate) use flatbuffer::BLOCK_BYTES;
-pub use flatbuffer::Fetched;
 pub use model::{ParsedModel, TfliteModel, TfliteTensor, TfliteType};
 
 /// Returns whether a file that begins with `head` is a model.

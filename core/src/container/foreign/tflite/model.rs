@@ -10,8 +10,9 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::flatbuffer::{Buffer, Fetched, Read, Stop, Table, refuse};
+use super::flatbuffer::{Buffer, Table, refuse};
 use crate::container::foreign::narrow::NarrowType;
+use crate::container::foreign::random_access::{Fetched, Read, Stop};
 use crate::container::foreign::shape::{SIZE, element_count};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, NAME_LEN_BYTES, TEXT_LEN_BYTES, TFLITE_TENSORS};
