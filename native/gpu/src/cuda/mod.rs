@@ -48,6 +48,7 @@ struct Shared {
 struct Kernels {
     expand_tables: Kernel,
     decode_segments: Kernel,
+    copy_segments: Kernel,
     decode_rans_streams: Kernel,
     join_bfloat16_tiles: Kernel,
     join_tiles: Kernel,
@@ -61,6 +62,7 @@ impl Kernels {
         let kernels = Self {
             expand_tables: module.kernel("expand_tables")?,
             decode_segments: module.kernel("decode_segments")?,
+            copy_segments: module.kernel("copy_segments")?,
             decode_rans_streams: module.kernel("decode_rans_streams")?,
             join_bfloat16_tiles: module.kernel("join_bfloat16_tiles")?,
             join_tiles: module.kernel("join_tiles")?,
