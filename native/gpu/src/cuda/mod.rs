@@ -201,9 +201,11 @@ impl Gpu {
         let context = &self.shared.context;
         let _entered = context.enter()?;
         let event = Event::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        let no_stream = |_| Error::Usage(format!("there is no stream {stream:#x}"));
+        let stream = usize::try_from(stream).map_err(no_stream)?;
         // SAFETY: the caller guarantees that the stream exists. The number is the handle,
-        // which is a pointer that only the driver follows.
-        unsafe { event.record_in(std::ptr::with_exposed_provenance_mut(stream as usize))? };
+        // a pointer that only the driver follows.
+        unsafe { event.record_in(std::ptr::with_exposed_provenance_mut(stream))? };
         Ok(GpuAfter {
             gpu: self.clone(),
             event,
