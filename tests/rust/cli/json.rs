@@ -212,7 +212,10 @@ fn info_counts_the_tensors_that_a_gpu_decodes() {
     assert!(by_gpu > Some(0) && by_gpu <= all, "{packed} {plain}");
     let text = text(&zstn(folder.path(), &["info", "a.zstn", "--gpu"]).stdout);
     let line = text.lines().find(|line| line.starts_with("by a GPU"));
-    assert!(line.is_some_and(|line| line.contains("tensors, ")), "{text}");
+    assert!(
+        line.is_some_and(|line| line.contains("tensors, ")),
+        "{text}"
+    );
 }
 
 #[test]
