@@ -103,6 +103,9 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
     } else if (name == "decode_segments") {
         check_segment(launch, ((const u32*)jobs)[k]);
         decode_segment(block, launch, ((const u32*)jobs)[k], memory.data());
+    } else if (name == "copy_segments") {
+        check_segment(launch, ((const u32*)jobs)[k]);
+        copy_segment(block, launch, ((const u32*)jobs)[k]);
     } else if (name == "decode_rans_streams") {
         memory.resize(sizeof(RansShared));
         check_segment(launch, ((const u32*)jobs)[k]);

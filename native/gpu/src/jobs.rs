@@ -44,8 +44,11 @@ pub struct Jobs {
     pub planes: Vec<PlannedPlane>,
     /// The length of this scratch buffer in bytes.
     pub scratch_len_bytes: u64,
-    /// Indices of the segments that `segments.cu` decodes.
+    /// Indices of the Huffman-coded segments that `segments.cu` decodes.
     pub segments: Vec<u32>,
+    /// Indices of the segments that `segments.cu` copies: stored bytes, runs and flat
+    /// codes.
+    pub copies: Vec<u32>,
     /// Indices of the segments that `rans.cu` decodes.
     pub rans: Vec<u32>,
     /// Tiles of bfloat16 tensors.
@@ -104,8 +107,10 @@ impl Jobs {
     fn add_segment(&mut self, number: u32, segment: &Segment) {
         if segment.coding == Coding::Rans as u32 {
             self.rans.push(number);
-        } else if segment.coding != Coding::Host as u32 {
+        } else if segment.coding == Coding::Huffman as u32 {
             self.segments.push(number);
+        } else if segment.coding != Coding::Host as u32 {
+            self.copies.push(number);
         }
     }
 

@@ -48,6 +48,7 @@ struct Shared {
 struct Kernels {
     expand_tables: Kernel,
     decode_segments: Kernel,
+    copy_segments: Kernel,
     decode_rans_streams: Kernel,
     join_bfloat16_tiles: Kernel,
     join_tiles: Kernel,
@@ -61,6 +62,7 @@ impl Kernels {
         let kernels = Self {
             expand_tables: module.kernel("expand_tables")?,
             decode_segments: module.kernel("decode_segments")?,
+            copy_segments: module.kernel("copy_segments")?,
             decode_rans_streams: module.kernel("decode_rans_streams")?,
             join_bfloat16_tiles: module.kernel("join_bfloat16_tiles")?,
             join_tiles: module.kernel("join_tiles")?,
@@ -199,9 +201,11 @@ impl Gpu {
         let context = &self.shared.context;
         let _entered = context.enter()?;
         let event = Event::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        let no_stream = |_| Error::Usage(format!("there is no stream {stream:#x}"));
+        let stream = usize::try_from(stream).map_err(no_stream)?;
         // SAFETY: the caller guarantees that the stream exists. The number is the handle,
-        // which is a pointer that only the driver follows.
-        unsafe { event.record_in(std::ptr::with_exposed_provenance_mut(stream as usize))? };
+        // a pointer that only the driver follows.
+        unsafe { event.record_in(std::ptr::with_exposed_provenance_mut(stream))? };
         Ok(GpuAfter {
             gpu: self.clone(),
             event,

@@ -25,6 +25,7 @@ const IDLE_SCRATCH_BUFFERS: u64 = 5;
 /// Numbers of threads of a block.
 const TABLE_THREADS: u32 = 128;
 const STREAM_THREADS: u32 = 512;
+const COPY_THREADS: u32 = 256;
 const RANS_THREADS: u32 = 32;
 const JOIN_THREADS: u32 = 256;
 
@@ -199,12 +200,13 @@ impl GpuQueue {
         plan: &DevicePlan,
         jobs: &Jobs,
         launch: &Launch,
-        [segments, rans, bfloat16, joins]: [u64; 4],
+        [segments, copies, rans, bfloat16, joins]: [u64; 5],
     ) -> Result<()> {
         let kernels = &self.shared.kernels;
         let codes = plan.huffman_tables().len();
         let shared_bytes = stream_shared_bytes(plan);
         let of_streams = |blocks| (blocks, STREAM_THREADS, shared_bytes);
+        let copies_size = (jobs.copies.len(), COPY_THREADS, 0);
         let rans_size = (jobs.rans.len(), RANS_THREADS, 0);
         let kernels = [
             (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
@@ -213,6 +215,7 @@ impl GpuQueue {
                 segments,
                 of_streams(jobs.segments.len()),
             ),
+            (kernels.copy_segments, copies, copies_size),
             (kernels.decode_rans_streams, rans, rans_size),
             (
                 kernels.join_bfloat16_tiles,
@@ -405,6 +408,7 @@ impl Queue for GpuQueue {
             huffman,
             rans,
             jobs.segments.as_bytes(),
+            jobs.copies.as_bytes(),
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),

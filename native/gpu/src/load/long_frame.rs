@@ -22,6 +22,51 @@ pub(super) struct LongFrame<M> {
     state: Mutex<State<M>>,
 }
 
+/// Memory of the device that decoded frames have left. Allocating and freeing memory makes
+/// a GPU wait for all of its work.
+pub(super) struct Spares<M>(Mutex<Vec<Spare<M>>>);
+
+struct Spare<M> {
+    memory: M,
+    len_bytes: u64,
+}
+
+impl<M> Default for Spares<M> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<M> Spares<M> {
+    /// Takes the shortest memory of at least `len_bytes` bytes, or allocates new memory.
+    fn take<D: Device<Memory = M>>(&self, device: &D, len_bytes: u64) -> Result<Spare<M>> {
+        let allocate = || {
+            Ok(Spare {
+                memory: device.allocate(len_bytes)?,
+                len_bytes,
+            })
+        };
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = spares.iter().enumerate();
+        let fitting = fitting.filter(|(_, spare)| spare.len_bytes >= len_bytes);
+        if let Some((number, _)) = fitting.min_by_key(|(_, spare)| spare.len_bytes) {
+            return Ok(spares.swap_remove(number));
+        }
+        match allocate() {
+            Err(Error::DeviceMemory { .. }) if !spares.is_empty() => {
+                spares.clear();
+                allocate()
+            }
+            allocated => allocated,
+        }
+    }
+
+    fn put(&self, spare: Spare<M>) {
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spares.push(spare);
+    }
+}
+
 enum State<M> {
     /// No part has been read.
     Unopened,
@@ -34,7 +79,7 @@ enum State<M> {
 /// different threads write to.
 struct Parts<M> {
     /// Memory of the device for the whole frame.
-    source: M,
+    source: Spare<M>,
     /// Parts that no thread has taken.
     empty: Vec<Option<BytesMut>>,
     /// Parts that have been read, and copied to the device.
@@ -60,7 +105,7 @@ impl<M> LongFrame<M> {
     }
 
     /// Returns empty parts.
-    fn open(&self, source: M) -> Result<Parts<M>> {
+    fn open(&self, source: Spare<M>) -> Result<Parts<M>> {
         let mut rest = BytesMut::from(Bytes::from(buffer(self.len_bytes)?));
         let parts = (0..self.parts()).map(|_| {
             let len = usize::try_from(self.part_bytes).unwrap_or(usize::MAX);
@@ -86,7 +131,7 @@ impl<D: Device> Load<'_, D> {
         long: &LongFrame<D::Memory>,
         number: usize,
     ) -> Result<()> {
-        let Some((source, mut bytes)) = self.take_part(queue, long, number)? else {
+        let Some((memory, mut bytes)) = self.take_part(queue, long, number)? else {
             return Ok(());
         };
         let Some(part) = frame(self.reader, self.place(long.place)?.number) else {
@@ -97,16 +142,18 @@ impl<D: Device> Load<'_, D> {
         self.source(part.file)?
             .read_into(part.stored.start + at, pinned)?;
         bytes.copy_from_slice(pinned);
-        queue.copy(0..bytes.len(), &source, at)?;
+        queue.copy(0..bytes.len(), &memory, at)?;
         // Another queue may decode the frame.
         queue.wait()?;
-        let Some(stored) = long.put(number, bytes) else {
+        let Some((source, stored)) = long.put(number, bytes) else {
             return Ok(());
         };
         let mut batch = Batch::default();
         self.plan(&mut batch, long.place, part, &stored, 0)?;
         self.decode_host_segments(&mut batch, &stored)?;
-        self.finish(queue, &source, &batch, &(long.place..long.place + 1))
+        self.finish(queue, &source.memory, &batch, &(long.place..long.place + 1))?;
+        self.spares.put(source);
+        Ok(())
     }
 
     /// Returns the memory of the device for a frame, and one of its parts to fill; `None`
@@ -119,7 +166,7 @@ impl<D: Device> Load<'_, D> {
     ) -> Result<Option<(D::Memory, BytesMut)>> {
         let mut state = long.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::Unopened) {
-            match self.device.allocate(long.len_bytes) {
+            match self.spares.take(self.device, long.len_bytes) {
                 Ok(source) => *state = State::Open(long.open(source)?),
                 Err(Error::DeviceMemory { .. }) => {
                     *state = State::Closed;
@@ -134,13 +181,14 @@ impl<D: Device> Load<'_, D> {
             return Ok(None);
         };
         let part = parts.empty.get_mut(number).and_then(Option::take);
-        Ok(part.map(|part| (parts.source.clone(), part)))
+        Ok(part.map(|part| (parts.source.memory.clone(), part)))
     }
 }
 
 impl<M> LongFrame<M> {
-    /// Puts a filled part back. Returns the whole frame if this was the last part.
-    fn put(&self, number: usize, part: BytesMut) -> Option<BytesMut> {
+    /// Puts a filled part back. If this was the last part, returns the memory of the
+    /// device, and the frame on the host.
+    fn put(&self, number: usize, part: BytesMut) -> Option<(Spare<M>, BytesMut)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State::Open(parts) = &mut *state else {
             return None;
@@ -150,12 +198,18 @@ impl<M> LongFrame<M> {
         if parts.left > 0 {
             return None;
         }
-        let filled = mem::take(&mut parts.filled);
-        *state = State::Closed;
+        let State::Open(parts) = mem::replace(&mut *state, State::Closed) else {
+            return None;
+        };
         // The parts are adjacent, so joining them copies nothing.
-        filled.into_iter().flatten().reduce(|mut whole, part| {
-            whole.unsplit(part);
-            whole
-        })
+        let frame = parts
+            .filled
+            .into_iter()
+            .flatten()
+            .reduce(|mut whole, part| {
+                whole.unsplit(part);
+                whole
+            })?;
+        Some((parts.source, frame))
     }
 }

@@ -8,6 +8,7 @@ use zstn::source::Source;
 use zstn::{Reader, zstn_core};
 
 use super::divide::{Job, Jobs, divide};
+use super::long_frame::Spares;
 use super::{LoadOptions, LoadReport, Place};
 use crate::{Device, Error, Queue, Result};
 
@@ -17,6 +18,7 @@ pub(super) struct Load<'a, D: Device> {
     pub reader: &'a Reader,
     pub options: &'a LoadOptions,
     pub places: &'a [Place<'a, D::Memory>],
+    pub spares: Spares<D::Memory>,
     jobs: Jobs<D::Memory>,
     by_cpu: AtomicUsize,
 }
@@ -33,6 +35,7 @@ impl<'a, D: Device> Load<'a, D> {
             reader,
             options,
             places,
+            spares: Spares::default(),
             jobs: divide(reader, places, options),
             by_cpu: AtomicUsize::new(0),
         }

@@ -86,6 +86,7 @@ impl Emulator {
         lists[1] = jobs.planes.as_bytes();
         let parts = lists.into_iter().chain([
             jobs.segments.as_bytes(),
+            jobs.copies.as_bytes(),
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),

@@ -282,7 +282,7 @@ fn what_does_not_fit_into_the_device_is_decoded_by_the_cpu() {
     let by_cpu = load_separately(&host, &reader);
     let plans = host.counts.plans.load(Ordering::Relaxed);
     assert!(by_cpu < 5 && plans > 3, "{by_cpu} {plans}");
-    let is_long = |tensor: &&zstn::zstn_core::model::TensorInfo| {
+    let is_long = |tensor: &&zstn_core::model::TensorInfo| {
         tensor.parts.iter().any(|part| part.len_bytes() > 48 << 10)
     };
     let long = reader.tensors().iter().filter(is_long).count();
