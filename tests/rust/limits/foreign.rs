@@ -220,18 +220,9 @@ fn pickles_take_memory_and_time_that_their_length_justifies() {
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     };
     // One list of 200,000 pairs becomes 200,000 dicts.
-    let pairs = b"]q\0("
-        .iter()
-        .chain(b"K\x01K\x02\x86".repeat(200_000).iter().chain(b"e0("));
+    let pairs = b"K\x01K\x02\x86".repeat(200_000);
     let dicts = b"ccollections\nOrderedDict\nh\0\x85R".repeat(200_000);
-    let pickle: Vec<u8> = b"\x80\x02"
-        .iter()
-        .chain(pairs)
-        .chain(&dicts)
-        .chain(b"t.")
-        .copied()
-        .collect();
-    refused(&pickle);
+    refused(&[b"\x80\x02]q\0(", &pairs[..], b"e0(", &dicts, b"t."].concat());
     // Ten million values on the stack.
     let values = [&b"N"[..], &b"2".repeat(10_000_000), b"."].concat();
     refused(&values);
