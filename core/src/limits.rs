@@ -87,6 +87,9 @@ pub const GGUF_METADATA_ENTRIES: u64 = 1 << 16;
 /// The largest number of tensors of a GGUF file. Real files have a few thousand.
 pub const GGUF_TENSORS: u64 = 1 << 20;
 
+/// The largest number of other files in which a zTensor file stores tensors.
+pub const ZTENSOR_SHARDS: usize = 1 << 16;
+
 /// The longest header of a NumPy array, in bytes.
 pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
 

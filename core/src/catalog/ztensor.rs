@@ -183,6 +183,7 @@ impl FileCatalog {
             .shards
             .into_iter()
             .zip(of_shards)
+            .filter(|(_, tensors)| !tensors.is_empty())
             .map(|(entry, tensors)| {
                 let catalog = Self::of_ztensors(tensors, &[], entry.len_bytes)?;
                 Ok(DataShard { entry, catalog })
@@ -245,8 +246,8 @@ impl FileCatalog {
         )
     }
 
-    /// Removes and returns the other files of a zTensor file, in which some of
-    /// its tensors are stored. The tensors that they hold are not among
+    /// Removes and returns the other files of a zTensor file that contain tensors
+    /// of it. The tensors that they hold are not among
     /// [`FileCatalog::tensors`]. A model whose files include these catalogs can
     /// read them; otherwise it lists them as unreadable.
     #[must_use]

@@ -115,7 +115,8 @@ impl DataShardSource {
             }
             Ok(())
         });
-        compared.map_err(|error: Error| error.placed(&self.name))
+        compared.map_err(|error: Error| error.placed(&self.name))?;
+        source.check_unchanged()
     }
 }
 
@@ -138,6 +139,21 @@ impl Source for DataShardSource {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
         self.opened()?.read_ranges(ranges)
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        self.opened()?.read_compared(ranges)
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        self.opened.get()?.other_version()
+    }
+
+    fn is_one_version(&self) -> bool {
+        match self.opened.get() {
+            Some(source) => source.is_one_version(),
+            None => !self.is_remote(),
+        }
     }
 
     fn is_remote(&self) -> bool {

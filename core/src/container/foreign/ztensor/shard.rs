@@ -11,6 +11,7 @@ use super::checksum::PartDigest;
 use super::footer::{self, FOOTER_BYTES, PAGE_BYTES};
 use super::required;
 use super::v0::unknown;
+use crate::limits::ZTENSOR_SHARDS;
 use crate::{Error, Result, Rule};
 
 const MAX_NAME_BYTES: usize = 64;
@@ -109,13 +110,16 @@ impl Shard {
 
 /// Parses the table of shards. Their names are distinct, as keys of a map are.
 pub(super) fn parse(table: Item) -> Result<Vec<Shard>> {
-    table
-        .map("shards")?
-        .map(|entry| {
-            let (name, item) = entry?;
-            shard(name, item).map_err(|error| error.at(item.offset()))
-        })
-        .collect()
+    let mut shards = Vec::new();
+    for entry in table.map("shards")? {
+        let (name, item) = entry?;
+        if shards.len() == ZTENSOR_SHARDS {
+            let detail = format!("the file lists more than {ZTENSOR_SHARDS} shards");
+            return Err(Error::limit(detail).at(item.offset()));
+        }
+        shards.push(shard(name, item).map_err(|error| error.at(item.offset()))?);
+    }
+    Ok(shards)
 }
 
 fn shard(name: &str, item: Item) -> Result<Shard> {

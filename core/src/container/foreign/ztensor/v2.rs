@@ -1,6 +1,6 @@
 //! The manifest of version 2 (docs/formats/ztensor.md 8.2, 8.3).
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,6 +18,9 @@ use super::{Field, Manifest, attributes, named, required};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
+
+/// The shards of a file by their names.
+type ShardTable<'a> = BTreeMap<&'a str, &'a Shard>;
 
 const MAX_RANK: usize = 64;
 const NAME_LEN_BYTES: Range<usize> = 1..1025;
@@ -38,9 +41,11 @@ pub(super) fn parse(
         }
     }
     let objects = required(objects, "objects", root)?;
+    let shards = &manifest.shards;
+    let shards: ShardTable = shards.iter().map(|shard| (&*shard.name, shard)).collect();
     manifest.tensors = named(objects, "objects", |name, item| {
         check_name(name)?;
-        let tensor = tensor(name, item, footer, &manifest.shards)?;
+        let tensor = tensor(name, item, footer, &shards)?;
         check_parts(&tensor)?;
         Ok(tensor)
     })?;
@@ -75,7 +80,7 @@ fn tensor(
     name: &str,
     item: Item,
     footer: &ZTensorFooter,
-    shards: &[Shard],
+    shards: &ShardTable,
 ) -> Result<ManifestTensor> {
     let (mut shape, mut layout, mut parts) = (None, None, None);
     let mut fields = Vec::new();
@@ -110,7 +115,7 @@ fn tensor(
     })
 }
 
-fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &[Shard]) -> Result<Part> {
+fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &ShardTable) -> Result<Part> {
     check_name(role)?;
     let (mut dtype, mut logical, mut blob, mut shard) = (None, None, None, None);
     let (mut decoded_len, mut encoding, mut digest) = (None, None, None);
@@ -134,9 +139,8 @@ fn part(role: &str, item: Item, footer: &ZTensorFooter, shards: &[Shard]) -> Res
     let shard = match shard {
         None => None,
         Some(name) => Some(
-            shards
-                .iter()
-                .find(|shard| shard.name == name)
+            *shards
+                .get(name)
                 .ok_or_else(|| field("the part is in a shard that is not listed"))?,
         ),
     };
