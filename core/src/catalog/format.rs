@@ -15,12 +15,12 @@ use super::file_opener::FetchedRanges;
 use super::gauss;
 #[cfg(feature = "gguf")]
 use super::gguf;
-#[cfg(feature = "npy")]
-use super::npy;
 #[cfg(feature = "hdf5")]
 use super::hdf5;
 #[cfg(feature = "msgpack")]
 use super::msgpack;
+#[cfg(feature = "npy")]
+use super::npy;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::range_plan::RangePlan;

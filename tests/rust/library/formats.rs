@@ -1,6 +1,6 @@
 //! Reads files of every format through the reader and through the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zstn::{Engine, Error, Job, Reader, VerifyOptions};
@@ -74,7 +74,7 @@ fn gguf_files_read_and_convert_like_others() {
 }
 
 /// Returns an ONNX model with values in two other files, one of which is missing.
-fn onnx_in_files(folder: &std::path::Path) -> std::path::PathBuf {
+fn onnx_in_files(folder: &Path) -> PathBuf {
     let at = |name, offset| [("location", name), ("offset", offset)];
     let raw: Vec<u8> = [1.0f32, 2.0]
         .into_iter()
@@ -162,7 +162,7 @@ fn onnx_models_read_values_of_other_files() {
     // A model in memory has no folder.
     let bytes = std::fs::read(&path).expect("written");
     let input = zstn::Input::bytes("m.onnx", bytes);
-    let reader = zstn::Reader::options().open(input).expect("a model");
+    let reader = Reader::options().open(input).expect("a model");
     let refused = refused(reader.model());
     assert_eq!(refused.len(), 3);
     assert!(

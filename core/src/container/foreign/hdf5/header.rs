@@ -114,7 +114,11 @@ impl Header {
                 start = 4;
             }
             is_first = false;
-            let whole = if start == 0 { at..block.end } else { block.clone() };
+            let whole = if start == 0 {
+                at..block.end
+            } else {
+                block.clone()
+            };
             let start = block.start + start;
             let bytes = block_bytes(file, &(start..block.end), 4)?;
             let mut fields = fields(file, &bytes, start);

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -102,7 +103,7 @@ impl MsgpackArray {
 }
 
 /// Returns a text whose bytes need not be UTF-8.
-fn bytes_shown(text: &[u8]) -> alloc::string::String {
+fn bytes_shown(text: &[u8]) -> String {
     format!("{}", text.escape_ascii())
 }
 
