@@ -96,7 +96,7 @@ impl MsgpackArray {
         Ok(Self {
             dtype,
             shape,
-            pieces: [start..place.end].into(),
+            pieces: core::iter::once(start..place.end).collect(),
             count,
         })
     }

@@ -303,11 +303,9 @@ impl OnnxWalk {
                     found_before: Some(self.found.len()),
                 });
             }
-            (number, FieldValue::Bytes(range)) => {
-                if Description::is_text(number) {
-                    let value = text(window, self.at, range, TEXT_LEN_BYTES)?;
-                    self.description.set_text(number, value);
-                }
+            (number, FieldValue::Bytes(range)) if Description::is_text(number) => {
+                let value = text(window, self.at, range, TEXT_LEN_BYTES)?;
+                self.description.set_text(number, value);
             }
             (number, FieldValue::Number(value)) => self.description.set_number(number, *value),
             _ => {}
