@@ -97,6 +97,10 @@ pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
 /// thousand, most of them small.
 pub const ONNX_TENSORS: usize = 1 << 18;
 
+/// The largest number of other files with values of an ONNX model. Some writers
+/// make one for each large tensor.
+pub const ONNX_FILES: usize = 2048;
+
 /// The largest number of graphs of an ONNX model that are nested in each other.
 pub const ONNX_GRAPHS: usize = 32;
 

@@ -123,11 +123,14 @@ impl Catalog {
         catalog.map(Self).map_err(|e| to_js_error(&e))
     }
 
-    /// Makes the tensors with values in another file unreadable, for this reason.
+    /// Makes the tensors with values in the files of these numbers unreadable, for this
+    /// reason.
     #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = refuseExternal)]
-    pub fn refuse_external(&mut self, number: usize, reason: &str) -> Result<(), JsValue> {
-        let refused = self.0.refuse_external(number, reason);
+    pub fn refuse_external(&mut self, numbers: Vec<usize>, reason: &str) -> Result<(), JsValue> {
+        let files = numbers.into_iter().map(|number| (number, reason.into()));
+        let files: Vec<(usize, String)> = files.collect();
+        let refused = self.0.refuse_external(&files);
         refused.map_err(|e| to_js_error(&e))
     }
 

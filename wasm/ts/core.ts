@@ -29,8 +29,8 @@ export interface CoreCatalog {
   externalFiles?(): string[];
   /** Returns the catalog of the values in another file. */
   external(number: number, sizeBytes: number): CoreCatalog;
-  /** Makes the tensors with values in another file unreadable. */
-  refuseExternal(number: number, reason: string): void;
+  /** Makes the tensors with values in the files of these numbers unreadable. */
+  refuseExternal(numbers: Uint32Array, reason: string): void;
   free(): void;
 }
 

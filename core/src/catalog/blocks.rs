@@ -88,7 +88,7 @@ impl<const BYTES: u64> Blocks<BYTES> {
     pub fn request(&mut self, fetched: &FetchedRanges, needs: Vec<Range<u64>>) -> Result<()> {
         let (len_bytes, head_bytes) = (fetched.len_bytes(), fetched.head().len() as u64);
         if len_bytes <= WALKED_WHOLE_BYTES {
-            self.needs = [head_bytes..len_bytes].into();
+            self.needs = core::iter::once(head_bytes..len_bytes).collect();
             return Ok(());
         }
         let known = self.by_number.len() as u64 * BYTES;

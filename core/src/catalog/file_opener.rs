@@ -34,6 +34,11 @@ const MSGPACK_EXTENSION: &str = ".msgpack";
 /// Returns the format of a file without a magic number, if its `name` has the
 /// extension of such a format and it begins with plausible bytes.
 fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
+    // Addresses may have a query.
+    let name = match name.contains("://") {
+        true => name.split(['?', '#']).next().unwrap_or(name),
+        false => name,
+    };
     let ends_in = |extension: &str| {
         let start = name.len().checked_sub(extension.len());
         let end = start.and_then(|start| name.get(start..));
@@ -305,13 +310,15 @@ impl FetchedRanges {
         Ok(())
     }
 
-    /// Returns the fetched bytes that contain the offset `at` or end there, and
-    /// the offset at which they begin: the head, or the window.
+    /// Returns the fetched bytes around the offset `at`, and the offset at which
+    /// they begin: the window if it contains `at`, otherwise the head if it does.
     #[cfg(any(feature = "msgpack", feature = "onnx"))]
     pub(super) fn around(&self, at: u64) -> (u64, &[u8]) {
-        match at < self.head.len() as u64 {
+        let (start, bytes) = self.window();
+        let is_in_window = at >= start && at - start < bytes.len() as u64;
+        match !is_in_window && at < self.head.len() as u64 {
             true => (0, &self.head),
-            false => self.window(),
+            false => (start, bytes),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::container::foreign::onnx::{
     ExternalData, OnnxModel, OnnxPlace, OnnxTensor, OnnxType, OnnxWalk, decode_typed,
 };
 use crate::engine::Engine;
+use crate::limits::ONNX_FILES;
 use crate::{Error, Result, Rule, sort};
 
 /// The opener of an ONNX model.
@@ -191,7 +192,19 @@ impl FileCatalog {
         let mut listing = Listing::default();
         let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
         let mut external: Vec<ExternalFile> = Vec::new();
+        let mut refused = model.refused;
         for tensor in model.tensors {
+            if let OnnxPlace::External(data) = &tensor.place
+                && external.len() >= ONNX_FILES
+                && !numbers.contains_key(&data.location)
+            {
+                let detail = format!(
+                    "the model has values in more than {ONNX_FILES} other files, the most read"
+                );
+                let error = Error::limit(detail).tensor(&tensor.name);
+                refused.push((tensor.name, error));
+                continue;
+            }
             match tensor.place.clone() {
                 OnnxPlace::Raw(range) => listing.add(tensor, range, false)?,
                 OnnxPlace::Typed(range) => listing.add(tensor, range, true)?,
@@ -207,7 +220,7 @@ impl FileCatalog {
                 }
             }
         }
-        listing.catalog(file_len_bytes, model.metadata, external, model.refused)
+        listing.catalog(file_len_bytes, model.metadata, external, refused)
     }
 
     /// Returns the other files that contain values of an ONNX model's tensors:
@@ -240,20 +253,23 @@ impl FileCatalog {
         listing.catalog(file_len_bytes, Vec::new(), Vec::new(), refused)
     }
 
-    /// Makes the tensors with values in file `number` unreadable, for a file that
-    /// cannot be opened. Errors contain the `reason`.
+    /// Makes the tensors with values in some files unreadable, which cannot be
+    /// opened. Each file is a number of [`FileCatalog::external_files`], with the
+    /// reason for the errors. One call for all files is faster than several.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a number that is out
     /// of bounds.
-    pub fn refuse_external(&mut self, number: usize, reason: &str) -> Result<()> {
-        let file = self.external_file(number)?;
-        let refused = file.tensors.iter().map(|(tensor, _)| {
-            let detail = format!("its values are in `{}`: {reason}", file.location);
-            let error = Error::malformed(Rule::OnnxLocation, detail);
-            (tensor.name.clone(), error.tensor(&tensor.name))
-        });
-        let mut all: Refusals = refused.collect();
+    pub fn refuse_external(&mut self, files: &[(usize, String)]) -> Result<()> {
+        let mut all: Refusals = Vec::new();
+        for (number, reason) in files {
+            let file = self.external_file(*number)?;
+            all.extend(file.tensors.iter().map(|(tensor, _)| {
+                let detail = format!("its values are in `{}`: {reason}", file.location);
+                let error = Error::malformed(Rule::OnnxLocation, detail);
+                (tensor.name.clone(), error.tensor(&tensor.name))
+            }));
+        }
         let known = self.refused.iter();
         all.extend(known.map(|(name, error)| (name.into(), error.clone())));
         self.refused = Refused::new(all);

@@ -2,6 +2,7 @@
 //! small file is fetched whole. Of a larger one, a window is fetched at a time:
 //! the walk skips long values, and the next window begins where it continues.
 
+use alloc::format;
 use core::ops::Range;
 
 use super::file_opener::FetchedRanges;
@@ -15,6 +16,9 @@ const LONG_WINDOW_BYTES: u64 = 4 << 20;
 /// After this many windows, the shortest window doubles, so that their number
 /// is bounded for a file of any length.
 const WINDOWS: u64 = 32;
+
+/// The greatest number of windows of a file.
+const MOST_WINDOWS: u64 = 1024;
 
 /// A walk through a file, with the range that it continues with.
 #[derive(Debug, Clone, Default)]
@@ -65,17 +69,23 @@ impl<W: Walk> Sequential<W> {
 
     /// Walks as far as the fetched bytes allow.
     pub fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
-        self.next = None;
+        let before = self.next.take();
         loop {
-            let before = self.walk.position();
-            let window = window(fetched, before);
+            let window = window(fetched, self.walk.position());
             let Some(need) = self.walk.walk(&window)? else {
                 self.is_complete = true;
                 return Ok(());
             };
             // The walk may have moved from the head into the window.
             if !self::window(fetched, need.start).contains(&need) {
-                self.next = Some(self.request(need, fetched));
+                let next = self.request(need, fetched);
+                // A walk continues behind the bytes that it has been given.
+                if self.windows > MOST_WINDOWS || before.as_ref() == Some(&next) {
+                    return Err(Error::limit(format!(
+                        "the tensors of the file are not found in {MOST_WINDOWS} windows of it"
+                    )));
+                }
+                self.next = Some(next);
                 return Ok(());
             }
         }
@@ -87,7 +97,7 @@ impl<W: Walk> Sequential<W> {
         if is_whole(fetched) {
             return have..len_bytes;
         }
-        let shortest = HEAD_LEN_BYTES << (self.windows / WINDOWS).min(24);
+        let shortest = HEAD_LEN_BYTES << (self.windows / WINDOWS).min(11);
         let (start, bytes) = fetched.around(need.start);
         let fetched_end = start.saturating_add(bytes.len() as u64);
         let skipped = need.start.saturating_sub(fetched_end);

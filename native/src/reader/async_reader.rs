@@ -400,11 +400,7 @@ impl ReaderOptions {
         });
         let opened: Vec<_> = opened.collect();
         let opened: Vec<_> = stream::iter(opened).buffered(FILES_AT_ONCE).collect().await;
-        let mut all = Vec::new();
-        for (file, opened) in files.iter().zip(opened) {
-            all.extend(file.catalog(catalogs, opened)?);
-        }
-        Ok(all)
+        external::catalogs(catalogs, &files, opened)
     }
 
     async fn open_shards(&self, location: &Location) -> Result<Option<Shards>> {

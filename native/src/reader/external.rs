@@ -1,6 +1,7 @@
 //! The other files that contain values of an ONNX model's tensors
 //! (docs/formats/onnx.md 4).
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use zstn_core::catalog::FileCatalog;
@@ -45,29 +46,55 @@ fn beside(model: Option<&Location>, path: &str) -> Result<Location, &'static str
 }
 
 impl ExternalFile {
-    /// Returns the catalog of the file once it was opened, with its source. If it does
-    /// not exist, or cannot be read on this machine, its tensors become unreadable, and
-    /// the result is `None`.
+    /// Returns the catalog of the file once it was opened, with its source, or the
+    /// reason why it cannot be opened: it does not exist, or cannot be read on this
+    /// machine.
     ///
     /// # Errors
     /// A failed request.
-    pub fn catalog<S>(
+    fn catalog<S>(
         &self,
-        catalogs: &mut [FileCatalog],
+        catalogs: &[FileCatalog],
         opened: Result<(S, u64)>,
-    ) -> Result<Option<(S, FileCatalog)>> {
+    ) -> Result<Result<(S, FileCatalog), String>> {
         let refusal = match (&self.location, opened) {
             (Err(reason), _) => (*reason).to_owned(),
             (Ok(_), Ok((source, len_bytes))) => {
                 let catalog = catalogs[self.model].external(self.number, len_bytes);
-                return Ok(Some((source, catalog?)));
+                return Ok(Ok((source, catalog?)));
             }
             (Ok(location), Err(error)) if is_missing(location, &error) => reason(location, &error),
             (Ok(_), Err(error)) => return Err(error),
         };
-        catalogs[self.model].refuse_external(self.number, &refusal)?;
-        Ok(None)
+        Ok(Err(refusal))
     }
+}
+
+/// Returns the catalogs of the `files` that were opened, with their sources. The tensors
+/// in the others become unreadable.
+///
+/// # Errors
+/// A failed request.
+pub(super) fn catalogs<S>(
+    catalogs: &mut [FileCatalog],
+    files: &[ExternalFile],
+    opened: Vec<Result<(S, u64)>>,
+) -> Result<Vec<(S, FileCatalog)>> {
+    let mut all = Vec::new();
+    let mut missing: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
+    for (file, opened) in files.iter().zip(opened) {
+        match file.catalog(catalogs, opened)? {
+            Ok(found) => all.push(found),
+            Err(reason) => {
+                let of_model = missing.entry(file.model).or_default();
+                of_model.push((file.number, reason));
+            }
+        }
+    }
+    for (model, files) in missing {
+        catalogs[model].refuse_external(&files)?;
+    }
+    Ok(all)
 }
 
 fn is_missing(location: &Location, error: &Error) -> bool {

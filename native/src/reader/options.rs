@@ -286,15 +286,13 @@ impl ReaderOptions {
             };
             Ok(Some(opened))
         });
-        let mut all = Vec::new();
-        for (file, opened) in files.iter().zip(opened?) {
+        let opened = opened?.into_iter().map(|opened| {
             let opened = opened.unwrap_or_else(|| Err(external::without_location()));
-            let opened = opened.map(|source| {
+            opened.map(|source| {
                 let len_bytes = source.len_bytes();
                 (source, len_bytes)
-            });
-            all.extend(file.catalog(catalogs, opened)?);
-        }
-        Ok(all)
+            })
+        });
+        external::catalogs(catalogs, &files, opened.collect())
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use zstn_core::catalog::{FileCatalog, FileOpener, FileKind};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::checksum::ARE_IGNORED;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, TensorInfo};

@@ -253,6 +253,23 @@ fn nesting_and_counts_have_limits() {
 }
 
 #[test]
+fn metadata_with_long_names_is_bounded() {
+    let mut values = Vec::new();
+    for number in 0..4096 {
+        values.extend([string(&number.to_string()), vec![1]].concat());
+    }
+    let mut file = [&[0xde, 0x10, 0x00][..], &values].concat();
+    let key = "k".repeat(60_000);
+    for _ in 0..40 {
+        let len = u16::try_from(key.len()).expect("short").to_be_bytes();
+        file = [&[0x81, 0xda], &len[..], key.as_bytes(), &file].concat();
+    }
+    let catalog = open(&file);
+    let shown: usize = catalog.metadata().keys().map(String::len).sum();
+    assert!(shown <= 64 << 20, "{shown} bytes");
+}
+
+#[test]
 fn damaged_files_are_refused_or_read() {
     for name in ["params.msgpack", "types.msgpack", "chunked.msgpack"] {
         let mut file = cases::read("msgpack", name);

@@ -414,7 +414,9 @@ fn values_in_other_files_stay_inside_of_them() {
         catalog.external(2, 8).expect_err("two files").kind(),
         ErrorKind::InvalidInput
     );
-    catalog.refuse_external(0, "lost").expect("a file");
+    catalog
+        .refuse_external(&[(0, "lost".into())])
+        .expect("a file");
     let refused = refused(catalog);
     assert_eq!(refused["whole"], Some(Rule::OnnxLocation));
     assert_eq!(refused.len(), 2);
@@ -476,9 +478,29 @@ fn listing_a_model_skips_long_values() {
 }
 
 #[test]
+fn a_field_may_begin_in_the_head_and_end_after_it() {
+    // More than 8 MiB of nodes, without a value that could be skipped.
+    let padding = |len: usize| node(&"n".repeat(len), "Add", &[]);
+    for len in (0..48).chain([200, 5000]) {
+        let mut nodes = vec![padding(len)];
+        nodes.resize(300, padding(30_000));
+        let file = model(&nodes, &[float("w", &[1.0])]);
+        assert!(file.len() > 8 << 20);
+        let (requests, _, catalog) = listing(&file);
+        assert_eq!(catalog.tensors().len(), 1);
+        assert!(requests < 16, "{requests} requests");
+    }
+}
+
+#[test]
 fn a_model_is_recognised_by_its_name_and_its_first_bytes() {
     let file = model(&[], &[float("w", &[1.0])]);
-    for name in ["m.onnx", "a/M.ONNX", "https://example.org/m.onnx"] {
+    for name in [
+        "m.onnx",
+        "a/M.ONNX",
+        "https://example.org/m.onnx",
+        "https://h/m.onnx?download=true#x",
+    ] {
         assert_eq!(
             open_named(name, &file).expect(name).0.kind(),
             FileKind::Onnx

@@ -1,6 +1,6 @@
 //! Reads files of every format through the reader and through the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zstn::{Engine, Error, Job, Reader, VerifyOptions};
@@ -74,7 +74,7 @@ fn gguf_files_read_and_convert_like_others() {
 }
 
 /// Returns an ONNX model with values in two other files, one of which is missing.
-fn onnx_in_files(folder: &Path) -> std::path::PathBuf {
+fn onnx_in_files(folder: &Path) -> PathBuf {
     let at = |name, offset| [("location", name), ("offset", offset)];
     let raw: Vec<u8> = [1.0f32, 2.0]
         .into_iter()

@@ -52,6 +52,17 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Continues after names of `len_bytes` in total.
+    pub fn after(mut self, len_bytes: usize) -> Self {
+        self.len_bytes = len_bytes;
+        self
+    }
+
+    /// Returns the total length of all names so far.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
     /// Returns the name of a tensor in `scope`, whose own name is `last` if it
     /// has one.
     ///

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -154,14 +155,13 @@ fn heap_text<'a>(file: &mut File<'_, 'a>, heaps: &mut Heaps<'a>, stored: &[u8]) 
         return Ok(String::new());
     };
     let wanted = fields.number(4)?;
-    if !heaps.contains_key(&heap) {
-        file.expect(heap, b"GCOL", Rule::Hdf5Header)?;
-        let len = file.length(heap + 8)?;
-        let all = file.bytes(heap, len)?;
-        heaps.insert(heap, all);
-    }
-    let Some(all) = heaps.get(&heap) else {
-        return Ok(String::new());
+    let all = match heaps.entry(heap) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => {
+            file.expect(heap, b"GCOL", Rule::Hdf5Header)?;
+            let len = file.length(heap + 8)?;
+            unknown.insert(file.bytes(heap, len)?)
+        }
     };
     let length = file.sizes.length;
     let mut rest = all.get(bytes::index(8 + length)..).unwrap_or_default();

@@ -104,9 +104,9 @@ impl<'f, 'a> File<'f, 'a> {
         if version >= 2 {
             self.checked(base, len, Rule::Hdf5Superblock)?;
         }
-        if let Some(end) = self.address(base + start + 2 * step)?
-            && end > self.access.len_bytes()
-        {
+        // The end counts from the beginning of the file, even after a user block.
+        let end = self.number(base + start + 2 * step, step)?;
+        if self.offset(end).is_some() && end > self.access.len_bytes() {
             let detail = format!(
                 "the file has {} bytes, and its superblock states {end}; it is cut",
                 self.access.len_bytes()

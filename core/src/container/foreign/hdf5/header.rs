@@ -64,7 +64,8 @@ impl Header {
         let head: [u8; 16] = file.access.array(at)?;
         let count = u64::from(u16::from_le_bytes([head[2], head[3]]));
         let len_bytes = u64::from(u32::from_le_bytes([head[8], head[9], head[10], head[11]]));
-        let mut blocks = VecDeque::from([at + 16..at.saturating_add(16 + len_bytes)]);
+        let mut blocks = VecDeque::new();
+        blocks.push_back(at + 16..at.saturating_add(16 + len_bytes));
         let mut messages = Vec::new();
         // Each block is read as a whole, and a continuation costs a message, so the
         // number of messages bounds the number of blocks.
@@ -104,7 +105,8 @@ impl Header {
         start += size;
         let end = start.saturating_add(len_bytes).saturating_add(4);
         let order_bytes = if flags & 4 != 0 { 2 } else { 0 };
-        let mut blocks = VecDeque::from([start..end]);
+        let mut blocks = VecDeque::new();
+        blocks.push_back(start..end);
         let mut messages = Vec::new();
         let mut is_first = true;
         while let Some(block) = blocks.pop_front() {

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -95,14 +96,14 @@ impl MsgpackArray {
         Ok(Self {
             dtype,
             shape,
-            pieces: [start..place.end].into(),
+            pieces: core::iter::once(start..place.end).collect(),
             count,
         })
     }
 }
 
 /// Returns a text whose bytes need not be UTF-8.
-fn bytes_shown(text: &[u8]) -> alloc::string::String {
+fn bytes_shown(text: &[u8]) -> String {
     format!("{}", text.escape_ascii())
 }
 

@@ -2,6 +2,7 @@
 //! (docs/formats/msgpack.md 1).
 
 use alloc::format;
+use alloc::string::String;
 
 use crate::bytes::Cursor;
 use crate::{Error, Result, Rule};
@@ -115,7 +116,7 @@ impl Head {
     }
 
     /// Returns a plain value as text, except texts and bytes.
-    pub fn shown(self) -> Option<alloc::string::String> {
+    pub fn shown(self) -> Option<String> {
         Some(match self {
             Self::Bool(value) => format!("{value}"),
             Self::Unsigned(number) => format!("{number}"),

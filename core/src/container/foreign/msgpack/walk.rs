@@ -75,6 +75,12 @@ pub struct MsgpackWalk {
     pub(super) scopes: Vec<Scope>,
     pub(super) found: Vec<Found>,
     pub(super) metadata: BTreeMap<String, String>,
+    /// The number of plain values that were shown, and the length of their names and
+    /// texts.
+    shown: usize,
+    shown_bytes: usize,
+    /// The number of chunks of all arrays.
+    chunk_count: usize,
 }
 
 impl Walk for MsgpackWalk {
@@ -354,6 +360,11 @@ impl MsgpackWalk {
             _ => None,
         };
         let at = self.at;
+        self.chunk_count += 1;
+        if self.chunk_count > MSGPACK_ARRAYS {
+            let detail = format!("the file has more than {MSGPACK_ARRAYS} chunks, the most read");
+            return Err(Error::limit(detail).at(at).into());
+        }
         if let Some(chunks) = self.chunks() {
             match (number(key), array) {
                 (Some(number), Some(Ok(array))) if !chunks.arrays.contains_key(&number) => {
@@ -389,10 +400,14 @@ impl MsgpackWalk {
 
     /// Adds a plain value to the metadata, unless these are too many.
     fn show(&mut self, scope: usize, key: &ScopeName, text: String) {
-        if self.metadata.len() >= MSGPACK_VALUES {
+        if self.shown >= MSGPACK_VALUES {
             return;
         }
-        let name = Names::new(&self.scopes, Rule::MsgpackName).join(scope, Some(key), self.at);
+        self.shown += 1;
+        let names = Names::new(&self.scopes, Rule::MsgpackName);
+        let mut names = names.after(self.shown_bytes);
+        let name = names.join(scope, Some(key), self.at);
+        self.shown_bytes = names.len_bytes().saturating_add(text.len());
         if let Ok(name) = name {
             self.metadata.insert(name, text);
         }

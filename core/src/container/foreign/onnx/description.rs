@@ -9,6 +9,9 @@ use alloc::vec::Vec;
 /// The greatest number of operators that are shown.
 const SHOWN_OPERATORS: usize = 64;
 
+/// The greatest number of operators whose nodes are counted.
+const COUNTED_OPERATORS: usize = 4096;
+
 /// The fields of the model that are texts, by number.
 const TEXTS: [(u64, &str); 4] = [
     (2, "producer_name"),
@@ -62,11 +65,13 @@ impl Description {
 
     /// Counts a node by its operator.
     pub fn add_operator(&mut self, name: &[u8]) {
+        let is_full = self.operators.len() >= COUNTED_OPERATORS;
         match self.operators.get_mut(name) {
             Some(count) => *count += 1,
-            None => {
+            None if !is_full => {
                 self.operators.insert(name.to_vec(), 1);
             }
+            None => {}
         }
     }
 

@@ -100,18 +100,20 @@ impl Draft {
         self.has_texts = true;
     }
 
-    /// Adds numbers in the field `number`, packed or not. Returns whether the
-    /// field is one of [`TypedField`].
-    pub fn add_numbers(&mut self, number: u64, len_bytes: u64) -> bool {
+    /// Adds numbers in the field `number`, if it is one of [`TypedField`]: packed
+    /// ones, or one number, for which `fixed_bytes` is its length if that does not
+    /// vary. A number of another length is an unknown field.
+    pub fn add_numbers(&mut self, number: u64, len_bytes: u64, fixed_bytes: Option<Option<u64>>) {
         let mut fields = TypedField::ALL.iter().zip(&mut self.numbers);
         let found = fields.find(|(field, _)| field.number() == number);
-        if let Some((field, numbers)) = found {
+        let is_known = |field: &TypedField| {
+            fixed_bytes.is_none_or(|fixed_bytes| fixed_bytes == field.fixed_bytes())
+        };
+        if let Some((field, numbers)) = found.filter(|(field, _)| is_known(field)) {
             let width = field.fixed_bytes().unwrap_or(1);
             numbers.is_broken |= !len_bytes.is_multiple_of(width);
             numbers.len_bytes = numbers.len_bytes.saturating_add(len_bytes);
-            return true;
         }
-        false
     }
 
     /// Checks the fields and returns the tensor called `name`.

@@ -43,13 +43,14 @@ pub(super) fn decode(message: &[u8], element: OnnxType, count: u64) -> Result<Ve
                     sink.number(numbers.next()?)?;
                 }
             }
-            (FieldValue::Fixed(_, range) | FieldValue::Bytes(range), Some(width)) => {
+            (FieldValue::Fixed(_, range), Some(width)) if range.end - range.start == width => {
                 sink.fixed(bytes::part(message, range), width);
             }
-            (FieldValue::Number(_), Some(_)) | (FieldValue::Fixed(..), None) => {
-                let detail = "its values are numbers of another kind than its type has";
-                return Err(Error::malformed(Rule::OnnxValue, detail));
+            (FieldValue::Bytes(range), Some(width)) => {
+                sink.fixed(bytes::part(message, range), width);
             }
+            // Numbers of another length are unknown fields.
+            (FieldValue::Number(_) | FieldValue::Fixed(..), _) => {}
         }
     }
     if sink.count != expected {

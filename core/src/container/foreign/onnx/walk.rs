@@ -41,6 +41,7 @@ enum Message {
     /// The graphs for training.
     Training {
         scope: usize,
+        found_before: usize,
     },
     /// A graph, or a function, which has nodes too.
     Graph {
@@ -49,6 +50,8 @@ enum Message {
         /// The number of graphs that it is in, including itself.
         depth: usize,
         is_function: bool,
+        /// The number of tensors found before it, if it has a scope of its own.
+        found_before: Option<usize>,
     },
     Node {
         scope: usize,
@@ -147,7 +150,7 @@ impl OnnxWalk {
         let field = read_field(window, self.at, end)?;
         let entered = match self.stack.last().map(|frame| &frame.message) {
             Some(Message::Model) => self.model_field(window, &field)?,
-            Some(&Message::Training { scope }) => match field.number {
+            Some(&Message::Training { scope, .. }) => match field.number {
                 1 | 2 => self.graph(scope, 0)?,
                 _ => None,
             },
@@ -156,6 +159,7 @@ impl OnnxWalk {
                 nodes,
                 depth,
                 is_function,
+                ..
             }) => match (field.number, is_function) {
                 (1, false) | (7, true) => {
                     let child = self.scope(scope, ScopeName::Number(nodes));
@@ -233,6 +237,7 @@ impl OnnxWalk {
             nodes: 0,
             depth: depth + 1,
             is_function: false,
+            found_before: None,
         }))
     }
 
@@ -281,7 +286,11 @@ impl OnnxWalk {
             (14, FieldValue::Bytes(_)) => entered = Some(entry(EntryRole::Metadata)),
             (20, FieldValue::Bytes(_)) => {
                 let scope = self.scope(0, ScopeName::Text(b"training_info".to_vec()));
-                entered = Some(Message::Training { scope });
+                let found_before = self.found.len();
+                entered = Some(Message::Training {
+                    scope,
+                    found_before,
+                });
             }
             (25, FieldValue::Bytes(_)) => {
                 let number = self.description.next_function();
@@ -291,13 +300,12 @@ impl OnnxWalk {
                     nodes: 0,
                     depth: 1,
                     is_function: true,
+                    found_before: Some(self.found.len()),
                 });
             }
-            (number, FieldValue::Bytes(range)) => {
-                if Description::is_text(number) {
-                    let value = text(window, self.at, range, TEXT_LEN_BYTES)?;
-                    self.description.set_text(number, value);
-                }
+            (number, FieldValue::Bytes(range)) if Description::is_text(number) => {
+                let value = text(window, self.at, range, TEXT_LEN_BYTES)?;
+                self.description.set_text(number, value);
             }
             (number, FieldValue::Number(value)) => self.description.set_number(number, *value),
             _ => {}
@@ -367,7 +375,15 @@ impl OnnxWalk {
         };
         Ok(match field.number {
             5 | 10 => self.tensor(field, scope, true),
-            6 | 11 => self.graph(scope, depth)?,
+            6 => self.graph(scope, depth)?,
+            11 => {
+                let before = self.found.len();
+                let mut graph = self.graph(scope, depth)?;
+                if let Some(Message::Graph { found_before, .. }) = &mut graph {
+                    *found_before = Some(before);
+                }
+                graph
+            }
             _ => Some(sparse(scope, true)),
         })
     }
@@ -397,11 +413,13 @@ impl OnnxWalk {
             (9, FieldValue::Bytes(range)) => draft.add_raw(range.clone()),
             (13, FieldValue::Bytes(_)) => return Ok(Some(entry(EntryRole::External))),
             (14, FieldValue::Number(number)) => draft.is_external = *number == 1,
-            (number, FieldValue::Number(_)) => {
-                draft.add_numbers(number, 1);
+            (number, FieldValue::Number(_)) => draft.add_numbers(number, 1, Some(None)),
+            (number, FieldValue::Fixed(_, range)) => {
+                let len_bytes = range.end - range.start;
+                draft.add_numbers(number, len_bytes, Some(Some(len_bytes)));
             }
-            (number, FieldValue::Fixed(_, range) | FieldValue::Bytes(range)) => {
-                draft.add_numbers(number, range.end - range.start);
+            (number, FieldValue::Bytes(range)) => {
+                draft.add_numbers(number, range.end - range.start, None);
             }
         }
         if name.is_some() {
@@ -454,8 +472,20 @@ impl OnnxWalk {
             return Err(refuse("a field passes the end of its message", self.at));
         }
         match message {
-            Message::Model | Message::Training { .. } | Message::Graph { .. } => {}
-            Message::Node {
+            Message::Model
+            | Message::Graph {
+                found_before: None, ..
+            } => {}
+            Message::Graph {
+                scope,
+                found_before: Some(found_before),
+                ..
+            }
+            | Message::Training {
+                scope,
+                found_before,
+            }
+            | Message::Node {
                 scope,
                 found_before,
                 ..
