@@ -127,7 +127,6 @@ def test_slices(gpu: Emulated, path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         half = file.get_slice("torch.float4_e2m1fn_x2")
         assert bits(half[...]) == bits(make_model()["torch.float4_e2m1fn_x2"])
         assert len(gpu.tensors) == len(indices) + 1
-        assert half[..., None].shape == make_model()["torch.float4_e2m1fn_x2"][..., None].shape
         # The CPU decodes small parts, and torch copies them.
         copied = []
         monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device: copied.append(device) or tensor)
