@@ -105,7 +105,7 @@ fn plans_of_all_vectors_restore_them() {
         *placements.entry(format!("{placement:?}")).or_insert(0) += 1;
     }
     let on_device = placements.remove("Device").unwrap_or(0);
-    assert!(on_device >= 190, "{on_device} {placements:?}");
+    assert!(on_device >= 170, "{on_device} {placements:?}");
 }
 
 #[test]
