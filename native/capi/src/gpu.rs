@@ -14,6 +14,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::File(error) => error.into(),
+            Error::Usage(message) => Self::usage(message),
             error => Self {
                 status: ZSTN_ERROR_GPU,
                 is_retryable: false,
@@ -60,6 +61,9 @@ pub unsafe extern "C" fn zstn_read_to_gpu(
             let tensor = reader.model().tensor(target.tensor)?;
             let (len_bytes, capacity) = (tensor.len_bytes(), target.capacity);
             match len_bytes <= capacity {
+                true if target.address == 0 && len_bytes > 0 => {
+                    Err(Failure::usage("the address of a tensor's memory is 0"))
+                }
                 true => Ok(&*tensor.name),
                 false => Err(Failure::usage(format!(
                     "the result has {len_bytes} bytes, the memory for it {capacity}"
@@ -73,7 +77,7 @@ pub unsafe extern "C" fn zstn_read_to_gpu(
             // nothing else uses during the call, which waits for its own work.
             unsafe { gpu.memory_at(target.address, target.capacity) }
         });
-        let memories: Vec<_> = memories.collect();
+        let memories = memories.collect::<Result<Vec<_>, Error>>()?;
         let targets = names.into_iter().zip(&memories);
         let targets = targets.map(|(name, memory)| Target {
             name,

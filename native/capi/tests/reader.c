@@ -110,6 +110,9 @@ static void reads_to_no_gpu(const fixture *files) {
     FAILS(ZSTN_ERROR_GPU, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
     target.capacity = tensor.len - 1;
     FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
+    target.capacity = tensor.len;
+    target.address = 0;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
     target.tensor = 4;
     FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
     zstn_reader_free(reader);

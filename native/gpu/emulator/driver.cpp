@@ -136,6 +136,10 @@ void emulator_take_back(u64 address) {
 }
 
 int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int* version) {
+    *version = 12000;
+    return 0;
+}
 int cuGetErrorString(int, const char** text) {
     *text = "the emulator has no such device, or too little memory";
     return 0;
@@ -228,6 +232,10 @@ int cuEventRecord(void* event, void* stream) {
     ((Event*)event)->stream = &of(stream);
     return 0;
 }
+int cuEventElapsedTime(float* ms, void*, void*) {
+    *ms = 1;
+    return 0;
+}
 int cuEventSynchronize(void* event) {
     Guard guard(lock);
     Stream* stream = ((Event*)event)->stream;
@@ -276,6 +284,13 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t len, void* stream) {
     Guard guard(lock);
     check_range(to, len);
     of(stream).work.push_back([=] { memcpy((void*)to, from, len); });
+    return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t len, void* stream) {
+    check_context();
+    Guard guard(lock);
+    check_range(from, len);
+    of(stream).work.push_back([=] { memcpy(to, (const void*)from, len); });
     return 0;
 }
 int cuMemcpyDtoH_v2(void* to, u64 from, size_t len) {

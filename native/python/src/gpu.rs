@@ -15,27 +15,39 @@ pub type Place = (String, u64);
 
 /// Reads tensors into the memory of GPU `number`, after all present work of `stream`.
 /// Every address must be of as many bytes as the tensor has, and nothing else may use them
-/// during the call. Returns the reason if the GPU cannot be used.
+/// during the call. Returns the number of tensors that the CPU has decoded, or the reason
+/// if the GPU cannot be used.
 pub fn read_into(
     reader: &zstn::Reader,
     number: u16,
     stream: u64,
     places: &[Place],
     watch: &Watch,
-) -> zstn::Result<Option<String>> {
-    let gpu = match Gpu::of_process(number) {
-        Ok(gpu) => gpu,
-        Err(error) => return Ok(Some(error.to_string())),
-    };
+) -> zstn::Result<Result<usize, String>> {
+    match read_by(reader, number, stream, places, watch) {
+        Ok(by_cpu) => Ok(Ok(by_cpu)),
+        Err(Error::File(error)) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+fn read_by(
+    reader: &zstn::Reader,
+    number: u16,
+    stream: u64,
+    places: &[Place],
+    watch: &Watch,
+) -> Result<usize, Error> {
+    let gpu = Gpu::of_process(number)?;
     let memories = places.iter().map(|(name, address)| {
         let len_bytes = reader.find(name)?.len_bytes();
         // SAFETY: `zstn/_gpu.py` gives the addresses of tensors that it has just created
         // on this GPU, with this number of bytes each, and keeps them until the call has
         // returned. The call waits for all of its work, and no exception ends it sooner,
         // because its watch borrows memory.
-        Ok(unsafe { gpu.memory_at(*address, len_bytes) })
+        unsafe { gpu.memory_at(*address, len_bytes) }
     });
-    let memories = memories.collect::<zstn::Result<Vec<_>>>()?;
+    let memories = memories.collect::<Result<Vec<_>, Error>>()?;
     let targets = places.iter().zip(&memories);
     let targets = targets.map(|((name, _), memory)| Target {
         name,
@@ -45,13 +57,8 @@ pub fn read_into(
     let targets: Vec<_> = targets.collect();
     let options = LoadOptions::default().cancel_token(watch.token());
     // SAFETY: `zstn/_gpu.py` gives a stream of torch, which never destroys its streams.
-    let device = unsafe { gpu.after(stream) };
-    let loaded = device.and_then(|device| load_into(&device, reader, &targets, &options));
-    match loaded {
-        Ok(_) => Ok(None),
-        Err(Error::File(error)) => Err(error),
-        Err(error) => Ok(Some(error.to_string())),
-    }
+    let device = unsafe { gpu.after(stream) }?;
+    Ok(load_into(&device, reader, &targets, &options)?.by_cpu)
 }
 
 /// Frees the memory that is kept for later reads.

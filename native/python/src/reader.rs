@@ -255,14 +255,15 @@ impl Reader {
     }
 
     /// Reads several tensors into the memory of a GPU, after all present work of a stream.
-    /// Returns the reason if the GPU cannot be used.
+    /// Returns the number of tensors that the CPU has decoded, or the reason if the GPU
+    /// cannot be used.
     fn read_into_device(
         &self,
         py: Python<'_>,
         device: u16,
         stream: u64,
         places: Vec<gpu::Place>,
-    ) -> PyResult<Option<String>> {
+    ) -> PyResult<(usize, Option<String>)> {
         let reader = self.get(py)?;
         let watch = self.watch().borrowing(true);
         let lens = places
@@ -271,10 +272,14 @@ impl Reader {
         let len_bytes = lens.sum::<Result<u64>>();
         let len_bytes = len_bytes.map_err(|error| to_python(py, error))?;
         let read = move |watch: &Watch| gpu::read_into(&reader, device, stream, &places, watch);
-        match len_bytes <= SHORT_BYTES {
+        let result = match len_bytes <= SHORT_BYTES {
             true => run_short(py, move || read(&watch)),
             false => run(py, &watch, read),
-        }
+        }?;
+        Ok(match result {
+            Ok(by_cpu) => (by_cpu, None),
+            Err(reason) => (0, Some(reason)),
+        })
     }
 
     /// Returns whether reads wait for another machine.

@@ -16,6 +16,9 @@ from ._slices import Plan
 class Gpu:
     """A CUDA device of torch."""
 
+    #: The type of the device that tensors have.
+    type = "cuda"
+
     def __init__(self, device: Any) -> None:
         self._device = device
 
@@ -41,9 +44,9 @@ class Gpu:
 
 
 def find(framework: str, device: Any) -> Gpu | None:
-    """Returns the GPU of a device of torch; `None` if it is no NVIDIA GPU, or if the
-    variable ``ZSTN_GPU`` is 0."""
-    if framework != "torch" or is_cpu(device) or os.environ.get("ZSTN_GPU") == "0":
+    """Returns the GPU of a device of torch; `None` if it is no NVIDIA GPU, or unless the
+    variable ``ZSTN_GPU`` is 1."""
+    if framework != "torch" or is_cpu(device) or os.environ.get("ZSTN_GPU") != "1":
         return None
     import torch
 
@@ -60,19 +63,36 @@ def read(
     gpu = find(framework, device)
     if gpu is None or reader.is_remote():
         return None
-    tensors = []
-    for info in infos:
-        dtype = torch_dtype(info.dtype)
-        tensor = gpu.empty(torch_shape(info.dtype, info.shape), dtype)
-        if tensor.nbytes != info.nbytes:
-            return None
-        tensors.append(tensor)
+    try:
+        tensors = [_empty(gpu, info) for info in infos]
+    except RuntimeError as error:
+        # The GPU has too little memory, or a damaged file states a shape of any size.
+        LOGGER.info("tensors are decoded on the CPU: %s", error)
+        return None
+    if not all(map(_is_in_memory, [gpu] * len(infos), infos, tensors)):
+        return None
     places = [(info.name, tensor.data_ptr()) for info, tensor in zip(infos, tensors, strict=True)]
-    reason = reader.read_into_device(gpu.number, gpu.stream, places)
-    if reason is None:
-        return tensors
-    LOGGER.info("tensors are decoded on the CPU: %s", reason)
-    return None
+    by_cpu, reason = reader.read_into_device(gpu.number, gpu.stream, places)
+    if reason is not None:
+        LOGGER.info("tensors are decoded on the CPU: %s", reason)
+        return None
+    if by_cpu:
+        LOGGER.info("%d of %d tensors were decoded on the CPU", by_cpu, len(tensors))
+    return tensors
+
+
+def _empty(gpu: Gpu, info: _native.TensorInfo) -> Any:
+    return gpu.empty(torch_shape(info.dtype, info.shape), torch_dtype(info.dtype))
+
+
+def _is_in_memory(gpu: Gpu, info: _native.TensorInfo, tensor: Any) -> bool:
+    """Returns whether a new tensor has memory of the GPU for all bytes. Tensors of modes
+    such as `FakeTensorMode` have none."""
+    import torch
+
+    is_plain = type(tensor) is torch.Tensor and tensor.device.type == gpu.type
+    is_complete = tensor.nbytes == info.nbytes
+    return is_plain and is_complete and (not info.nbytes or tensor.data_ptr() != 0)
 
 
 def read_slice(
@@ -87,7 +107,8 @@ def read_slice(
     selected = math.prod(count for _, _, count in steps)
     size = math.prod(info.shape)
     is_whole = selected == size
-    if 2 * selected < size or (info.dtype == "F4" and not is_whole):
+    is_split = info.dtype == "F4" and (not is_whole or planned.shape[-1:] != [*info.shape][-1:])
+    if 2 * selected < size or is_split:
         return None
     tensors = read(reader, [info], framework, device)
     if tensors is None:

@@ -31,8 +31,8 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
     Args:
         filename: a path or an address.
         framework: ``"pt"``, ``"np"``, ``"flax"``, ``"tf"``, ``"mlx"`` or ``"paddle"``.
-        device: the device of the tensors. On NVIDIA GPUs, tensors of torch are decoded by
-            the GPU, unless the environment variable ``ZSTN_GPU`` is 0.
+        device: the device of the tensors. If the environment variable ``ZSTN_GPU`` is 1,
+            NVIDIA GPUs decode tensors of torch, without comparing their digests.
         backend: ``"mmap"`` or ``"pread"``; both only read the requested tensors.
     """
 

@@ -168,14 +168,14 @@ def load(data: Any) -> dict[str, torch.Tensor]:
 def load_file(
     filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: str = "mmap"
 ) -> dict[str, torch.Tensor]:
-    """Reads all tensors of a plain or packed file. On NVIDIA GPUs, the GPU decodes them,
-    unless the environment variable ``ZSTN_GPU`` is 0."""
+    """Reads all tensors of a plain or packed file. If the environment variable ``ZSTN_GPU``
+    is 1, NVIDIA GPUs decode them, without comparing their digests."""
     return _save.load_file(filename, "torch", device, backend)
 
 
 def release_buffers() -> None:
-    """Frees the memory that is kept for further reads onto GPUs: at most 512 MiB of pinned
-    memory for each GPU, and about four times as much memory of the GPU."""
+    """Frees the pinned memory that is kept for further reads onto GPUs, at most 512 MiB for
+    each GPU."""
     _native.release_gpu_buffers()
 
 

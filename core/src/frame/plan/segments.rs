@@ -57,10 +57,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Leaves the tensor to the CPU if the host has to decode more than half of its
-    /// `len_bytes` bytes anyway.
+    /// Leaves the tensor to the CPU if the host has to decode half of its `len_bytes` bytes
+    /// or more anyway.
     pub fn check_share(&self, len_bytes: u64) -> Result<(), Stop> {
-        match self.host_bytes > len_bytes / 2 {
+        match self.host_bytes > 0 && self.host_bytes >= len_bytes.div_ceil(2) {
             true => Err(Stop::Cpu(self.reason)),
             false => Ok(()),
         }

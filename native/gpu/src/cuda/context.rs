@@ -49,6 +49,11 @@ impl Context {
         open().map_err(cannot("open the GPU"))
     }
 
+    /// Returns whether both are the context of the same GPU.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+
     /// Makes this context the current one of the thread until the result is dropped.
     pub fn enter(&self) -> Result<Entered> {
         let previous = result::ctx::get_current().map_err(cannot("use the GPU"))?;
@@ -324,6 +329,71 @@ pub struct Kernel(pub CUfunction);
 unsafe impl Send for Kernel {}
 // SAFETY: as above; the field never changes.
 unsafe impl Sync for Kernel {}
+
+/// The functions of the driver that this module uses.
+const FUNCTIONS: [&str; 31] = [
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuFuncSetAttribute",
+    "cuGetErrorString",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+/// The oldest version of CUDA whose driver loads the kernels, as the driver states it.
+const MIN_VERSION: i32 = 12_000;
+
+/// Checks that a present driver has all functions, and is new enough.
+pub fn check_driver() -> Result<()> {
+    let refuse = |detail: String| Error::Driver {
+        action: "use the driver",
+        detail: format!("{detail}; install driver 525 or later"),
+    };
+    // SAFETY: the library has been loaded before.
+    let library = unsafe { sys::culib() };
+    for name in FUNCTIONS {
+        // SAFETY: the symbol is only looked up.
+        if unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
+            return Err(refuse(format!("its library has no {name}")));
+        }
+    }
+    let mut version = 0;
+    // SAFETY: the function writes the number.
+    let read = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    read.map_err(cannot("read the version of the driver"))?;
+    match version >= MIN_VERSION {
+        true => Ok(()),
+        false => {
+            let (major, minor) = (version / 1000, version % 1000 / 10);
+            Err(refuse(format!("it only supports CUDA {major}.{minor}")))
+        }
+    }
+}
 
 /// Returns whether the driver's library can be loaded.
 pub fn is_driver_present() -> bool {

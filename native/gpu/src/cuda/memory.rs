@@ -117,13 +117,19 @@ impl Memory {
 
     /// Refuses memory of another GPU, whose addresses mean something else here.
     pub(super) fn check_of(&self, context: &Arc<Context>) -> Result<()> {
-        match Arc::ptr_eq(&self.context, context) {
+        match self.context.is_same(context) {
             true => Ok(()),
             false => Err(Error::Usage("the memory belongs to another GPU".into())),
         }
     }
 
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.address == other.address && self.allocation.is_some() == other.allocation.is_some()
+    /// Returns whether both are handles to the same allocation.
+    pub(super) fn is_kept_by(&self, other: &Self) -> bool {
+        self.address == other.address && other.allocation.is_some()
+    }
+
+    /// Returns whether the caller keeps the memory.
+    pub(super) fn is_of_caller(&self) -> bool {
+        self.allocation.is_none()
     }
 }

@@ -135,6 +135,7 @@ impl Gpu {
             };
             return Err(Error::NoDriver { library });
         }
+        context::check_driver()?;
         let context = Context::open(number)?;
         let (name, capability) = (context.name()?, context.capability()?);
         if capability.0 < 8 {
@@ -161,8 +162,7 @@ impl Gpu {
     }
 
     /// Sets how many bytes of pinned memory are kept for later loads; 512 MiB by default.
-    /// Every idle queue with buffers also keeps memory of the GPU, about eight times the
-    /// length of a buffer.
+    /// No memory of the GPU is kept.
     pub fn set_buffer_limit_bytes(&self, limit_bytes: u64) {
         let idle = self.shared.idle.lock();
         idle.unwrap_or_else(PoisonError::into_inner).limit_bytes = limit_bytes;
@@ -181,10 +181,16 @@ impl Gpu {
     /// `address` must be the address of `len_bytes` bytes in the memory of this GPU, which
     /// must exist until all handles have been dropped and all calls that write to them
     /// have returned. Meanwhile nothing else may use these bytes.
-    #[must_use]
-    pub unsafe fn memory_at(&self, address: u64, len_bytes: u64) -> Memory {
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for the address 0, unless there are no bytes.
+    pub unsafe fn memory_at(&self, address: u64, len_bytes: u64) -> Result<Memory> {
+        if address == 0 && len_bytes > 0 {
+            let detail = format!("the address of {len_bytes} bytes of the GPU is 0");
+            return Err(Error::Usage(detail));
+        }
         // SAFETY: the caller guarantees the same.
-        unsafe { Memory::of_caller(&self.shared.context, address, len_bytes) }
+        Ok(unsafe { Memory::of_caller(&self.shared.context, address, len_bytes) })
     }
 
     /// Returns a device whose queues begin their work after all present work of `stream`,

@@ -9,7 +9,8 @@ use crate::{Error, Result};
 
 struct Opened {
     process: u32,
-    gpus: BTreeMap<u16, Gpu>,
+    /// The GPUs, or the reasons why they cannot be used.
+    gpus: BTreeMap<u16, Result<Gpu, String>>,
 }
 
 static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
@@ -23,8 +24,8 @@ impl Gpu {
     /// first call opens it.
     ///
     /// # Errors
-    /// The errors of [`Gpu::open`]; [`Error::Driver`] in a process that was forked from
-    /// one that uses GPUs, because the driver does not support that.
+    /// [`Error::Driver`] if [`Gpu::open`] fails, which is not tried again, and in a process
+    /// that was forked from one that uses GPUs, because the driver does not support that.
     pub fn of_process(number: u16) -> Result<Self> {
         let process = process::id();
         let mut opened = opened();
@@ -38,12 +39,12 @@ impl Gpu {
                 detail: "this process was forked from one that uses it".into(),
             });
         }
-        if let Some(gpu) = opened.gpus.get(&number) {
-            return Ok(gpu.clone());
-        }
-        let gpu = Self::open(number)?;
-        opened.gpus.insert(number, gpu.clone());
-        Ok(gpu)
+        let open = || Self::open(number).map_err(|error| error.to_string());
+        let gpu = opened.gpus.entry(number).or_insert_with(open);
+        gpu.clone().map_err(|detail| Error::Driver {
+            action: "use the GPU",
+            detail,
+        })
     }
 
     /// Frees the buffers that are not in use, of all GPUs of [`Gpu::of_process`].
@@ -51,7 +52,7 @@ impl Gpu {
         let opened = opened();
         let opened = opened.iter().filter(|all| all.process == process::id());
         opened
-            .flat_map(|all| all.gpus.values())
+            .flat_map(|all| all.gpus.values().flatten())
             .for_each(Self::release_buffers);
     }
 }

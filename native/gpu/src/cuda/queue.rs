@@ -18,9 +18,6 @@ use crate::{Damage, Error, Jobs, Output, Queue, Result, host_place, stream_share
 const DECODE_TABLE_BYTES: u64 = 8448;
 /// The alignment of lists in device memory.
 const LIST_ALIGN: usize = 16;
-/// The most memory of the GPU that an idle queue keeps for planes, as a multiple of the
-/// length of its buffers.
-const IDLE_SCRATCH_BUFFERS: u64 = 5;
 
 /// Numbers of threads of a block.
 const TABLE_THREADS: u32 = 128;
@@ -81,12 +78,12 @@ impl Parts {
         self.ring.len() as u64 * self.buffer_bytes() as u64
     }
 
-    /// Frees memory of the GPU that is longer than later work needs.
-    fn shrink(&mut self) {
-        let most = IDLE_SCRATCH_BUFFERS * self.buffer_bytes() as u64;
-        for memory in [&mut self.lists, &mut self.scratch, &mut self.tables] {
-            memory.take_if(|memory| memory.len_bytes() > most);
-        }
+    /// Frees all memory of the GPU, which other libraries may need between loads.
+    fn free_device_memory(&mut self) {
+        self.source = None;
+        self.lists = None;
+        self.scratch = None;
+        self.tables = None;
     }
 }
 
@@ -107,7 +104,7 @@ impl Drop for GpuQueue {
         // SAFETY: nothing uses the field after this, as the queue is being dropped.
         let mut parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         if waited.is_ok() {
-            parts.shrink();
+            parts.free_device_memory();
             self.shared.put_idle(parts);
         }
     }
@@ -145,7 +142,8 @@ impl GpuQueue {
     }
 
     fn keep(&mut self, memory: &Memory) {
-        if !self.in_use.iter().any(|kept| kept.is_same(memory)) {
+        let is_kept = |kept: &Memory| memory.is_kept_by(kept);
+        if !memory.is_of_caller() && !self.in_use.iter().any(is_kept) {
             self.in_use.push(memory.clone());
         }
     }
@@ -453,11 +451,15 @@ impl Queue for GpuQueue {
                 .and_then(|()| self.upload_host_segments(plan, &jobs, host, &scratch, outputs))
                 .and_then(|()| self.launch_all(plan, &jobs, &launch, jobs_at))
         };
+        let enqueued = enqueued.and_then(|()| {
+            let stream = self.parts.stream.raw();
+            // SAFETY: the report has eight bytes at the start of the lists, and `found`
+            // exists until `wait` has returned.
+            let read = unsafe { result::memcpy_dtoh_async(&mut found, lists.address(), stream) };
+            read.map_err(cannot("copy from the GPU"))
+        });
         self.wait()?;
         enqueued?;
-        // SAFETY: the report has eight bytes at the start of the lists.
-        let read = unsafe { result::memcpy_dtoh_sync(&mut found, lists.address()) };
-        read.map_err(cannot("copy from the GPU"))?;
         Ok(Damage::of_report(found))
     }
 

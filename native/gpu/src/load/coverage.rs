@@ -41,6 +41,9 @@ fn covered_bytes(reader: &Reader, number: usize) -> Result<Option<u64>> {
         return Ok(None);
     };
     let output: Range<u64> = 0..tensor.len_bytes();
+    if output.is_empty() {
+        return Ok(Some(0));
+    }
     let Some(part) = frame(reader, number) else {
         let is_plain = reader.model().plain_part(number).is_some();
         return Ok(is_plain.then_some(output.end));

@@ -44,6 +44,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 class Emulated(_gpu.Gpu):
     """A GPU whose memory is that of the CPU."""
 
+    type = "cpu"
+
     def __init__(self, driver: ctypes.CDLL, stream: int = 0) -> None:
         super().__init__(torch.device("cuda", 0))
         self.driver = driver
@@ -237,6 +239,23 @@ def test_the_cpu_decodes_what_the_gpu_cannot(
     assert copied == ["cuda"] * len(expected)
 
 
+def test_tensors_without_memory_are_left_to_torch(gpu: Emulated, path: Path) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    expected = make_model()
+    with FakeTensorMode():
+        assert _gpu.find("torch", "cuda") is gpu
+        with zstn.safe_open(path, "np") as file:
+            name = "weights torch.bfloat16"
+            info = file._find(name)
+            fake = torch.empty(info.shape, dtype=torch.bfloat16)
+            assert not _gpu._is_in_memory(gpu, info, fake)
+    real = torch.empty(expected[name].shape, dtype=torch.bfloat16)
+    assert _gpu._is_in_memory(gpu, info, real)
+    assert not _gpu._is_in_memory(gpu, info, real.to("meta"))
+    assert not _gpu._is_in_memory(gpu, info, real[1:])
+
+
 @pytest.mark.parametrize(
     ("framework", "device", "is_found"),
     [("torch", "cuda", True), ("torch", "cuda:1", True), ("torch", torch.device("cuda", 0), True),
@@ -246,9 +265,9 @@ def test_devices(
     framework: str, device: Any, is_found: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert (_gpu.find(framework, device) is not None) == is_found
-    monkeypatch.setenv("ZSTN_GPU", "0")
+    monkeypatch.delenv("ZSTN_GPU", raising=False)
     assert _gpu.find(framework, device) is None
-    monkeypatch.delenv("ZSTN_GPU")
+    monkeypatch.setenv("ZSTN_GPU", "1")
+    assert (_gpu.find(framework, device) is not None) == is_found
     monkeypatch.setattr(torch.version, "cuda", None)
     assert _gpu.find(framework, device) is None

@@ -105,7 +105,7 @@ fn plans_of_all_vectors_restore_them() {
         *placements.entry(format!("{placement:?}")).or_insert(0) += 1;
     }
     let on_device = placements.remove("Device").unwrap_or(0);
-    assert!(on_device >= 190, "{on_device} {placements:?}");
+    assert!(on_device >= 170, "{on_device} {placements:?}");
 }
 
 #[test]
@@ -291,9 +291,12 @@ fn long_rans_chunks_are_decoded_by_the_host() {
             planes: vec![PlaneRecipe::Store, rans.clone(), PlaneRecipe::Store],
         };
         let (placement, decoded) = check("rANS", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
-        assert_eq!(placement, Placement::Device);
-        let host_bytes = if count > 1 << 18 { count as u64 } else { 0 };
-        assert_eq!(decoded[1], host_bytes, "{count}");
+        // Half of the bytes are exponents.
+        let expected = match count > 1 << 18 {
+            true => Placement::Cpu(Reason::LongChunk),
+            false => Placement::Device,
+        };
+        assert_eq!((placement, decoded[1]), (expected, 0), "{count}");
     }
     let bytes = weights(&mut Rng(7), Dtype::F8E4M3, (1 << 18) + 1);
     let recipe = Recipe {
