@@ -137,7 +137,11 @@ fn other_bytes_are_restored() {
             let bytes =
                 packed_and_restored(folder.path(), "file", &original, &PackOptions::default());
             let (catalog, _) = open_in_trips(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
-            assert_eq!(catalog.original_len_bytes(), original.len() as u64, "{name}");
+            assert_eq!(
+                catalog.original_len_bytes(),
+                original.len() as u64,
+                "{name}"
+            );
             packed += 1;
         }
     }
