@@ -211,7 +211,7 @@ const BF16: u32 = 30;
 fn blocks(rng: &mut Rng, count: usize, block_bytes: usize) -> Vec<u8> {
     let mut bytes = rng.bytes(count * block_bytes);
     for (number, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
-        block[0] = (number % 7) as u8;
+        block[0] = (number % 7).to_le_bytes()[0];
         block[1] = 0x2a;
     }
     bytes
@@ -222,7 +222,10 @@ fn model() -> Vec<u8> {
     let mut rng = Rng(3);
     let scales = |rng: &mut Rng, count: usize| -> Vec<u8> {
         (0..count)
-            .flat_map(|_| (rng.unit() as f32).to_le_bytes())
+            .flat_map(|_| {
+                let value = u16::try_from(rng.next_u64() % 1000).expect("below 1000");
+                (f32::from(value) / 1000.0).to_le_bytes()
+            })
             .collect()
     };
     let q4 = blocks(&mut rng, 256 * 24, 144);
