@@ -158,7 +158,7 @@ pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
             Some(Rule::Recognised) => true,
             // A safetensors header begins with a brace. White space at this place is
             // more likely text of another file.
-            Some(_) => head.get(8).is_some_and(|byte| *byte != b'{'),
+            Some(_) => head.get(8) != Some(&b'{'),
             None => false,
         },
     }

@@ -52,9 +52,12 @@ impl Reading {
 
     /// Returns whether the decoded entry is the tensor.
     pub fn is_all(&self) -> bool {
-        self.window == (0..self.entry_len_bytes)
-            && self.coding == ElementCoding::Plain
-            && self.strides.is_none()
+        self.is_of_all() && self.coding == ElementCoding::Plain
+    }
+
+    /// Returns whether the values are those of the whole entry, in its order.
+    fn is_of_all(&self) -> bool {
+        self.window == (0..self.entry_len_bytes) && self.strides.is_none()
     }
 
     /// Returns the values of `tensor` from the decoded entry.
@@ -391,7 +394,7 @@ impl<'e> Listed<'e> {
             strides: tensor.strides,
         };
         let alias_of = self.alias(number, &reading, tensor.stored_type.dtype());
-        if reading.is_all() && !range.is_empty() {
+        if reading.is_of_all() && !range.is_empty() {
             self.whole.insert(number, self.tensors.len());
         }
         // The range has been checked to have at most 2^63 - 1 elements and bytes.
@@ -428,7 +431,8 @@ impl<'e> Listed<'e> {
     fn alias(&self, number: usize, reading: &Reading, dtype: Dtype) -> Option<usize> {
         let target = self.entries.get(number)?.alias_of.unwrap_or(number);
         let earlier = *self.whole.get(&target)?;
-        let has_same_dtype = self.tensors.get(earlier)?.dtype == dtype;
-        (reading.is_all() && has_same_dtype).then_some(earlier)
+        let is_same = self.tensors.get(earlier)?.dtype == dtype
+            && self.readings.get(earlier)?.coding == reading.coding;
+        (reading.is_of_all() && is_same).then_some(earlier)
     }
 }

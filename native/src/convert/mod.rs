@@ -241,7 +241,7 @@ fn convert_to(
     let input = &input.rewindable(&job.http)?;
     let reader = job.open(input, &options.bases, options.view)?;
     let reader = match options.view {
-        View::Dense => reader.as_original()?,
+        View::Dense => reader.into_original()?,
         View::Stored => reader,
     };
     if let Some((name, error)) = reader.model().refused().next() {

@@ -64,7 +64,7 @@ impl Reader {
     ///
     /// # Errors
     /// An original that was packed as bytes; the errors of reading.
-    pub(crate) fn as_original(self) -> Result<Self> {
+    pub(crate) fn into_original(self) -> Result<Self> {
         match self.original() {
             Ok(Some(original)) => Ok(original),
             Ok(None) => Ok(self),

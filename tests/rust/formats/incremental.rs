@@ -178,10 +178,8 @@ fn what_cannot_be_packed_is_refused() {
         let error = piecewise(file, Effort::Fast).expect_err("no safetensors file");
         (error.kind(), error.rule())
     };
-    let too_small = (ErrorKind::Malformed, Some(Rule::SafetensorsTooSmall));
-    assert_eq!(kind(b""), too_small);
-    assert_eq!(kind(b"1234567"), too_small);
-    assert_eq!(kind(&[255; 100]).1, Some(Rule::SafetensorsHeaderCap));
+    let of_no_length = [&[255; 8][..], b"{}"].concat();
+    assert_eq!(kind(&of_no_length).1, Some(Rule::SafetensorsHeaderCap));
     assert_eq!(
         kind(&[200, 0, 0, 0, 0, 0, 0, 0, b'{']).1,
         Some(Rule::SafetensorsHeaderLength)

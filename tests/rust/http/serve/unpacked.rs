@@ -99,7 +99,7 @@ fn a_file_of_another_format_is_served_as_it_was() {
     assert!(get(server, "/", &[]).text().contains(">m.gguf<"));
     // Its tensors are read over HTTP, from the packed file.
     let address = format!("http://{server}/m.gguf.zstn");
-    let reader = zstn::Reader::open(&address).unwrap();
+    let reader = zstn::Reader::open(zstn::Location::url(&address)).unwrap();
     let packed = folder.path().join("m.gguf.zstn");
     let local = zstn::Reader::open(packed).unwrap();
     for name in local.names() {
