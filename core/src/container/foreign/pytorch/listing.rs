@@ -1,7 +1,6 @@
 //! Lists the tensors in the value that a pickle describes
 //! (docs/formats/pytorch.md 2.3).
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -102,7 +101,7 @@ impl Checkpoint {
     }
 }
 
-impl<'a> Listing<'a> {
+impl Listing<'_> {
     fn refuse(&mut self, error: Error) {
         self.out.refused.push((self.path.clone(), error));
     }
@@ -353,9 +352,9 @@ impl<'a> Listing<'a> {
     }
 
     /// Returns the number of the storage called `key`.
-    fn storage(&mut self, key: &Cow<'a, str>, len_bytes: u64) -> Result<usize> {
+    fn storage(&mut self, key: &str, len_bytes: u64) -> Result<usize> {
         let storages = &mut self.out.storages;
-        if let Some(&number) = self.storages.get(&**key) {
+        if let Some(&number) = self.storages.get(key) {
             if storages
                 .get(number)
                 .is_some_and(|storage| storage.len_bytes != len_bytes)
@@ -367,10 +366,10 @@ impl<'a> Listing<'a> {
         }
         self.machine.count(1 + key.len() / BYTES_PER_ENTRY)?;
         storages.push(StoredStorage {
-            key: (&**key).into(),
+            key: key.into(),
             len_bytes,
         });
-        self.storages.insert((&**key).into(), storages.len() - 1);
+        self.storages.insert(key.into(), storages.len() - 1);
         Ok(storages.len() - 1)
     }
 
