@@ -6,6 +6,7 @@ import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import type { ProgressMeter } from "./progress.js";
+import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
@@ -16,8 +17,15 @@ import type { StoredPart } from "./tensor.js";
  */
 const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK[\x03\x05]|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
 
+/** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
+export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
+  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
+  const hasOthers = file.core.call(() => file.catalog.externalFiles?.().length);
+  return hasOthers ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
+}
+
 /** Reads the ranges that the core requests until it can list every tensor. */
-export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
   const opening = begin(core, { sizeBytes, head, name });

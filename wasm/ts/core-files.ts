@@ -4,10 +4,9 @@
  */
 
 export { assemble } from "./build-model.js";
-export { openFile } from "./catalog.js";
+export { openCoreFiles } from "./catalog.js";
 export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";
-export { withExternalFiles } from "./external-files.js";
 export { decodingOf } from "./decode/choose-decoder.js";
 export { loadCore, loadFormats } from "./core-loaders.js";
 export { missingTensor } from "./missing-tensor.js";
