@@ -147,6 +147,33 @@ fn malformed_files_are_refused_for_their_rule() {
     }
 }
 
+/// PyTorch saves the result of `conj()`, and of `conj().imag`, as the elements before it.
+#[test]
+fn tensors_that_have_yet_to_be_conjugated_or_negated_are_refused() {
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let end = b"collections\nOrderedDict\n)RtR";
+    let at = pickle.windows(end.len()).position(|part| part == end);
+    let (front, back) = pickle.split_at(at.expect("the end of a call") + end.len() - 2);
+    for (mark, value, is_read) in [
+        ("conj", 0x88, false),
+        ("neg", 0x88, false),
+        ("neg", 0x89, true),
+        ("other", 0x88, true),
+    ] {
+        let marks = [&b"}"[..], &archives::text(mark), &[value], b"s"].concat();
+        let pickle = [front, &marks, back].concat();
+        let archive = Archive::default().member("a/data.pkl", &pickle);
+        let file = archive.member("a/data/0", &[1; 8]).finish();
+        match read_all(&Pure, &file) {
+            Ok(values) => assert!(is_read && values == [[1; 8]], "{mark}"),
+            Err(error) => {
+                assert!(!is_read && error.to_string().contains(mark), "{error}");
+                assert_eq!(error.kind(), zstn_core::ErrorKind::Unsupported);
+            }
+        }
+    }
+}
+
 #[test]
 fn tensors_of_one_storage_are_aliases() {
     let aliases = |name: &str| {

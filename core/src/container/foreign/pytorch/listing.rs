@@ -294,6 +294,7 @@ impl Listing<'_> {
     }
 
     fn listed(&mut self, tensor: &Tensor) -> Result<ListedTensor> {
+        self.check_marks(tensor.marks)?;
         let Some(Object::Storage(storage)) = self.machine.object(tensor.storage) else {
             return Err(Error::unsupported("it has no storage"));
         };
@@ -349,6 +350,27 @@ impl Listing<'_> {
             storage: number,
             range: view.start + place.range.start..view.start + place.range.end,
             layout: Layout::new(dtype, self.is_big_endian, place.strides),
+        })
+    }
+
+    /// Fails if a tensor has a mark by which its values differ from the stored ones.
+    fn check_marks(&mut self, marks: Value) -> Result<()> {
+        let marks = match self.machine.object(marks) {
+            Some(Object::Dict(marks)) => marks.iter(),
+            _ if marks == Value::None => return Ok(()),
+            _ => return Err(Error::unsupported("its marks are not a dict")),
+        };
+        let len = marks.len();
+        let mut set = marks.filter(|(_, value)| *value != Value::Bool(false));
+        let found = set.find_map(|(key, _)| match self.machine.text(*key) {
+            Some("conj") => Some("conjugated (`conj`). Save the result of its `resolve_conj()`"),
+            Some("neg") => Some("negated (`neg`). Save the result of its `resolve_neg()`"),
+            _ => None,
+        });
+        self.machine.count(len)?;
+        found.map_or(Ok(()), |found| {
+            let detail = format!("its stored values have yet to be {found}");
+            Err(Error::unsupported(detail))
         })
     }
 

@@ -65,6 +65,8 @@ pub(super) struct Tensor {
     pub stride: Value,
     /// The dtype, if the storage has none of its own.
     pub dtype: Option<Value>,
+    /// The dict of marks that change how the elements are read, or `None`.
+    pub marks: Value,
 }
 
 /// An object of a class that is not known, or the result of a call that is not made.
