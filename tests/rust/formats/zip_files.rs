@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
@@ -244,6 +244,31 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
         }
         assert!(refused > file.len(), "{name}: {refused} refusals");
     }
+}
+
+#[test]
+fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let start = Archive::default().member("m/data.pkl", &pickle);
+    let file = start.gap(1 << 20).member("m/data/0", &[1; 8]).finish();
+    let len = file.len() as u64;
+    let head = part(&file, 0..FileOpener::head_len_bytes(len)).to_vec();
+    let mut opening = FileOpener::new(len, head).expect("an archive");
+    let mut requested = 0;
+    loop {
+        let needs = opening.needs().expect("an archive");
+        if needs.is_empty() {
+            break;
+        }
+        for range in needs {
+            requested += range.end - range.start;
+            let bytes = part(&file, range.clone());
+            opening.supply(range.start, bytes).expect("was requested");
+        }
+    }
+    assert!(requested < 512 << 10, "{requested} bytes");
+    let catalog = opening.finish(&Pure).expect("a checkpoint");
+    assert_eq!(catalog.tensors().len(), 1);
 }
 
 #[test]
