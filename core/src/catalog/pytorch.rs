@@ -15,7 +15,7 @@ use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::zip::{Wanted, data, unpacked};
 use super::{FileCatalog, FileTensor, Refused};
-use crate::container::foreign::pytorch::{Checkpoint, Layout, ParsedLegacy, parse_legacy};
+use crate::container::foreign::pytorch::{Checkpoint, Layout, ParsedLegacy, cut, parse_legacy};
 use crate::container::foreign::zip::{Archive, Packing};
 use crate::engine::Engine;
 use crate::limits::PICKLE_LEN_BYTES;
@@ -88,10 +88,13 @@ impl Members {
         let Some(pickle) = archive.find(&format!("{folder}{PICKLE}"))? else {
             return Ok(None);
         };
+        let byte_order = archive.find(&format!("{folder}byteorder"))?;
+        check_len(archive, Some(pickle), PICKLE_LEN_BYTES)?;
+        check_len(archive, byte_order, BYTE_ORDER_LEN_BYTES)?;
         Ok(Some(Self {
             folder: folder.into(),
             pickle,
-            byte_order: archive.find(&format!("{folder}byteorder"))?,
+            byte_order,
             pickle_bytes: None,
             is_big_endian: None,
             checkpoint: None,
@@ -104,7 +107,7 @@ impl Members {
         let numbers = [Some(self.pickle), self.byte_order].into_iter().flatten();
         let members = numbers.filter_map(|number| Some((number, archive.members.get(number)?)));
         members
-            .map(|(number, member)| Wanted::new(number, member, u64::MAX))
+            .map(|(number, member)| Wanted::whole(number, member))
             .collect()
     }
 
@@ -127,14 +130,6 @@ impl Members {
         let (stored, place) = data(member, wanted, bytes)?;
         let in_file = |error: Error| error.within(place.start);
         let is_pickle = wanted.number == self.pickle;
-        let limit = match is_pickle {
-            true => PICKLE_LEN_BYTES,
-            false => BYTE_ORDER_LEN_BYTES,
-        };
-        if member.len_bytes > limit {
-            let detail = format!("`{}` has over {limit} bytes", member.name);
-            return Err(Error::limit(detail).at(member.local));
-        }
         let content = member.packing.clone()?.unpack(stored).map_err(in_file)?;
         match is_pickle {
             true => self.pickle_bytes = Some(content.into_owned()),
@@ -175,7 +170,7 @@ impl Members {
             let number = self.storage(archive, &storage.key)?;
             let member = number.and_then(|number| Some((number, archive.members.get(number)?)));
             let Some((number, member)) = member else {
-                let key = storage.key.escape_default();
+                let key = cut(&storage.key);
                 places.push(refuse(format!("the archive has no member `data/{key}`")));
                 continue;
             };
@@ -199,6 +194,18 @@ impl Members {
         }
         let checkpoint = self.checkpoint.unwrap_or_default();
         FileCatalog::pytorch(checkpoint, places, fetched.len_bytes())
+    }
+}
+
+/// Fails if a member has over `limit` bytes in the file, or after unpacking.
+fn check_len(archive: &Archive, number: Option<usize>, limit: u64) -> Result<()> {
+    let member = number.and_then(|number| archive.members.get(number));
+    match member.filter(|member| member.len_bytes.max(member.stored_len_bytes) > limit) {
+        Some(member) => {
+            let detail = format!("`{}` has over {limit} bytes", cut(&member.name));
+            Err(Error::limit(detail).at(member.local))
+        }
+        None => Ok(()),
     }
 }
 

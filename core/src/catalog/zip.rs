@@ -69,6 +69,13 @@ impl Wanted {
             range: member.local..end.min(member.end),
         }
     }
+
+    /// Creates the request for a whole member, whose extra fields may have any length.
+    /// Further bytes between its data and the next member are left out.
+    pub(super) fn whole(number: usize, member: &Member) -> Self {
+        let len_bytes = u64::from(u16::MAX).saturating_add(member.stored_len_bytes);
+        Self::new(number, member, len_bytes)
+    }
 }
 
 impl Content {

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
@@ -147,6 +147,33 @@ fn malformed_files_are_refused_for_their_rule() {
     }
 }
 
+/// PyTorch saves the result of `conj()`, and of `conj().imag`, as the elements before it.
+#[test]
+fn tensors_that_have_yet_to_be_conjugated_or_negated_are_refused() {
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let end = b"collections\nOrderedDict\n)RtR";
+    let at = pickle.windows(end.len()).position(|part| part == end);
+    let (front, back) = pickle.split_at(at.expect("the end of a call") + end.len() - 2);
+    for (mark, value, is_read) in [
+        ("conj", 0x88, false),
+        ("neg", 0x88, false),
+        ("neg", 0x89, true),
+        ("other", 0x88, true),
+    ] {
+        let marks = [&b"}"[..], &archives::text(mark), &[value], b"s"].concat();
+        let pickle = [front, &marks, back].concat();
+        let archive = Archive::default().member("a/data.pkl", &pickle);
+        let file = archive.member("a/data/0", &[1; 8]).finish();
+        match read_all(&Pure, &file) {
+            Ok(values) => assert!(is_read && values == [[1; 8]], "{mark}"),
+            Err(error) => {
+                assert!(!is_read && error.to_string().contains(mark), "{error}");
+                assert_eq!(error.kind(), zstn_core::ErrorKind::Unsupported);
+            }
+        }
+    }
+}
+
 #[test]
 fn tensors_of_one_storage_are_aliases() {
     let aliases = |name: &str| {
@@ -217,6 +244,31 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
         }
         assert!(refused > file.len(), "{name}: {refused} refusals");
     }
+}
+
+#[test]
+fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let start = Archive::default().member("m/data.pkl", &pickle);
+    let file = start.gap(1 << 20).member("m/data/0", &[1; 8]).finish();
+    let len = file.len() as u64;
+    let head = part(&file, 0..FileOpener::head_len_bytes(len)).to_vec();
+    let mut opening = FileOpener::new(len, head).expect("an archive");
+    let mut requested = 0;
+    loop {
+        let needs = opening.needs().expect("an archive");
+        if needs.is_empty() {
+            break;
+        }
+        for range in needs {
+            requested += range.end - range.start;
+            let bytes = part(&file, range.clone());
+            opening.supply(range.start, bytes).expect("was requested");
+        }
+    }
+    assert!(requested < 512 << 10, "{requested} bytes");
+    let catalog = opening.finish(&Pure).expect("a checkpoint");
+    assert_eq!(catalog.tensors().len(), 1);
 }
 
 #[test]

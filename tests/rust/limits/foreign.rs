@@ -253,6 +253,27 @@ fn pickles_take_memory_and_time_that_their_length_justifies() {
     ]
     .concat();
     let _ = open(&deep);
+    // 90,000 tensors of a class with a long name that is not known.
+    let class = [&b"ctorch._utils\n_rebuild_"[..], &[1; 900], b"\n)R"].concat();
+    let inner = [&b"q\0("[..], &b"h\0".repeat(300), b"tq\0("].concat();
+    let outer = [&b"h\0".repeat(300)[..], b"t."].concat();
+    let _ = open(&[b"\x80\x02", &class[..], &inner, &outer].concat());
+    // 2,000 storages with one key of a megabyte, which has to be unescaped.
+    let id = [
+        &b"(X\x07\0\0\0storagectorch\nFloatStorage\nV\\u0041"[..],
+        &b"k".repeat(1 << 20),
+        b"\nNK\x01tq\0",
+    ];
+    let storages = b"h\0Q0".repeat(2000);
+    refused(&[b"\x80\x02", &id.concat()[..], &storages, b"."].concat());
+    // 100 references to an object of a class that is not known, with 200,000 entries.
+    let object = [
+        &b"ctorch._utils\n_rebuild_x\n)R("[..],
+        &b"N".repeat(200_000),
+        b"eq\0(",
+    ];
+    let outer = [&b"h\0".repeat(100)[..], b"t."].concat();
+    refused(&[b"\x80\x02", &object.concat()[..], &outer].concat());
 }
 
 #[test]

@@ -34,6 +34,13 @@ impl Archive {
         archive
     }
 
+    /// Adds bytes that belong to no member.
+    #[must_use]
+    pub fn gap(mut self, len: usize) -> Self {
+        self.file.resize(self.file.len() + len, 0);
+        self
+    }
+
     fn add(mut self, name: &str, data: &[u8], flags: u8, extra: &[u8]) -> Self {
         let start = self.file.len();
         let values = |is_known: bool| {

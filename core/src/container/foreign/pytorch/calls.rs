@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::machine::Machine;
+use super::machine::{BYTES_PER_ENTRY, Machine};
 use super::value::{Global, Object, Storage, Tensor, Value};
 use crate::Result;
 
@@ -53,6 +53,7 @@ impl Machine<'_> {
                         size: *size,
                         stride: *stride,
                         dtype: rest.get(2).copied().filter(|_| has_dtype),
+                        marks: rest.get(2 + usize::from(has_dtype)).copied().unwrap_or(Value::None),
                     };
                     return self.add(Object::Tensor(tensor.into()));
                 }
@@ -82,7 +83,8 @@ impl Machine<'_> {
         self.add(Object::Dict(entries))
     }
 
-    /// Returns the value of a persistent id: a storage, or the class of a module.
+    /// Returns the value of a persistent id: a storage, or the class of a module. Its key
+    /// counts each time, since opcodes may refer to a long one often.
     pub(super) fn persistent(&mut self, id: Value) -> Result<Value> {
         let fields = self.sequence(id).unwrap_or_default();
         let kind = fields.first().and_then(|kind| self.text(*kind));
@@ -96,7 +98,10 @@ impl Machine<'_> {
             _ => None,
         };
         match storage {
-            Some(storage) => self.add(Object::Storage(storage.into())),
+            Some(storage) => {
+                self.count(self.text(storage.key).map_or(0, str::len) / BYTES_PER_ENTRY)?;
+                self.add(Object::Storage(storage.into()))
+            }
             None => self.opaque(Value::None, id),
         }
     }
@@ -117,14 +122,14 @@ enum Known {
     OtherCall,
 }
 
-impl<'a> Machine<'a> {
+impl Machine<'_> {
     fn storage(
         &self,
         class: Value,
         key: Value,
         count: Value,
         view: Option<Value>,
-    ) -> Option<Storage<'a>> {
+    ) -> Option<Storage> {
         let view = match view {
             Some(view) if view != Value::None => match self.sequence(view)? {
                 [_key, offset, len] => Some((unsigned(*offset)?, unsigned(*len)?)),
@@ -132,12 +137,11 @@ impl<'a> Machine<'a> {
             },
             _ => None,
         };
-        let Object::Text(key) = self.object(key)? else {
-            return None;
-        };
+        self.global(class)?;
+        self.text(key)?;
         Some(Storage {
-            class: self.global(class)?.clone(),
-            key: key.clone(),
+            class,
+            key,
             count: unsigned(count)?,
             view,
         })

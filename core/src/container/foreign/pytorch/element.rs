@@ -1,6 +1,7 @@
 //! The names of dtypes and of the classes of storages (docs/formats/pytorch.md 3).
 
 use alloc::format;
+use alloc::string::String;
 
 use super::value::Global;
 use crate::dtype::Dtype;
@@ -85,8 +86,19 @@ pub(super) fn of_name(global: &Global) -> Result<Dtype> {
 
 fn unknown(global: &Global) -> Error {
     Error::unsupported(format!(
-        "its element type `{}.{}` has no counterpart among the dtypes that can be read",
-        global.module.escape_default(),
-        global.name.escape_default()
+        "its element type `{}` has no counterpart among the dtypes that can be read",
+        full_name(global)
     ))
+}
+
+/// Returns the name of a class or function with its module, in ASCII. Both are cut off, so
+/// that the name fits a message.
+pub(super) fn full_name(global: &Global) -> String {
+    format!("{}.{}", cut(&global.module), cut(&global.name))
+}
+
+/// Returns the first 100 characters of text after other characters than those of ASCII
+/// have been escaped.
+pub(crate) fn cut(text: &str) -> String {
+    text.escape_default().take(100).collect()
 }

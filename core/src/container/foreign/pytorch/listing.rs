@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::calls::unsigned;
 use super::layout::{Extent, Layout};
-use super::machine::Machine;
+use super::machine::{BYTES_PER_ENTRY, Machine};
 use super::value::{Object, Opaque, Tensor, Value};
 use super::{Checkpoint, ListedTensor, StoredStorage, element, plain_text};
 use crate::dtype::Dtype;
@@ -16,9 +16,6 @@ use crate::limits::{
     DIMENSIONS, NAME_LEN_BYTES, PICKLE_DEPTH, PYTORCH_METADATA_ENTRIES, PYTORCH_TENSORS,
 };
 use crate::{Error, Result, Rule};
-
-/// A name or text counts as one entry for each of this many bytes.
-const BYTES_PER_ENTRY: usize = 8;
 
 /// A tensor counts as this many entries, and one more for each dimension. The pickle may
 /// have few bytes for it: a reference to a tensor that is listed before.
@@ -102,8 +99,13 @@ impl Checkpoint {
 }
 
 impl Listing<'_> {
-    fn refuse(&mut self, error: Error) {
+    /// Adds the value that is being visited to the tensors that cannot be read. It counts
+    /// as much as a tensor and the message of `error`.
+    fn refuse(&mut self, error: Error) -> Result<()> {
+        let message = error.to_string().len() / BYTES_PER_ENTRY;
+        self.machine.count(ENTRIES_PER_TENSOR + message)?;
         self.out.refused.push((self.path.clone(), error));
+        Ok(())
     }
 
     /// Visits the value `value` of the entry `key` of the current container.
@@ -134,8 +136,7 @@ impl Listing<'_> {
         }
         if self.open.len() == PICKLE_DEPTH {
             let detail = format!("its contents are nested more than {PICKLE_DEPTH} levels deep");
-            self.refuse(Error::limit(detail));
-            return Ok(());
+            return self.refuse(Error::limit(detail));
         }
         self.open.push(value);
         self.visit_object(value)?;
@@ -173,8 +174,7 @@ impl Listing<'_> {
             }
             Some(Object::Storage(_)) => {
                 let detail = "this is a storage, whose shape is not known";
-                self.refuse(Error::unsupported(detail));
-                Ok(())
+                self.refuse(Error::unsupported(detail))
             }
             _ => Ok(()),
         }
@@ -192,23 +192,20 @@ impl Listing<'_> {
     /// Visits an object of a class that is not known: its attributes, its entries and
     /// the arguments with which it is built.
     fn visit_opaque(&mut self, value: Value, opaque: &Opaque) -> Result<()> {
-        let name = match self.machine.global(opaque.callable) {
-            Some(global) => format!("{}.{}", global.module, global.name),
-            None => "an unknown class".into(),
-        };
+        self.machine.count(opaque.items.len())?;
+        let global = self.machine.global(opaque.callable);
+        let name = global.map_or_else(|| "an unknown class".into(), element::full_name);
         if name.starts_with("torch._utils._rebuild") {
-            let name = name.escape_default();
             let detail = format!("it is built by `{name}`, which is not supported");
-            self.refuse(Error::unsupported(detail));
+            self.refuse(Error::unsupported(detail))?;
             return self.visit_sparse(opaque);
         }
         self.add_metadata(value)?;
         if !KNOWN.contains(&&*name) {
             self.left_out.get_or_insert_with(|| {
                 format!(
-                    "the file contains no tensors, but an object of `{}`. It is not created, \
-                     since pickles are read without running their code",
-                    name.escape_default()
+                    "the file contains no tensors, but an object of `{name}`. It is not \
+                     created, since pickles are read without running their code"
                 )
             });
         }
@@ -286,20 +283,25 @@ impl Listing<'_> {
             let detail = format!("the file has over {PYTORCH_TENSORS} tensors");
             return Err(Error::limit(detail));
         }
-        self.machine.count(ENTRIES_PER_TENSOR)?;
         match self.listed(tensor) {
-            Ok(tensor) => self.out.tensors.push(tensor),
+            Ok(tensor) => {
+                self.machine.count(ENTRIES_PER_TENSOR)?;
+                self.out.tensors.push(tensor);
+                Ok(())
+            }
             Err(error) => self.refuse(error),
         }
-        Ok(())
     }
 
     fn listed(&mut self, tensor: &Tensor) -> Result<ListedTensor> {
+        self.check_marks(tensor.marks)?;
         let Some(Object::Storage(storage)) = self.machine.object(tensor.storage) else {
             return Err(Error::unsupported("it has no storage"));
         };
         let storage = (**storage).clone();
-        let of_class = element::of_class(&storage.class)?;
+        let class = self.machine.global(storage.class);
+        let class = class.ok_or_else(|| Error::unsupported("its storage has no class"))?;
+        let of_class = element::of_class(class)?;
         let dtype = match tensor.dtype {
             Some(dtype) => match self.machine.global(dtype) {
                 Some(global) => element::of_name(global)?,
@@ -340,7 +342,7 @@ impl Listing<'_> {
             width(dtype),
             view.end - view.start,
         )?;
-        let number = self.storage(&storage.key, whole_len_bytes)?;
+        let number = self.storage(storage.key, whole_len_bytes)?;
         Ok(ListedTensor {
             name: self.path.clone(),
             dtype,
@@ -351,8 +353,32 @@ impl Listing<'_> {
         })
     }
 
-    /// Returns the number of the storage called `key`.
-    fn storage(&mut self, key: &str, len_bytes: u64) -> Result<usize> {
+    /// Fails if a tensor has a mark by which its values differ from the stored ones.
+    fn check_marks(&mut self, marks: Value) -> Result<()> {
+        let marks = match self.machine.object(marks) {
+            Some(Object::Dict(marks)) => marks.iter(),
+            _ if marks == Value::None => return Ok(()),
+            _ => return Err(Error::unsupported("its marks are not a dict")),
+        };
+        let len = marks.len();
+        let mut set = marks.filter(|(_, value)| *value != Value::Bool(false));
+        let found = set.find_map(|(key, _)| match self.machine.text(*key) {
+            Some("conj") => Some("conjugated (`conj`). Save the result of its `resolve_conj()`"),
+            Some("neg") => Some("negated (`neg`). Save the result of its `resolve_neg()`"),
+            _ => None,
+        });
+        self.machine.count(len)?;
+        found.map_or(Ok(()), |found| {
+            let detail = format!("its stored values have yet to be {found}");
+            Err(Error::unsupported(detail))
+        })
+    }
+
+    /// Returns the number of the storage called by the text `key`.
+    fn storage(&mut self, key: Value, len_bytes: u64) -> Result<usize> {
+        let key_len_bytes = self.machine.text(key).map_or(0, str::len);
+        self.machine.count(key_len_bytes / BYTES_PER_ENTRY)?;
+        let key = self.machine.text(key).unwrap_or_default();
         let storages = &mut self.out.storages;
         if let Some(&number) = self.storages.get(key) {
             if storages
@@ -364,7 +390,6 @@ impl Listing<'_> {
             }
             return Ok(number);
         }
-        self.machine.count(1 + key.len() / BYTES_PER_ENTRY)?;
         storages.push(StoredStorage {
             key: key.into(),
             len_bytes,

@@ -13,6 +13,9 @@ use crate::bytes::Cursor;
 use crate::limits::PICKLE_OBJECTS;
 use crate::{Error, Result, Rule};
 
+/// A name or text that is copied counts as one entry for each of this many bytes.
+pub(super) const BYTES_PER_ENTRY: usize = 8;
+
 /// The longest name of a module or class, in bytes.
 const GLOBAL_LEN_BYTES: usize = 1024;
 
@@ -363,6 +366,7 @@ impl<'a> Machine<'a> {
                     }
                     _ => return Err(refuse("the name of a class in the pickle is not text")),
                 };
+                self.count((global.module.len() + global.name.len()) / BYTES_PER_ENTRY)?;
                 self.add(Object::Global(global.into()))?
             }
             b'R' | 0x81 => {
@@ -415,19 +419,19 @@ impl<'a> Machine<'a> {
 
     /// Returns the lengths in bytes of all storages and of their elements, by key.
     pub fn storages(&self) -> Result<BTreeMap<String, (u64, u64)>> {
-        let mut all = BTreeMap::new();
+        let mut all: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for object in &self.objects {
             let Object::Storage(storage) = object else {
                 continue;
             };
             let legacy = |detail| Error::malformed(Rule::PyTorchLegacy, detail);
-            let width = element::width(&storage.class);
+            let width = self.global(storage.class).and_then(element::width);
             let width = width.ok_or_else(|| legacy("the class of a storage is not known"))?;
             let len_bytes = storage.count.checked_mul(width);
             let len_bytes = len_bytes
                 .ok_or_else(|| legacy("a storage has more bytes than 64 bits can count"))?;
             let known = (len_bytes, width);
-            if let Some(other) = all.insert(String::from(&*storage.key), known)
+            if let Some(other) = all.insert(self.text(storage.key).unwrap_or_default().into(), known)
                 && other != known
             {
                 return Err(legacy("the file states two lengths for one storage"));

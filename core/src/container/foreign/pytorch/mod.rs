@@ -22,6 +22,7 @@ mod plain_text;
 mod text;
 mod value;
 
+pub(crate) use element::cut;
 pub(crate) use layout::Layout;
 pub(crate) use legacy::{ParsedLegacy, parse as parse_legacy};
 

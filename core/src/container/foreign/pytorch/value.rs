@@ -29,7 +29,7 @@ pub(super) enum Object<'a> {
     Dict(Vec<(Value, Value)>),
     /// The name of a class or function.
     Global(Box<Global<'a>>),
-    Storage(Box<Storage<'a>>),
+    Storage(Box<Storage>),
     Tensor(Box<Tensor>),
     Opaque(Box<Opaque>),
 }
@@ -43,10 +43,11 @@ pub(super) struct Global<'a> {
 
 /// The bytes that tensors share.
 #[derive(Debug, Clone)]
-pub(super) struct Storage<'a> {
-    /// The class, which names the dtype.
-    pub class: Global<'a>,
-    pub key: Cow<'a, str>,
+pub(super) struct Storage {
+    /// The global of the class, which names the dtype.
+    pub class: Value,
+    /// The text of the key.
+    pub key: Value,
     /// The number of elements of the class's dtype.
     pub count: u64,
     /// The elements that belong to a view of the storage: the first one, and their
@@ -64,6 +65,8 @@ pub(super) struct Tensor {
     pub stride: Value,
     /// The dtype, if the storage has none of its own.
     pub dtype: Option<Value>,
+    /// The dict of marks that change how the elements are read, or `None`.
+    pub marks: Value,
 }
 
 /// An object of a class that is not known, or the result of a call that is not made.

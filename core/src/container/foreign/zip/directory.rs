@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::super::pytorch::cut;
 use super::member::{LOCAL_LEN_BYTES, Member};
 use super::{End, Packing};
 use crate::bytes::Cursor;
@@ -83,12 +84,14 @@ impl Archive {
     /// which of them they read; [`Rule::ZipEncrypted`] if the member is encrypted.
     pub(crate) fn find(&self, name: &str) -> Result<Option<usize>> {
         if let Some(member) = self.repeated.get(name).and_then(|&n| self.members.get(n)) {
+            let name = cut(name);
             let detail = format!("the zip archive has two members called `{name}`");
             return Err(Error::malformed(Rule::ZipName, detail).at(member.local));
         }
         let number = self.by_name.get(name).copied();
         let member = number.and_then(|number| self.members.get(number));
         if let Some(member) = member.filter(|member| member.is_encrypted) {
+            let name = cut(name);
             let detail = format!("the member `{name}` is encrypted. Decrypt the archive first");
             return Err(Error::malformed(Rule::ZipEncrypted, detail).at(member.local));
         }
@@ -192,7 +195,7 @@ fn set_ends(members: &mut [(Member, bool)], end: &End) -> Result<()> {
         if last.is_none_or(|last| last > next) {
             let detail = format!(
                 "the member `{}` reaches beyond the next one, or the directory",
-                member.name
+                cut(&member.name)
             );
             return Err(Error::malformed(Rule::ZipMember, detail).at(member.local));
         }

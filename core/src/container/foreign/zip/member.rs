@@ -9,6 +9,7 @@ use core::ops::Range;
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
 use serde::{Deserialize, Serialize};
 
+use super::super::pytorch::cut;
 use super::inflate::{self, inflate};
 use crate::bytes::{Cursor, part};
 use crate::checksum::agrees;
@@ -55,7 +56,7 @@ pub(crate) struct Member {
 
 impl Member {
     fn refuse(&self, what: &str) -> Error {
-        let detail = format!("the member `{}` {what}", self.name);
+        let detail = format!("the member `{}` {what}", cut(&self.name));
         Error::malformed(Rule::ZipMember, detail).at(self.local)
     }
 
