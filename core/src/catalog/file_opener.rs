@@ -350,6 +350,17 @@ impl FetchedRanges {
         };
     }
 
+    /// Returns the ranges that have been fetched. They may overlap.
+    #[cfg(feature = "zip")]
+    pub(super) fn ranges(&self) -> [Range<u64>; 3] {
+        let Window { start, bytes } = &self.window;
+        [
+            0..self.head.len() as u64,
+            *start..start + bytes.len() as u64,
+            self.tail_start()..self.len_bytes,
+        ]
+    }
+
     /// Returns the bytes of `range`, or `None` if some of them have not been
     /// fetched.
     pub(super) fn part(&self, range: Range<u64>) -> Option<Cow<'_, [u8]>> {
