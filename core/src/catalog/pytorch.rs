@@ -27,6 +27,9 @@ const PICKLE: &str = "data.pkl";
 /// The longest member that states the order of bytes.
 const BYTE_ORDER_LEN_BYTES: u64 = 64;
 
+/// The most tensors that may share a deflated storage. It is inflated for each of them.
+const DEFLATED_STORAGE_TENSORS: u64 = 64;
+
 /// The opener of a file from before version 1.6, whose pickles come first. It has no
 /// state: the pickles are parsed again whenever more of them have been fetched, which is
 /// at least half as much again each time.
@@ -287,6 +290,16 @@ impl FileCatalog {
         let mut places: Vec<Place> = Vec::new();
         let mut first_numbers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut refused = checkpoint.refused;
+        let mut users = alloc::vec![0u64; storages.len()];
+        for tensor in &checkpoint.tensors {
+            if let Some(count) = users.get_mut(tensor.storage) {
+                *count += 1;
+            }
+        }
+        let is_shared = |number: usize| {
+            let count = users.get(number);
+            count.is_some_and(|count| *count > DEFLATED_STORAGE_TENSORS)
+        };
         for tensor in checkpoint.tensors {
             let width = tensor.dtype.bits() / 8;
             let count = crate::tensor::element_count(&tensor.shape);
@@ -301,6 +314,15 @@ impl FileCatalog {
             let (packing, stored) = match storages.get(tensor.storage) {
                 // A tensor without elements needs no bytes.
                 _ if start == next => (Packing::plain(0), 0..0),
+                Some(Ok((packing, _))) if packing.is_inflated() && is_shared(tensor.storage) => {
+                    let detail = format!(
+                        "its storage is deflated and belongs to more than \
+                         {DEFLATED_STORAGE_TENSORS} tensors. Save the file again without \
+                         compression"
+                    );
+                    refused.push((tensor.name, Error::limit(detail)));
+                    continue;
+                }
                 Some(Ok((packing, place))) => packing.part(place, tensor.range, &[]),
                 Some(Err(error)) => {
                     refused.push((tensor.name, error.clone()));

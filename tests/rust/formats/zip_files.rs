@@ -246,6 +246,26 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
     }
 }
 
+/// A deflated storage is inflated for each of its tensors.
+#[test]
+fn a_deflated_storage_belongs_to_few_tensors() {
+    let values = vec![0; 4096];
+    for (count, is_read) in [(64, true), (65, false)] {
+        let tensors: Vec<_> = (0..count)
+            .map(|number| (format!("t{number}"), "0".into(), 1024))
+            .collect();
+        let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
+        let file = archive.deflated("m/data/0", &values).finish();
+        match read_all(&Pure, &file) {
+            Ok(read) => assert!(is_read && read.iter().all(|read| *read == values)),
+            Err(error) => {
+                assert!(!is_read, "{error}");
+                assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
     let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
