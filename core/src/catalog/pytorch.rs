@@ -133,7 +133,8 @@ impl Members {
         let (stored, place) = data(member, wanted, bytes)?;
         let in_file = |error: Error| error.within(place.start);
         let is_pickle = wanted.number == self.pickle;
-        let content = member.packing.clone()?.unpack(stored).map_err(in_file)?;
+        let packing = member.packing.clone()?.without_zero_checksum();
+        let content = packing.unpack(stored).map_err(in_file)?;
         match is_pickle {
             true => self.pickle_bytes = Some(content.into_owned()),
             false => self.is_big_endian = Some(is_big_endian(&content).map_err(in_file)?),
@@ -191,7 +192,7 @@ impl Members {
                     "its storage has {} bytes, but the pickle states {}",
                     member.len_bytes, storage.len_bytes
                 )),
-                Ok(packing) => Ok((packing.clone(), place)),
+                Ok(packing) => Ok((packing.clone().without_zero_checksum(), place)),
                 Err(error) => Err(error.clone().at(member.local)),
             });
         }

@@ -266,6 +266,23 @@ fn a_deflated_storage_belongs_to_few_tensors() {
     }
 }
 
+/// PyTorch writes a checksum of 0 if it is told to compute none.
+#[test]
+fn a_checksum_of_zero_is_not_compared() {
+    let values: Vec<u8> = (0..8).collect();
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let archive = Archive::default().member("m/data.pkl", &pickle);
+    let mut file = archive.member("m/data/0", &values).finish();
+    for (signature, offset) in [(b"PK\x03\x04", 14), (b"PK\x01\x02", 16)] {
+        for at in 0..file.len() - 20 {
+            if file[at..].starts_with(signature) {
+                file[at + offset..at + offset + 4].fill(0);
+            }
+        }
+    }
+    assert_eq!(read_all(&Pure, &file).expect("no checksums"), [values]);
+}
+
 #[test]
 fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
     let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);

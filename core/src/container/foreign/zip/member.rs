@@ -168,6 +168,14 @@ impl Packing {
         }
     }
 
+    /// Leaves out a checksum of 0, which stands for none in PyTorch files.
+    pub(crate) fn without_zero_checksum(self) -> Self {
+        Self {
+            checksums: self.checksums.filter(|[_, whole]| *whole != 0),
+            ..self
+        }
+    }
+
     /// Returns whether the whole member has to be inflated to read any of it.
     pub(crate) fn is_inflated(&self) -> bool {
         self.inflated_len_bytes.is_some()
