@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener, recognise};
 use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
@@ -281,6 +281,13 @@ fn a_checksum_of_zero_is_not_compared() {
         }
     }
     assert_eq!(read_all(&Pure, &file).expect("no checksums"), [values]);
+}
+
+#[test]
+fn a_header_with_the_length_of_a_magic_number_is_of_safetensors() {
+    let kind = |head: &[u8]| recognise(head, 1 << 30).expect("a known format");
+    assert_eq!(kind(b"PK\x03\x04\0\0\0\0{\"a\":{"), FileKind::Safetensors);
+    assert_eq!(kind(b"PK\x03\x04\0\0\0\0\x08\0\0\0"), FileKind::Npz);
 }
 
 #[test]
