@@ -291,6 +291,19 @@ fn a_header_with_the_length_of_a_magic_number_is_of_safetensors() {
 }
 
 #[test]
+fn a_tensor_with_a_long_name_is_refused_alone() {
+    let names = ["a".into(), "b".repeat(70_000)];
+    let pickle = archives::state_dict(&names.map(|name| (name, "0".into(), 2)));
+    let archive = Archive::default().member("m/data.pkl", &pickle);
+    let file = archive.member("m/data/0", &[1; 8]).finish();
+    let model = model(&file).expect("a tensor can be read");
+    assert_eq!(model.files()[0].tensors().len(), 1);
+    let (name, error) = model.refused().next().expect("the other one");
+    assert!(name.starts_with("bbb") && name.len() < 200, "{name}");
+    assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
+}
+
+#[test]
 fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
     let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
     let start = Archive::default().member("m/data.pkl", &pickle);
