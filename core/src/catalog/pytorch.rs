@@ -74,7 +74,7 @@ pub(super) struct Members {
     checkpoint: Option<Checkpoint>,
     /// The places of the storages' members whose local headers have been fetched, by the
     /// number of the member.
-    places: BTreeMap<usize, Range<u64>>,
+    places: BTreeMap<usize, Result<Range<u64>>>,
 }
 
 impl Members {
@@ -126,7 +126,7 @@ impl Members {
             return Ok(Vec::new());
         };
         if self.checkpoint.is_some() {
-            let place = member.data(bytes)?;
+            let place = member.data(bytes);
             self.places.insert(wanted.number, place);
             return Ok(Vec::new());
         }
@@ -150,7 +150,7 @@ impl Members {
         self.pickle_bytes = None;
         let mut headers = Vec::new();
         for storage in &checkpoint.storages {
-            if let Some(number) = self.storage(archive, &storage.key)?
+            if let Ok(Some(number)) = self.storage(archive, &storage.key)
                 && let Some(member) = archive.members.get(number)
                 && member.expected_data().is_none()
             {
@@ -171,7 +171,13 @@ impl Members {
         let mut places = Vec::new();
         for storage in &checkpoint.storages {
             let refuse = |detail| Err(Error::malformed(Rule::PyTorchStorage, detail));
-            let number = self.storage(archive, &storage.key)?;
+            let number = match self.storage(archive, &storage.key) {
+                Ok(number) => number,
+                Err(error) => {
+                    places.push(Err(error));
+                    continue;
+                }
+            };
             let member = number.and_then(|number| Some((number, archive.members.get(number)?)));
             let Some((number, member)) = member else {
                 let key = cut(&storage.key);
@@ -179,14 +185,20 @@ impl Members {
                 continue;
             };
             let place = match fetched.part(member.header()) {
-                Some(header) => Some(member.data(&header)?),
+                Some(header) => Some(member.data(&header)),
                 None => self
                     .places
                     .get(&number)
                     .cloned()
-                    .or_else(|| member.expected_data()),
+                    .or_else(|| member.expected_data().map(Ok)),
             };
-            let place = place.ok_or_else(missing)?;
+            let place = match place.ok_or_else(missing)? {
+                Ok(place) => place,
+                Err(error) => {
+                    places.push(Err(error));
+                    continue;
+                }
+            };
             places.push(match &member.packing {
                 Ok(_) if member.len_bytes != storage.len_bytes => refuse(format!(
                     "its storage has {} bytes, but the pickle states {}",

@@ -84,7 +84,7 @@ impl Content {
         if let Some(members) = pytorch::Members::find(archive)? {
             return Ok(Self::PyTorch(members));
         }
-        let arrays = npz::Arrays::find(archive)?;
+        let arrays = npz::Arrays::find(archive);
         if arrays.is_empty() && !archive.members.is_empty() {
             let detail = "this is a zip archive without arrays of NumPy and without a checkpoint \
                           of PyTorch. If it contains a model, unpack it, and open that";

@@ -304,6 +304,21 @@ fn a_tensor_with_a_long_name_is_refused_alone() {
 }
 
 #[test]
+fn a_damaged_member_refuses_its_tensor_alone() {
+    let tensors = ["a", "b"].map(|name| (name.into(), name.into(), 2));
+    let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
+    let archive = archive.member("m/data/a", &[1; 8]).member("m/data/b", &[2; 8]);
+    let file = archive.finish();
+    let at = file.windows(8).position(|part| part == b"m/data/a");
+    let mut damaged = file;
+    damaged[at.expect("the first member")] ^= 1;
+    let model = model(&damaged).expect("the other tensor can be read");
+    assert_eq!(model.files()[0].tensors().len(), 1);
+    let (name, error) = model.refused().next().expect("the damaged one");
+    assert_eq!((name, error.rule()), ("a", Some(Rule::ZipMember)));
+}
+
+#[test]
 fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
     let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
     let start = Archive::default().member("m/data.pkl", &pickle);
