@@ -11,6 +11,8 @@ use core::ops::Range;
 use super::FileCatalog;
 use super::file_opener::FetchedRanges;
 use super::format::Opener;
+#[cfg(feature = "other-formats")]
+use super::other_format;
 use super::{npz, pytorch};
 use crate::container::foreign::zip::{
     Archive, END_64_DISTANCE_BYTES, END_DISTANCE_BYTES, End, Member, Packing,
@@ -85,6 +87,10 @@ impl Content {
             return Ok(Self::PyTorch(members));
         }
         let arrays = npz::Arrays::find(archive);
+        #[cfg(feature = "other-formats")]
+        if arrays.is_empty() && !matches!(archive.find(other_format::KERAS_WEIGHTS), Ok(None)) {
+            return Err(Error::malformed(Rule::Recognised, other_format::keras()).at(0));
+        }
         if arrays.is_empty() && !archive.members.is_empty() {
             let detail = "this is a zip archive without arrays of NumPy and without a checkpoint \
                           of PyTorch. If it contains a model, unpack it, and open that";

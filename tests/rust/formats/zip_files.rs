@@ -307,7 +307,9 @@ fn a_tensor_with_a_long_name_is_refused_alone() {
 fn a_damaged_member_refuses_its_tensor_alone() {
     let tensors = ["a", "b"].map(|name| (name.into(), name.into(), 2));
     let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
-    let archive = archive.member("m/data/a", &[1; 8]).member("m/data/b", &[2; 8]);
+    let archive = archive
+        .member("m/data/a", &[1; 8])
+        .member("m/data/b", &[2; 8]);
     let file = archive.finish();
     let at = file.windows(8).position(|part| part == b"m/data/a");
     let mut damaged = file;
@@ -316,6 +318,19 @@ fn a_damaged_member_refuses_its_tensor_alone() {
     assert_eq!(model.files()[0].tensors().len(), 1);
     let (name, error) = model.refused().next().expect("the damaged one");
     assert_eq!((name, error.rule()), ("a", Some(Rule::ZipMember)));
+}
+
+#[test]
+fn keras_models_are_recognised_by_their_directory() {
+    let start = || Archive::default().member("metadata.json", b"{}");
+    let keras = start().member("config.json", b"{}");
+    let keras = keras.member("model.weights.h5", b"HDF").finish();
+    let error = open_in_trips(&keras).expect_err("a Keras model");
+    assert!(error.to_string().contains("Keras model"), "{error}");
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let archive = start().member("m/data.pkl", &pickle);
+    let file = archive.member("m/data/0", &[1; 8]).finish();
+    assert_eq!(read_all(&Pure, &file).expect("a checkpoint"), [[1; 8]]);
 }
 
 #[test]

@@ -53,7 +53,10 @@ impl Machine<'_> {
                         size: *size,
                         stride: *stride,
                         dtype: rest.get(2).copied().filter(|_| has_dtype),
-                        marks: rest.get(2 + usize::from(has_dtype)).copied().unwrap_or(Value::None),
+                        marks: rest
+                            .get(2 + usize::from(has_dtype))
+                            .copied()
+                            .unwrap_or(Value::None),
                     };
                     return self.add(Object::Tensor(tensor.into()));
                 }

@@ -431,7 +431,8 @@ impl<'a> Machine<'a> {
             let len_bytes = len_bytes
                 .ok_or_else(|| legacy("a storage has more bytes than 64 bits can count"))?;
             let known = (len_bytes, width);
-            if let Some(other) = all.insert(self.text(storage.key).unwrap_or_default().into(), known)
+            if let Some(other) =
+                all.insert(self.text(storage.key).unwrap_or_default().into(), known)
                 && other != known
             {
                 return Err(legacy("the file states two lengths for one storage"));
