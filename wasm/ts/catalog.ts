@@ -15,7 +15,7 @@ import type { StoredPart } from "./tensor.js";
  * Gauss, GGUF, NPY, HDF5, TensorFlow Lite, and NPZ and PyTorch, which are zip archives or begin with a pickle of a number.
  * Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK[\x03\x05]|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04(?!\0{4})|\x05\x06)|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
 
 /** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {

@@ -87,10 +87,10 @@ function textFormat(start: string): Format | undefined {
   return /^[{[]/.test(text) && /^[\t\n\r\x20-\x7e]{8}/.test(start) ? "json" : undefined;
 }
 
-/** Recognises a Keras model by the name of the first file in its zip archive. Other archives may be NumPy's or PyTorch's. */
+/** Recognises a Keras model by the name of the first file in its zip archive, if that contains its weights. The core tells other archives apart by their directories. */
 function zipFormat(head: Uint8Array): Format | undefined {
   const name = latin1(head.subarray(30, 30 + (head[26] ?? 0) + 256 * (head[27] ?? 0)));
-  return /^(metadata\.json|config\.json|model\.weights\.h5)$/.test(name) ? "keras" : undefined;
+  return name === "model.weights.h5" ? "keras" : undefined;
 }
 
 /** Recognises protocol buffer messages, which have no magic number, by their first fields. */

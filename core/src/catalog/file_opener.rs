@@ -59,6 +59,11 @@ fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
     let found = FileKind::FILES.iter().copied().find(is_of);
+    // The length of a safetensors header may have the bytes of a magic number of zip
+    // archives. A zip archive has the method of its first member after them.
+    let is_plain = head.get(4..8) == Some(&[0; 4]) && head.get(8).is_some();
+    let is_plain = is_plain && begins_header(head.get(8));
+    let found = found.filter(|kind| !(is_plain && *kind == FileKind::Npz));
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
     #[cfg(feature = "hdf5")]
@@ -348,6 +353,17 @@ impl FetchedRanges {
             start,
             bytes: bytes.to_vec(),
         };
+    }
+
+    /// Returns the ranges that have been fetched. They may overlap.
+    #[cfg(feature = "zip")]
+    pub(super) fn ranges(&self) -> [Range<u64>; 3] {
+        let Window { start, bytes } = &self.window;
+        [
+            0..self.head.len() as u64,
+            *start..start + bytes.len() as u64,
+            self.tail_start()..self.len_bytes,
+        ]
     }
 
     /// Returns the bytes of `range`, or `None` if some of them have not been

@@ -49,21 +49,22 @@ struct Array {
 }
 
 impl Arrays {
-    pub(super) fn find(archive: &Archive) -> Result<Self> {
+    pub(super) fn find(archive: &Archive) -> Self {
         let mut members = Vec::new();
-        for member in &archive.members {
+        let mut parsed = BTreeMap::new();
+        for (number, member) in archive.members.iter().enumerate() {
             if member.name.ends_with(EXTENSION) {
-                members.extend(archive.find(&member.name)?);
+                match archive.find(&member.name) {
+                    Ok(number) => members.extend(number),
+                    Err(error) => drop(parsed.insert(number, Err(error))),
+                }
             }
         }
-        Ok(Self {
-            members,
-            parsed: BTreeMap::new(),
-        })
+        Self { members, parsed }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.is_empty() && self.parsed.is_empty()
     }
 
     pub(super) fn wanted(&self, archive: &Archive) -> Vec<Wanted> {
@@ -84,7 +85,13 @@ impl Arrays {
         let Some(member) = archive.members.get(wanted.number) else {
             return Ok(Vec::new());
         };
-        let (have, place) = data(member, wanted, bytes)?;
+        let (have, place) = match data(member, wanted, bytes) {
+            Ok(found) => found,
+            Err(error) => {
+                self.parsed.insert(wanted.number, Err(error));
+                return Ok(Vec::new());
+            }
+        };
         match Array::parse(member, have, &place) {
             Ok(Parsed::Needs(len_bytes)) => {
                 let extra = place.start - member.header().end;

@@ -105,16 +105,25 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
     is_json.then_some(Json)
 }
 
-/// Recognises a Keras model by the name of the first file in its zip archive. Other
-/// archives may be NumPy's or PyTorch's.
+/// The name of the member of a Keras model that contains its weights.
+#[cfg(feature = "zip")]
+pub(super) const KERAS_WEIGHTS: &str = "model.weights.h5";
+
+/// Returns the sentence about a Keras model.
+#[cfg(feature = "zip")]
+pub(super) fn keras() -> &'static str {
+    Keras.sentence()
+}
+
+/// Recognises a Keras model by the name of the first file in its zip archive, if that
+/// contains its weights. Other archives are told apart by their directories.
 fn zip(head: &[u8]) -> Option<OtherFormat> {
     let rest = head.strip_prefix(ZIP_FILE)?;
     let len = rest.get(ZIP_NAME_LEN..)?.first_chunk::<2>()?;
     let name = rest
         .get(ZIP_NAME..)?
         .get(..u16::from_le_bytes(*len).into())?;
-    let names: [&[u8]; 3] = [b"metadata.json", b"config.json", b"model.weights.h5"];
-    names.contains(&name).then_some(Keras)
+    (name == b"model.weights.h5").then_some(Keras)
 }
 
 /// Recognises protocol buffer messages by their first fields, since they have

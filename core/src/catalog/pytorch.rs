@@ -27,6 +27,9 @@ const PICKLE: &str = "data.pkl";
 /// The longest member that states the order of bytes.
 const BYTE_ORDER_LEN_BYTES: u64 = 64;
 
+/// The most tensors that may share a deflated storage. It is inflated for each of them.
+const DEFLATED_STORAGE_TENSORS: u64 = 64;
+
 /// The opener of a file from before version 1.6, whose pickles come first. It has no
 /// state: the pickles are parsed again whenever more of them have been fetched, which is
 /// at least half as much again each time.
@@ -71,7 +74,7 @@ pub(super) struct Members {
     checkpoint: Option<Checkpoint>,
     /// The places of the storages' members whose local headers have been fetched, by the
     /// number of the member.
-    places: BTreeMap<usize, Range<u64>>,
+    places: BTreeMap<usize, Result<Range<u64>>>,
 }
 
 impl Members {
@@ -123,14 +126,15 @@ impl Members {
             return Ok(Vec::new());
         };
         if self.checkpoint.is_some() {
-            let place = member.data(bytes)?;
+            let place = member.data(bytes);
             self.places.insert(wanted.number, place);
             return Ok(Vec::new());
         }
         let (stored, place) = data(member, wanted, bytes)?;
         let in_file = |error: Error| error.within(place.start);
         let is_pickle = wanted.number == self.pickle;
-        let content = member.packing.clone()?.unpack(stored).map_err(in_file)?;
+        let packing = member.packing.clone()?.without_zero_checksum();
+        let content = packing.unpack(stored).map_err(in_file)?;
         match is_pickle {
             true => self.pickle_bytes = Some(content.into_owned()),
             false => self.is_big_endian = Some(is_big_endian(&content).map_err(in_file)?),
@@ -146,7 +150,7 @@ impl Members {
         self.pickle_bytes = None;
         let mut headers = Vec::new();
         for storage in &checkpoint.storages {
-            if let Some(number) = self.storage(archive, &storage.key)?
+            if let Ok(Some(number)) = self.storage(archive, &storage.key)
                 && let Some(member) = archive.members.get(number)
                 && member.expected_data().is_none()
             {
@@ -167,7 +171,13 @@ impl Members {
         let mut places = Vec::new();
         for storage in &checkpoint.storages {
             let refuse = |detail| Err(Error::malformed(Rule::PyTorchStorage, detail));
-            let number = self.storage(archive, &storage.key)?;
+            let number = match self.storage(archive, &storage.key) {
+                Ok(number) => number,
+                Err(error) => {
+                    places.push(Err(error));
+                    continue;
+                }
+            };
             let member = number.and_then(|number| Some((number, archive.members.get(number)?)));
             let Some((number, member)) = member else {
                 let key = cut(&storage.key);
@@ -175,20 +185,26 @@ impl Members {
                 continue;
             };
             let place = match fetched.part(member.header()) {
-                Some(header) => Some(member.data(&header)?),
+                Some(header) => Some(member.data(&header)),
                 None => self
                     .places
                     .get(&number)
                     .cloned()
-                    .or_else(|| member.expected_data()),
+                    .or_else(|| member.expected_data().map(Ok)),
             };
-            let place = place.ok_or_else(missing)?;
+            let place = match place.ok_or_else(missing)? {
+                Ok(place) => place,
+                Err(error) => {
+                    places.push(Err(error));
+                    continue;
+                }
+            };
             places.push(match &member.packing {
                 Ok(_) if member.len_bytes != storage.len_bytes => refuse(format!(
                     "its storage has {} bytes, but the pickle states {}",
                     member.len_bytes, storage.len_bytes
                 )),
-                Ok(packing) => Ok((packing.clone(), place)),
+                Ok(packing) => Ok((packing.clone().without_zero_checksum(), place)),
                 Err(error) => Err(error.clone().at(member.local)),
             });
         }
@@ -287,6 +303,16 @@ impl FileCatalog {
         let mut places: Vec<Place> = Vec::new();
         let mut first_numbers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut refused = checkpoint.refused;
+        let mut users = alloc::vec![0u64; storages.len()];
+        for tensor in &checkpoint.tensors {
+            if let Some(count) = users.get_mut(tensor.storage) {
+                *count += 1;
+            }
+        }
+        let is_shared = |number: usize| {
+            let count = users.get(number);
+            count.is_some_and(|count| *count > DEFLATED_STORAGE_TENSORS)
+        };
         for tensor in checkpoint.tensors {
             let width = tensor.dtype.bits() / 8;
             let count = crate::tensor::element_count(&tensor.shape);
@@ -301,6 +327,15 @@ impl FileCatalog {
             let (packing, stored) = match storages.get(tensor.storage) {
                 // A tensor without elements needs no bytes.
                 _ if start == next => (Packing::plain(0), 0..0),
+                Some(Ok((packing, _))) if packing.is_inflated() && is_shared(tensor.storage) => {
+                    let detail = format!(
+                        "its storage is deflated and belongs to more than \
+                         {DEFLATED_STORAGE_TENSORS} tensors. Save the file again without \
+                         compression"
+                    );
+                    refused.push((tensor.name, Error::limit(detail)));
+                    continue;
+                }
                 Some(Ok((packing, place))) => packing.part(place, tensor.range, &[]),
                 Some(Err(error)) => {
                     refused.push((tensor.name, error.clone()));

@@ -4,19 +4,22 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::FileCatalog;
 use super::file_opener::FetchedRanges;
 use super::format::Opener;
+#[cfg(feature = "other-formats")]
+use super::other_format;
 use super::{npz, pytorch};
 use crate::container::foreign::zip::{
     Archive, END_64_DISTANCE_BYTES, END_DISTANCE_BYTES, End, Member, Packing,
 };
 use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
-use crate::{Error, Result, Rule, bytes, sort};
+use crate::{Error, Result, Rule, bytes};
 
 /// The gap up to which the members to fetch share a range, in bytes.
 const GAP_BYTES: u64 = 4 << 10;
@@ -40,8 +43,8 @@ pub(super) struct FormatOpener {
 struct Members {
     archive: Archive,
     content: Content,
-    /// The bytes that are still missing.
-    wanted: Vec<Wanted>,
+    /// The requests that are still open, by the offsets of their first bytes.
+    wanted: BTreeMap<u64, Wanted>,
 }
 
 #[derive(Debug, Clone)]
@@ -83,7 +86,11 @@ impl Content {
         if let Some(members) = pytorch::Members::find(archive)? {
             return Ok(Self::PyTorch(members));
         }
-        let arrays = npz::Arrays::find(archive)?;
+        let arrays = npz::Arrays::find(archive);
+        #[cfg(feature = "other-formats")]
+        if arrays.is_empty() && !matches!(archive.find(other_format::KERAS_WEIGHTS), Ok(None)) {
+            return Err(Error::malformed(Rule::Recognised, other_format::keras()).at(0));
+        }
         if arrays.is_empty() && !archive.members.is_empty() {
             let detail = "this is a zip archive without arrays of NumPy and without a checkpoint \
                           of PyTorch. If it contains a model, unpack it, and open that";
@@ -108,30 +115,42 @@ impl Content {
     }
 }
 
+/// Returns requests by the offsets of their first bytes, which differ.
+fn by_start(wanted: Vec<Wanted>) -> BTreeMap<u64, Wanted> {
+    let wanted = wanted.into_iter();
+    wanted.map(|wanted| (wanted.range.start, wanted)).collect()
+}
+
 impl Members {
     fn new(archive: Archive) -> Result<Self> {
         let content = Content::new(&archive)?;
         Ok(Self {
-            wanted: content.wanted(&archive),
+            wanted: by_start(content.wanted(&archive)),
             content,
             archive,
         })
     }
 
-    /// Uses all requested bytes that have been fetched.
+    /// Uses all requested bytes that have been fetched. Only the requests that begin in
+    /// them are visited: members do not overlap, so at most one of these is incomplete at
+    /// the end of each range.
     fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
-        let mut pending = core::mem::take(&mut self.wanted);
-        while !pending.is_empty() {
-            let mut next = Vec::new();
-            for wanted in pending {
+        for fetched_range in fetched.ranges() {
+            let mut pending: Vec<Wanted> = self
+                .wanted
+                .range(fetched_range)
+                .map(|(_, wanted)| wanted.clone())
+                .collect();
+            while let Some(wanted) = pending.pop() {
+                let start = wanted.range.start;
                 match fetched.part(wanted.range.clone()) {
                     Some(bytes) => {
-                        next.append(&mut self.content.supply(&self.archive, &wanted, &bytes)?);
+                        self.wanted.remove(&start);
+                        pending.append(&mut self.content.supply(&self.archive, &wanted, &bytes)?);
                     }
-                    None => self.wanted.push(wanted),
+                    None => drop(self.wanted.insert(start, wanted)),
                 }
             }
-            pending = next;
         }
         Ok(())
     }
@@ -139,8 +158,7 @@ impl Members {
     /// Returns the ranges to fetch. Members close to each other share one.
     fn needs(&self, fetched: &FetchedRanges) -> Vec<Range<u64>> {
         let mut joined: Vec<Range<u64>> = Vec::new();
-        let ranges = self.wanted.iter().map(|wanted| wanted.range.clone());
-        for range in sort::sorted(ranges.collect(), |range| (range.start, range.end)) {
+        for range in self.wanted.values().map(|wanted| wanted.range.clone()) {
             match joined.last_mut() {
                 Some(last)
                     if range.start <= last.end.saturating_add(GAP_BYTES)

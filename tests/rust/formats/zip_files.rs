@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use zstn_core::bytes::part;
-use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener, recognise};
 use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
@@ -244,6 +244,93 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
         }
         assert!(refused > file.len(), "{name}: {refused} refusals");
     }
+}
+
+/// A deflated storage is inflated for each of its tensors.
+#[test]
+fn a_deflated_storage_belongs_to_few_tensors() {
+    let values = vec![0; 4096];
+    for (count, is_read) in [(64, true), (65, false)] {
+        let tensors: Vec<_> = (0..count)
+            .map(|number| (format!("t{number}"), "0".into(), 1024))
+            .collect();
+        let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
+        let file = archive.deflated("m/data/0", &values).finish();
+        match read_all(&Pure, &file) {
+            Ok(read) => assert!(is_read && read.iter().all(|read| *read == values)),
+            Err(error) => {
+                assert!(!is_read, "{error}");
+                assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
+            }
+        }
+    }
+}
+
+/// PyTorch writes a checksum of 0 if it is told to compute none.
+#[test]
+fn a_checksum_of_zero_is_not_compared() {
+    let values: Vec<u8> = (0..8).collect();
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let archive = Archive::default().member("m/data.pkl", &pickle);
+    let mut file = archive.member("m/data/0", &values).finish();
+    for (signature, offset) in [(b"PK\x03\x04", 14), (b"PK\x01\x02", 16)] {
+        for at in 0..file.len() - 20 {
+            if file[at..].starts_with(signature) {
+                file[at + offset..at + offset + 4].fill(0);
+            }
+        }
+    }
+    assert_eq!(read_all(&Pure, &file).expect("no checksums"), [values]);
+}
+
+#[test]
+fn a_header_with_the_length_of_a_magic_number_is_of_safetensors() {
+    let kind = |head: &[u8]| recognise(head, 1 << 30).expect("a known format");
+    assert_eq!(kind(b"PK\x03\x04\0\0\0\0{\"a\":{"), FileKind::Safetensors);
+    assert_eq!(kind(b"PK\x03\x04\0\0\0\0\x08\0\0\0"), FileKind::Npz);
+}
+
+#[test]
+fn a_tensor_with_a_long_name_is_refused_alone() {
+    let names = ["a".into(), "b".repeat(70_000)];
+    let pickle = archives::state_dict(&names.map(|name| (name, "0".into(), 2)));
+    let archive = Archive::default().member("m/data.pkl", &pickle);
+    let file = archive.member("m/data/0", &[1; 8]).finish();
+    let model = model(&file).expect("a tensor can be read");
+    assert_eq!(model.files()[0].tensors().len(), 1);
+    let (name, error) = model.refused().next().expect("the other one");
+    assert!(name.starts_with("bbb") && name.len() < 200, "{name}");
+    assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
+}
+
+#[test]
+fn a_damaged_member_refuses_its_tensor_alone() {
+    let tensors = ["a", "b"].map(|name| (name.into(), name.into(), 2));
+    let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
+    let archive = archive
+        .member("m/data/a", &[1; 8])
+        .member("m/data/b", &[2; 8]);
+    let file = archive.finish();
+    let at = file.windows(8).position(|part| part == b"m/data/a");
+    let mut damaged = file;
+    damaged[at.expect("the first member")] ^= 1;
+    let model = model(&damaged).expect("the other tensor can be read");
+    assert_eq!(model.files()[0].tensors().len(), 1);
+    let (name, error) = model.refused().next().expect("the damaged one");
+    assert_eq!((name, error.rule()), ("a", Some(Rule::ZipMember)));
+}
+
+#[test]
+fn keras_models_are_recognised_by_their_directory() {
+    let start = || Archive::default().member("metadata.json", b"{}");
+    let keras = start().member("config.json", b"{}");
+    let keras = keras.member("model.weights.h5", b"HDF").finish();
+    let error = open_in_trips(&keras).expect_err("a Keras model");
+    assert!(error.to_string().contains("Keras model"), "{error}");
+    let pickle = archives::state_dict(&[("a".into(), "0".into(), 2)]);
+    let archive = start().member("m/data.pkl", &pickle);
+    let file = archive.member("m/data/0", &[1; 8]).finish();
+    assert_eq!(read_all(&Pure, &file).expect("a checkpoint"), [[1; 8]]);
 }
 
 #[test]

@@ -34,6 +34,22 @@ impl Archive {
         archive
     }
 
+    /// Adds a deflated member, which consists of stored blocks.
+    #[must_use]
+    pub fn deflated(mut self, name: &str, data: &[u8]) -> Self {
+        let len = short(data.len());
+        let block = [&[1][..], &len, &len.map(|byte| !byte), data].concat();
+        let (start, entry) = (self.file.len(), self.directory.len());
+        self = self.add(name, &block, 0, &[]);
+        // The method, the checksum and the length of the inflated member.
+        for (bytes, at) in [(&mut self.file, start), (&mut self.directory, entry + 2)] {
+            bytes[at + 8] = 8;
+            bytes[at + 14..at + 18].copy_from_slice(&crc32(data).to_le_bytes());
+            bytes[at + 22..at + 26].copy_from_slice(&long(data.len()));
+        }
+        self
+    }
+
     /// Adds bytes that belong to no member.
     #[must_use]
     pub fn gap(mut self, len: usize) -> Self {

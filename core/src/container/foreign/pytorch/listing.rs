@@ -111,18 +111,32 @@ impl Listing<'_> {
     /// Visits the value `value` of the entry `key` of the current container.
     fn visit_entry(&mut self, key: &str, value: Value) -> Result<()> {
         let len = self.path.len();
+        if len + 1 + key.len() > NAME_LEN_BYTES {
+            return self.refuse_name(key, value);
+        }
         if !self.path.is_empty() && !key.is_empty() {
             self.path.push('.');
         }
         self.path.push_str(key);
-        if self.path.len() > NAME_LEN_BYTES {
-            let detail = format!("a name in the pickle has over {NAME_LEN_BYTES} bytes");
-            return Err(Error::limit(detail));
-        }
         self.machine.count(1 + self.path.len() / BYTES_PER_ENTRY)?;
         self.visit(value)?;
         self.path.truncate(len);
         Ok(())
+    }
+
+    /// Refuses the value of an entry whose name is too long, under the beginning of its
+    /// name. A value that is no tensor and contains none is left out.
+    fn refuse_name(&mut self, key: &str, value: Value) -> Result<()> {
+        self.machine.count(1 + key.len() / BYTES_PER_ENTRY)?;
+        if plain_text::is_plain(&self.machine, value) {
+            return Ok(());
+        }
+        let name: String = self.path.chars().chain(key.chars()).take(100).collect();
+        let whole = core::mem::replace(&mut self.path, format!("{name}…"));
+        let detail = format!("its name has over {NAME_LEN_BYTES} bytes");
+        let refused = self.refuse(Error::limit(detail));
+        self.path = whole;
+        refused
     }
 
     fn visit(&mut self, value: Value) -> Result<()> {
@@ -183,6 +197,10 @@ impl Listing<'_> {
     fn visit_entries(&mut self, entries: &[(Value, Value)]) -> Result<()> {
         self.machine.count(entries.len())?;
         for (key, value) in entries {
+            // A long key that many dicts share is copied for each of them.
+            let key_len_bytes = self.machine.text(*key).map_or(0, str::len);
+            self.machine
+                .count(key_len_bytes.saturating_sub(NAME_LEN_BYTES) / BYTES_PER_ENTRY)?;
             let key = plain_text::text(&self.machine, *key);
             self.visit_entry(&key, *value)?;
         }

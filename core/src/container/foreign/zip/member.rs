@@ -10,7 +10,7 @@ use crc::{CRC_32_ISO_HDLC, Crc, Table};
 use serde::{Deserialize, Serialize};
 
 use super::super::pytorch::cut;
-use super::inflate::{self, inflate};
+use super::inflate::{self, inflate, inflate_start};
 use crate::bytes::{Cursor, part};
 use crate::checksum::agrees;
 use crate::{Error, Result, Rule};
@@ -168,6 +168,14 @@ impl Packing {
         }
     }
 
+    /// Leaves out a checksum of 0, which stands for none in PyTorch files.
+    pub(crate) fn without_zero_checksum(self) -> Self {
+        Self {
+            checksums: self.checksums.filter(|[_, whole]| *whole != 0),
+            ..self
+        }
+    }
+
     /// Returns whether the whole member has to be inflated to read any of it.
     pub(crate) fn is_inflated(&self) -> bool {
         self.inflated_len_bytes.is_some()
@@ -182,8 +190,9 @@ impl Packing {
         range: Range<u64>,
         before: &[u8],
     ) -> (Self, Range<u64>) {
-        if self.is_inflated() {
+        if let Some(len_bytes) = self.inflated_len_bytes {
             let part = Self {
+                checksums: self.checksums.filter(|_| range.end == len_bytes),
                 used: range,
                 ..self.clone()
             };
@@ -205,9 +214,13 @@ impl Packing {
     /// # Errors
     /// [`Rule::ZipMember`] if the stored bytes do not inflate to the length of the
     /// member, and [`Rule::ZipChecksum`] if they differ from its checksum. The latter
-    /// is compared if the stored bytes reach to the end of the member.
+    /// is compared if the bytes that are used reach to the end of the member.
     pub(crate) fn unpack<'a>(&self, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         let member: Cow<[u8]> = match self.inflated_len_bytes {
+            // The stream is not inflated beyond the bytes that are used.
+            Some(len_bytes) if self.checksums.is_none() && self.used.end < len_bytes => {
+                inflate_start(stored, self.used.end)?.into()
+            }
             Some(len_bytes) => inflate(stored, len_bytes)?.into(),
             None => stored.into(),
         };
