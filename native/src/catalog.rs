@@ -117,7 +117,8 @@ impl<'a> Work<'a> for OpenFile {
             match &mut self.opener {
                 Some(opener) => opener.supply(need.range.start, &bytes).map_err(&refuse)?,
                 None => {
-                    let opener = FileOpener::named(&self.recognised_by, self.len_bytes, bytes.into_owned());
+                    let opener =
+                        FileOpener::named(&self.recognised_by, self.len_bytes, bytes.into_owned());
                     self.opener = Some(opener.map_err(&refuse)?);
                 }
             }
@@ -129,7 +130,8 @@ impl<'a> Work<'a> for OpenFile {
         let refuse = Error::place(&self.name);
         let opener = match self.opener {
             Some(opener) => opener,
-            None => FileOpener::named(&self.recognised_by, self.len_bytes, Vec::new()).map_err(&refuse)?,
+            None => FileOpener::named(&self.recognised_by, self.len_bytes, Vec::new())
+                .map_err(&refuse)?,
         };
         opener.finish(engine).map_err(&refuse)
     }

@@ -59,6 +59,10 @@ fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
     let found = FileKind::FILES.iter().copied().find(is_of);
+    // A safetensors header of 67,324,752 bytes has a length that begins like an archive.
+    // A brace is no compression method of an archive's member.
+    let is_length = || head.get(4..9) == Some(b"\0\0\0\0{");
+    let found = found.filter(|kind| *kind != FileKind::Npz || !is_length());
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
     #[cfg(feature = "hdf5")]

@@ -55,9 +55,12 @@ impl Reading {
         self.is_of_all() && self.coding == ElementCoding::Plain
     }
 
-    /// Returns whether the values are those of the whole entry, in its order.
+    /// Returns whether the values are those of the whole entry, in its order. A tensor
+    /// without bytes may have no entry, so it is none.
     fn is_of_all(&self) -> bool {
-        self.window == (0..self.entry_len_bytes) && self.strides.is_none()
+        self.window == (0..self.entry_len_bytes)
+            && !self.window.is_empty()
+            && self.strides.is_none()
     }
 
     /// Returns the values of `tensor` from the decoded entry.
@@ -419,7 +422,7 @@ impl<'e> Listed<'e> {
             strides: tensor.strides,
         };
         let alias_of = self.alias(number, &reading, tensor.stored_type.dtype());
-        if reading.is_of_all() && !range.is_empty() {
+        if reading.is_of_all() {
             self.whole.insert(number, self.tensors.len());
         }
         // The range has been checked to have at most 2^63 - 1 elements and bytes.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use zstn_core::bytes::buffer;
 use zstn_core::Rule;
+use zstn_core::bytes::buffer;
 use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::model::{Model, ModelBuilder};
 
