@@ -55,9 +55,12 @@ impl Reading {
         self.is_of_all() && self.coding == ElementCoding::Plain
     }
 
-    /// Returns whether the values are those of the whole entry, in its order.
+    /// Returns whether the values are those of the whole entry, in its order. A tensor
+    /// without bytes may have no entry, so it is none.
     fn is_of_all(&self) -> bool {
-        self.window == (0..self.entry_len_bytes) && self.strides.is_none()
+        self.window == (0..self.entry_len_bytes)
+            && !self.window.is_empty()
+            && self.strides.is_none()
     }
 
     /// Returns the values of `tensor` from the decoded entry.
@@ -197,6 +200,28 @@ impl FileCatalog {
             .is_none_or(|original| original.is_complete)
     }
 
+    /// Returns the reason why not all tensors of the original can be read, if the
+    /// catalog lists only some of them.
+    pub(crate) fn unlisted(&self) -> Option<Error> {
+        let original = self.original.as_ref()?;
+        (!original.is_complete && !original.lists_entries).then(|| {
+            let kind = &original.kind;
+            Error::unsupported(format!(
+                "the packed file does not list all tensors of the file that it restores, whose \
+                 format is {kind}: restore that file with `zstn unpack`, and open it"
+            ))
+        })
+    }
+
+    /// Returns whether values of some tensors are in other files.
+    fn has_external_files(&self) -> bool {
+        #[cfg(feature = "onnx")]
+        let found = self.external_files().next().is_some();
+        #[cfg(not(feature = "onnx"))]
+        let found = false;
+        found
+    }
+
     /// Returns whether the tensors fill the restored file from its first byte to its
     /// last, in the order of their spans.
     #[must_use]
@@ -263,12 +288,14 @@ impl FileCatalog {
                 return Err(other_original(&tensor.name));
             }
         }
-        if self.is_original_complete() && original.tensors.len() != self.tensors.len() {
+        let is_all = original.tensors.len() == self.tensors.len()
+            && original.refused.iter().next().is_none()
+            && !original.has_external_files();
+        if self.is_original_complete() && !is_all {
             let detail = format!(
                 "the header of the packed file describes {} tensors as all tensors, and the \
-                 restored file has {}: pack it again",
-                self.tensors.len(),
-                original.tensors.len()
+                 restored file has others: pack it again",
+                self.tensors.len()
             );
             return Err(Error::malformed(Rule::ZstnVirtualHeader, detail));
         }
@@ -306,8 +333,9 @@ impl FileCatalog {
         let all = self.tensors.iter().enumerate();
         let placed = all.filter_map(|(number, tensor)| self.contents.place(tensor, number));
         let placed: Vec<PlacedTensor> = placed.collect();
-        let is_complete =
-            placed.len() == self.tensors.len() && self.refused.iter().next().is_none();
+        let is_complete = placed.len() == self.tensors.len()
+            && self.refused.iter().next().is_none()
+            && !self.has_external_files();
         VirtualHeader::new(self.kind().name(), placed, is_complete, self.len_bytes)
     }
 }
@@ -394,7 +422,7 @@ impl<'e> Listed<'e> {
             strides: tensor.strides,
         };
         let alias_of = self.alias(number, &reading, tensor.stored_type.dtype());
-        if reading.is_of_all() && !range.is_empty() {
+        if reading.is_of_all() {
             self.whole.insert(number, self.tensors.len());
         }
         // The range has been checked to have at most 2^63 - 1 elements and bytes.

@@ -147,15 +147,17 @@ impl Contents for FormatContents {
         span: &Range<u64>,
         table: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
-        let table = self.block_table(tensor, number, table)?;
         #[cfg(feature = "virtual-headers")]
         if let Some(reading) = self.readings.get(number) {
+            // A tensor without bytes may have no frame, and so no table.
             if span.is_empty() {
                 return Ok(Some(RangePlan::stored(Vec::new())));
             }
+            let table = self.block_table(tensor, number, table)?;
             let plan = |table| reading.plan(tensor.stored.start, &table, span);
             return Ok(table.and_then(plan));
         }
+        let table = self.block_table(tensor, number, table)?;
         Ok(table.map(|table| RangePlan::of_frame(tensor.stored.start, &table, span.clone())))
     }
 

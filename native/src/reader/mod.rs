@@ -113,6 +113,8 @@ struct Files {
     sources: Vec<Box<dyn Source>>,
     /// Those sources that a zTensor file lists.
     data_shards: Vec<Arc<DataShardSource>>,
+    /// The packed file, if the only source is the file that it restores.
+    packed: Option<FileCatalog>,
 }
 
 impl Reader {

@@ -248,6 +248,7 @@ impl ReaderOptions {
                 name,
                 sources,
                 data_shards,
+                packed: None,
             }),
             model: Arc::new(model),
             engine: engine.clone(),

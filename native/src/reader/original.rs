@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use zstn_core::Rule;
 use zstn_core::bytes::buffer;
-use zstn_core::catalog::FileCatalog;
+use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::model::{Model, ModelBuilder};
 
 use super::{Files, Reader};
-use crate::catalog::open_catalog;
+use crate::catalog::open_restored;
 use crate::safetensors_view::UnpackedRanges;
 use crate::source::{FileId, Source};
 use crate::{Error, Result};
@@ -33,9 +34,9 @@ impl Reader {
         let [file] = self.model.files() else {
             return Ok(None);
         };
-        if file.original_kind().is_none() {
+        let Some(kind) = file.original_kind() else {
             return Ok(None);
-        }
+        };
         let packed = Self {
             model: Arc::new(self.model_of(file.clone().entries())?),
             bands: Arc::default(),
@@ -45,18 +46,42 @@ impl Reader {
             ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
             packed,
         };
-        let catalog = open_catalog(&self.engine, &source)?;
+        let mut catalog = open_restored(&self.engine, &source, kind)?;
+        self.check_restored(&mut catalog)?;
         Ok(Some(Self {
             model: Arc::new(self.model_of(catalog)?),
             files: Arc::new(Files {
                 name: self.name().into(),
                 sources: vec![Box::new(source)],
                 data_shards: Vec::new(),
+                packed: Some(file.clone()),
             }),
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
         }))
+    }
+
+    /// Refuses an original that is packed itself. Makes those tensors unreadable whose
+    /// values are in other files.
+    fn check_restored(&self, catalog: &mut FileCatalog) -> Result<()> {
+        let refuse = Error::place(self.name());
+        if matches!(catalog.kind(), FileKind::Zstn | FileKind::Delta) {
+            let detail = "the file restores a packed file: unpack it, and open that file";
+            let refusal = zstn_core::Error::malformed(Rule::ZstnVirtualHeader, detail);
+            return Err(refuse(refusal));
+        }
+        let files = 0..catalog.external_files().count();
+        let reason = "restore the model beside this file with `zstn unpack`, and open it";
+        let files: Vec<_> = files.map(|number| (number, reason.to_owned())).collect();
+        catalog.refuse_external(&files).map_err(refuse)
+    }
+
+    /// Returns the catalog of the packed file, if this reader was opened inside it
+    /// ([`Reader::original`]). The model of this reader is that of the restored file.
+    #[must_use]
+    pub fn packed_file(&self) -> Option<&FileCatalog> {
+        self.files.packed.as_ref()
     }
 
     /// Returns the original of a packed file, which has the metadata and all tensors, or
@@ -68,6 +93,7 @@ impl Reader {
         match self.original() {
             Ok(Some(original)) => Ok(original),
             Ok(None) => Ok(self),
+            // A model that does not list all tensors has a refusal that says so.
             Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
             Err(error) => Err(error),
         }
@@ -80,7 +106,8 @@ impl Reader {
     }
 
     /// Returns the original if this reader does not list all of its tensors, otherwise
-    /// this reader. It remains as it is if the original cannot be opened.
+    /// this reader. It remains as it is, with a refusal of the other tensors, if the
+    /// original cannot be opened.
     pub(super) fn with_all_tensors(self) -> Result<Self> {
         if self
             .model

@@ -1,7 +1,7 @@
 //! Compares a virtual header with the file that the container restores
 //! (docs/formats/zstn-virtual-header.md 5).
 
-use crate::catalog::open_catalog;
+use crate::catalog::{open_catalog, open_restored};
 use crate::container::{Container, RestoredRanges};
 use crate::{Error, Job, Result};
 
@@ -16,7 +16,9 @@ pub(super) fn check(job: &Job, container: &Container) -> Result<()> {
     }
     let refuse = Error::place(container.name());
     let packed = open_catalog(&job.engine, container.input())?;
-    let original = open_catalog(&job.engine, &RestoredRanges::new(job, container));
+    let restored = RestoredRanges::new(job, container);
+    let kind = packed.original_kind().unwrap_or_default();
+    let original = open_restored(&job.engine, &restored, kind);
     let original = match original {
         Ok(original) => Ok(original),
         Err(Error::Format { source, .. } | Error::Core(source)) => Err(source),

@@ -275,7 +275,7 @@ test("several models, and none: what is there is in the error", async () => {
   const none = await open(hub("me/pytorch", at)).then(assert.fail, (error) => error);
   assert.deepEqual(none.candidates, []);
   assert.ok(none.files.includes("pytorch_model.bin"));
-  assert.match(none.message, /no file that can be read.*It has pytorch_model\.bin \(PyTorch\), model\.keras \(Keras\)\. Convert/);
+  assert.match(none.message, /no file that can be read.*It has pytorch_model\.bin \(PyTorch\), model\.keras \(Keras\)\. PyTorch files are opened by their own address; convert/);
 });
 
 test("a listing has what @huggingface/hub lists, of one commit, over several pages", async () => {

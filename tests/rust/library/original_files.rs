@@ -473,3 +473,54 @@ fn headers_that_do_not_describe_the_original_are_refused() {
         assert_eq!(rule_of(&error), Some(Rule::ZstnVirtualHeader), "{to}");
     }
 }
+
+/// The formats whose tensors are read from the restored file inside the packed one.
+const READ_INSIDE: [(&str, &str); 6] = [
+    ("onnx", "onnx"),
+    ("msgpack", "msgpack"),
+    ("tflite", "tflite"),
+    ("npz", "npz"),
+    ("pytorch", "pt"),
+    ("hdf5", "h5"),
+];
+
+#[test]
+fn tensors_of_other_formats_are_read_and_verified_inside_a_packed_file() {
+    let folder = folder();
+    let (mut read, mut refused) = (0, 0);
+    for (of, extension) in READ_INSIDE {
+        for entry in cases::entries(of, "files") {
+            let file = cases::text(&entry["file"]);
+            let name = format!("original.{extension}");
+            let original = cases::read(of, &file);
+            let bytes =
+                packed_and_restored(folder.path(), &name, &original, &PackOptions::default());
+            let Ok(plain) = Reader::open(folder.path().join(&name)) else {
+                continue;
+            };
+            let packed = Reader::open(folder.path().join("packed.zstn")).expect(&file);
+            assert_same_tensors(&file, &packed, &plain);
+            let names = |reader: &Reader| -> Vec<String> {
+                let refused = reader.model().refused();
+                refused.map(|(name, _)| name.to_owned()).collect()
+            };
+            assert_eq!(names(&packed), names(&plain), "{file}");
+            let outer = packed.packed_file().or(packed.model().files().first());
+            assert_eq!(
+                outer.and_then(|file| file.original_kind()),
+                Some(of),
+                "{file}"
+            );
+            read += 1;
+            // Without the restored file, no list passes for a complete one.
+            let (catalog, _) = open_in_trips(&bytes).expect(&file);
+            let is_complete = catalog.is_original_complete();
+            let model = zstn_core::model::ModelBuilder::new(vec![catalog], None, None);
+            let model = model.and_then(|model| model.finish(&zstn_tests::native()));
+            let model = model.expect(&file);
+            assert_eq!(model.refused().next().is_none(), is_complete, "{file}");
+            refused += usize::from(!is_complete);
+        }
+    }
+    assert!(read >= 40 && refused > 0, "{read} read, {refused} refused");
+}

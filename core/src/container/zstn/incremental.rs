@@ -13,6 +13,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "virtual-headers")]
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
@@ -45,6 +47,9 @@ use crate::{Error, Result, TensorRef};
 #[derive(Debug)]
 pub struct IncrementalPacker {
     head: FileHead,
+    /// The name of the file, or nothing.
+    #[cfg(feature = "virtual-headers")]
+    name: String,
     options: ContainerOptions,
     stage: Stage,
 }
@@ -116,9 +121,20 @@ impl IncrementalPacker {
     pub fn new(len_bytes: u64, options: impl Into<ContainerOptions>) -> Self {
         Self {
             head: FileHead::new(len_bytes),
+            #[cfg(feature = "virtual-headers")]
+            name: String::new(),
             options: options.into(),
             stage: Stage::Start,
         }
+    }
+
+    /// Sets the name or path of the file, which matters for formats without a magic
+    /// number ([`recognise_named`](crate::catalog::recognise_named)).
+    #[cfg(feature = "virtual-headers")]
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Returns the range of the file that is required next, or `None` when the
@@ -253,7 +269,7 @@ impl IncrementalPacker {
         #[cfg(feature = "virtual-headers")]
         if is_other_format(head, self.head.len_bytes()) {
             self.head.extend(0, head);
-            return match FileOpener::new(self.head.len_bytes(), head.to_vec()) {
+            return match FileOpener::named(&self.name, self.head.len_bytes(), head.to_vec()) {
                 Ok(opener) => {
                     let needs = Vec::new();
                     self.go_on_opening(engine, Box::new(Opening { opener, needs }), Ok(()))

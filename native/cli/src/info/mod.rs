@@ -1,7 +1,7 @@
 //! `zstn info`: describes a file.
 
 use std::collections::BTreeMap;
-use std::{fmt, iter};
+use std::{fmt, iter, slice};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -134,7 +134,12 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let extensions = Extensions::of(&reader)?;
     let chain = Chain::of(&reader);
     let metadata = metadata(&reader)?;
-    let original_kind = match model.files() {
+    let packed = reader.packed_file();
+    let files = packed.map_or(model.files(), slice::from_ref);
+    let kind = packed.map_or(model.kind(), FileCatalog::kind).name();
+    let packed_bytes = packed.map_or(model.len_bytes(), FileCatalog::len_bytes);
+    let original_bytes = packed.map_or(model.original_len_bytes(), FileCatalog::original_len_bytes);
+    let original_kind = match files {
         [file] => file.original_kind(),
         _ => None,
     };
@@ -145,10 +150,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     if options.json {
         let mut json = serde_json::json!({
             "input": input.to_string(),
-            "kind": model.kind().name(),
+            "kind": kind,
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
-            "original_bytes": model.original_len_bytes(),
-            "packed_bytes": model.len_bytes(),
+            "original_bytes": original_bytes,
+            "packed_bytes": packed_bytes,
             "tensors": model.tensors().len(),
             "aliased_tensors": aliased,
             "copied_tensors": copied,
@@ -167,33 +172,28 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             json["gpu_bytes"] = by_gpu.len_bytes.into();
         }
         extensions.add_to(&mut json);
-        add_originals(&mut json, &Sha256::of(model));
+        add_originals(&mut json, &Sha256::of(files));
         return print(json);
     }
     let mut facts = vec![
         ("file", input.to_string()),
-        ("kind", model.kind().name().into()),
+        ("kind", kind.into()),
         (
             "size",
-            format!(
-                "{} ({} bytes)",
-                size::bytes(model.len_bytes()),
-                model.len_bytes()
-            ),
+            format!("{} ({packed_bytes} bytes)", size::bytes(packed_bytes)),
         ),
         (
             "original",
             format!(
-                "{} ({} bytes), ratio {}",
-                size::bytes(model.original_len_bytes()),
-                model.original_len_bytes(),
-                size::ratio(model.original_len_bytes(), model.len_bytes())
+                "{} ({original_bytes} bytes), ratio {}",
+                size::bytes(original_bytes),
+                size::ratio(original_bytes, packed_bytes)
             ),
         ),
         ("tensors", format!("{} ({aliased} aliased)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
-    if let [Some(sha256)] = &Sha256::of(model)[..] {
+    if let [Some(sha256)] = &Sha256::of(files)[..] {
         facts.insert(4, ("sha256", sha256.to_string()));
     }
     if let Some(version) = extensions.needs() {
@@ -283,9 +283,9 @@ struct Sha256 {
 }
 
 impl Sha256 {
-    /// Returns the digests of a model's files; `None` for a file without one.
-    fn of(model: &Model) -> Vec<Option<Self>> {
-        model.files().iter().map(Self::of_file).collect()
+    /// Returns the digests of `files`; `None` for a file without one.
+    fn of(files: &[FileCatalog]) -> Vec<Option<Self>> {
+        files.iter().map(Self::of_file).collect()
     }
 
     fn of_file(file: &FileCatalog) -> Option<Self> {

@@ -97,6 +97,11 @@ fn a_file_of_another_format_is_served_as_it_was() {
         assert!(part.body == original[start..end], "{range}");
     }
     assert!(get(server, "/", &[]).text().contains(">m.gguf<"));
+    // Under the name of a packed safetensors file, it restores no safetensors file.
+    let packed = folder.path().join("m.gguf.zstn");
+    std::fs::copy(packed, folder.path().join("other.zstn")).unwrap();
+    assert_eq!(get(server, "/other.safetensors", &[]).status, 404);
+    assert!(!get(server, "/", &[]).text().contains(">other.safetensors<"));
     // Its tensors are read over HTTP, from the packed file.
     let address = format!("http://{server}/m.gguf.zstn");
     let reader = zstn::Reader::open(zstn::Location::url(&address)).unwrap();

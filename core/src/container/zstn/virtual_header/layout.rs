@@ -33,13 +33,7 @@ pub(super) fn header(
     let given = tensors.len();
     let tensors = usable(tensors, len_bytes);
     let is_complete = is_complete && tensors.len() == given;
-    let mut prefix = String::from(PREFIX);
-    while tensors
-        .iter()
-        .any(|(tensor, _)| tensor.name.starts_with(&prefix))
-    {
-        prefix.insert(0, '@');
-    }
+    let prefix = prefix(tensors.iter().map(|(tensor, _)| tensor.name.as_str()));
     let file = format!(
         "{{\"kind\":{},\"bytes\":{},\"complete\":{is_complete}}}",
         quoted(kind),
@@ -68,6 +62,20 @@ pub(super) fn header(
         }
         small_bytes = small_bytes.saturating_mul(GROWTH);
     }
+}
+
+/// Returns the shortest prefix with which none of the names begins: [`PREFIX`] with any
+/// number of further `@` before it.
+fn prefix<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let end = PREFIX.trim_start_matches('@');
+    let found = names.filter_map(|name| {
+        let rest = name.trim_start_matches('@');
+        rest.starts_with(end).then_some(name.len() - rest.len())
+    });
+    let found: BTreeSet<usize> = found.collect();
+    let first = PREFIX.len() - end.len();
+    let count = (first..).find(|count| !found.contains(count));
+    format!("{}{end}", "@".repeat(count.unwrap_or(first)))
 }
 
 /// Returns the tensors that a header can describe, with their ranges, in the order of
