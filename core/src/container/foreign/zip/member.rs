@@ -219,7 +219,12 @@ impl Packing {
         let member: Cow<[u8]> = match self.inflated_len_bytes {
             // The stream is not inflated beyond the bytes that are used.
             Some(len_bytes) if self.checksums.is_none() && self.used.end < len_bytes => {
-                inflate_start(stored, self.used.end)?.into()
+                let start = inflate_start(stored, self.used.end)?;
+                if (start.len() as u64) < self.used.end {
+                    let detail = "a deflated member ends before the bytes that are used";
+                    return Err(Error::malformed(Rule::ZipMember, detail));
+                }
+                start.into()
             }
             Some(len_bytes) => inflate(stored, len_bytes)?.into(),
             None => stored.into(),
