@@ -61,8 +61,9 @@ fn by_magic(head: &[u8]) -> Option<FileKind> {
     let found = FileKind::FILES.iter().copied().find(is_of);
     // A safetensors header of 67,324,752 bytes has a length that begins like an archive.
     // A brace is no compression method of an archive's member.
-    let is_length = || head.get(4..9) == Some(b"\0\0\0\0{");
-    let found = found.filter(|kind| *kind != FileKind::Npz || !is_length());
+    #[cfg(feature = "zip")]
+    let found =
+        found.filter(|kind| *kind != FileKind::Npz || head.get(4..9) != Some(&b"\0\0\0\0{"[..]));
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
     #[cfg(feature = "hdf5")]
