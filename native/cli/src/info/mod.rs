@@ -9,7 +9,6 @@ use zstn::source::HttpOptions;
 use zstn::{Location, Reader, Result};
 use zstn_core::catalog::{BaseUse, Extension, FileCatalog};
 use zstn_core::frame::Edition;
-use zstn_core::model::Model;
 use zstn_gpu::load::coverage;
 
 use super::arguments;
