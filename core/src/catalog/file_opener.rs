@@ -59,19 +59,13 @@ fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
     let found = FileKind::FILES.iter().copied().find(is_of);
-<<<<<<< HEAD
     // The length of a safetensors header may have the bytes of a magic number of zip
     // archives. A zip archive has the method of its first member after them.
-    let is_plain = head.get(4..8) == Some(&[0; 4]) && head.get(8).is_some();
-    let is_plain = is_plain && begins_header(head.get(8));
-    let found = found.filter(|kind| !(is_plain && *kind == FileKind::Npz));
-=======
-    // A safetensors header of 67,324,752 bytes has a length that begins like an archive.
-    // A brace is no compression method of an archive's member.
     #[cfg(feature = "zip")]
-    let found =
-        found.filter(|kind| *kind != FileKind::Npz || head.get(4..9) != Some(&b"\0\0\0\0{"[..]));
->>>>>>> h-fix
+    let found = found.filter(|kind| {
+        let has_length = head.get(4..8) == Some(&[0; 4]) && head.len() > 8;
+        *kind != FileKind::Npz || !(has_length && begins_header(head.get(8)))
+    });
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
     #[cfg(feature = "hdf5")]
