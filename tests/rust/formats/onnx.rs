@@ -102,7 +102,7 @@ fn malformed_files_are_refused_for_their_rule() {
         let read = read_named(&name, &file);
         Refusal::of_opened(&entry).check(&name, read.clone());
         let refusal = Refusal::of(&entry).expect("a rule");
-        refusal.check(&name, parsed.and_then(|_| read));
+        refusal.check(&name, parsed.and(read));
     }
 }
 
@@ -217,7 +217,7 @@ fn tensors_in_nodes_and_nested_graphs_have_names_of_their_place() {
         .bytes(1, "list")
         .bytes(10, float("x", &[2.0]));
     let list = node("n", "Other", &[list.bytes(10, float("x", &[3.0]))]);
-    let inner = graph(&[constant.clone()], &[float("w", &[4.0])]);
+    let inner = graph(std::slice::from_ref(&constant), &[float("w", &[4.0])]);
     let branch = node(
         "if",
         "If",

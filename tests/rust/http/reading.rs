@@ -153,7 +153,7 @@ fn an_onnx_model_is_listed_by_a_request_for_each_file() {
     let at = [("location", "w.bin"), ("offset", "65536")];
     let own = protobuf::tensor("own", 2, &[1 << 20]).bytes(9, vec![7; 1 << 20]);
     let far = protobuf::external("far", 2, &[4, 1 << 16], &at);
-    let file = protobuf::model(&[], &[far.clone()]);
+    let file = protobuf::model(&[], std::slice::from_ref(&far));
     let weights: Vec<u8> = (0..5 << 16)
         .map(|number: u32| number.to_le_bytes()[2])
         .collect();

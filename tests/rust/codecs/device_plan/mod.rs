@@ -288,7 +288,7 @@ fn long_rans_chunks_are_decoded_by_the_host() {
         let bytes = weights(&mut Rng(7), Dtype::Bf16, count);
         let recipe = Recipe {
             transform: Transform::BitField(float),
-            planes: vec![PlaneRecipe::Store, rans.clone(), PlaneRecipe::Store],
+            planes: vec![PlaneRecipe::Store, rans, PlaneRecipe::Store],
         };
         let (placement, decoded) = check("rANS", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
         // Half of the bytes are exponents.
