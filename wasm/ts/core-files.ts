@@ -10,4 +10,5 @@ export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/choose-decoder.js";
 export { loadCore, loadFormats } from "./core-loaders.js";
 export { missingTensor } from "./missing-tensor.js";
+export { isPacked } from "./packed-magics.js";
 export { RowPlanner } from "./row-planner.js";

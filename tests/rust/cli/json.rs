@@ -205,6 +205,7 @@ fn lengths_mean_the_same_in_every_report() {
 #[test]
 fn info_counts_the_tensors_that_a_gpu_decodes() {
     let folder = folder();
+    report(folder.path(), "pack a.safetensors --json");
     let packed = report(folder.path(), "info a.zstn --gpu --json");
     let plain = report(folder.path(), "info a.safetensors --gpu --json");
     assert_eq!(plain["gpu_tensors"], plain["tensors"]);

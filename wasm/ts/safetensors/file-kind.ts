@@ -1,5 +1,6 @@
 /** Recognises a file by its first bytes, like `core/src/catalog/file_opener.rs`. */
 
+import { loadCoreFiles } from "../core-files-loader.js";
 import { FormatError } from "../errors.js";
 import { malformed } from "./core-error.js";
 
@@ -14,12 +15,10 @@ export async function isPacked(head: Uint8Array, name: string): Promise<boolean>
   const text = String.fromCharCode(...head.subarray(0, 16));
   if (/^Z(STN|4DM)/.test(text)) return true;
   // In a plain file, JSON follows the header length, which has 32 bits.
-  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : (await loadTexts())?.isPacked(text, name);
+  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : (await loadCoreFiles()).isPacked(text, name);
   if (packed !== undefined) return packed;
   throw await described(undefined, head);
 }
-
-const loadTexts = () => import("../not-a-model.js").catch(() => undefined);
 
 /**
  * Returns the error for a file with this head. If the head belongs to another format, the error names that format;
@@ -27,7 +26,7 @@ const loadTexts = () => import("../not-a-model.js").catch(() => undefined);
  */
 export async function described(cause: unknown, head: Uint8Array): Promise<unknown> {
   if (cause !== undefined && !(cause instanceof FormatError)) return cause;
-  const texts = await loadTexts();
+  const texts = await import("../not-a-model.js").catch(() => undefined);
   const error = cause ?? malformed("file.recognised", texts?.describeUnknown(head) ?? "unknown format", { offset: 0 });
   const mistake = texts?.describeNonModel(head);
   return mistake === undefined ? error : new FormatError(mistake, {}, { cause: error });
