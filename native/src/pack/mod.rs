@@ -16,7 +16,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use crate::delta::{self, BaseFile};
 use crate::report::{PackReport, PackedFile, PackedOriginal, Storage};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::{Arriving, Begun, Input, Local, Source};
+use crate::source::{Arriving, Begun, Input, Local, Location, Source};
 use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
@@ -114,6 +114,10 @@ pub fn pack<'s>(
                 Plain::of(&fetched)
             }
         };
+        // A stream without bytes is more likely a mistake than a file without content.
+        if plain.input.len_bytes() == 0 && input.location().is_some_and(Location::is_read_once) {
+            catalog::recognise(&[], 0).map_err(Error::place(plain.input.name()))?;
+        }
         if plain.arriving.is_none() && is_of_another_format(plain.input)? {
             options.check_takes_no_base(plain.input.name())?;
             let file = original::pack(job, plain.input, output, options)?;
