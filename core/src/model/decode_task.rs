@@ -44,8 +44,8 @@ impl DecodeTask {
     /// checked when the model was opened.
     #[cold]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        // The texts of postcard's errors are left out: they are long, and say
-        // nothing that helps.
+        // Postcard's own messages would add their texts to every reader, and do
+        // not help the caller.
         postcard::from_bytes(bytes).map_err(|_| {
             Error::invalid_input(
                 "these bytes are not a task to decode a tensor: the two sides have different \

@@ -112,9 +112,10 @@ impl DevicePlan {
     /// `engine` decodes the packed tables of rANS planes.
     ///
     /// # Errors
-    /// The frame is malformed, or its tensor does not have the length of its output;
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the output begins before the end
-    /// of another one. After an error, the plan is unchanged.
+    /// A malformed frame, or one whose tensor does not have the length of its output;
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if a range is invalid, or the output
+    /// begins before the end of an output that is already planned. An error leaves the
+    /// plan unchanged.
     pub fn add<E: Engine>(&mut self, engine: &E, frame: &PlacedFrame) -> Result<Placement> {
         let PlacedFrame { source, output, .. } = frame;
         let source_end = source.checked_add(frame.bytes.len() as u64);

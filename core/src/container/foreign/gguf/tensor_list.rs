@@ -181,6 +181,8 @@ pub(super) fn place(
     let mut tensors = Vec::new();
     for tensor in listed {
         let mut tensor = tensor.place(order, &data, alignment)?;
+        // Without that padding, the data would begin past the end of the file, and
+        // so would an empty tensor.
         if tensor.stored.is_empty() {
             let start = tensor.stored.start.min(file_len_bytes);
             tensor.stored = start..start;
