@@ -55,12 +55,12 @@ pub const FRAME_DECODED_BYTES: u64 = 1 << 36;
 pub(crate) const UNEARNED_PLANE_BYTES: u64 = 1 << 32;
 
 /// The most bytes that a sparse tensor of a zTensor file may expand to per
-/// stored byte. Weights pruned to one nonzero element in a thousand stay far
-/// below this factor.
+/// stored byte, or a tensor of a PyTorch file that repeats its elements. Weights
+/// pruned to one nonzero element in a thousand stay far below this factor.
 pub const SPARSE_BYTES_PER_BYTE: u64 = 4096;
 
-/// The size in bytes up to which a sparse tensor is made dense, however few
-/// bytes are stored for it.
+/// The size in bytes up to which such a tensor is made dense, however few bytes
+/// are stored for it.
 pub const SPARSE_FREE_BYTES: u64 = 16 << 20;
 
 /// The largest number of weights that one word of a Gauss residual stream can
@@ -87,8 +87,86 @@ pub const GGUF_METADATA_ENTRIES: u64 = 1 << 16;
 /// The largest number of tensors of a GGUF file. Real files have a few thousand.
 pub const GGUF_TENSORS: u64 = 1 << 20;
 
+/// The largest number of other files in which a zTensor file stores tensors.
+pub const ZTENSOR_SHARDS: usize = 1 << 16;
+
 /// The longest header of a NumPy array, in bytes.
 pub const NPY_HEADER_LEN_BYTES: u64 = 64 << 10;
+
+/// The largest number of tensors of an ONNX model. Real models have a few
+/// thousand, most of them small.
+pub const ONNX_TENSORS: usize = 1 << 18;
+
+/// The largest number of other files with values of an ONNX model. Some writers
+/// make one for each large tensor.
+pub const ONNX_FILES: usize = 2048;
+
+/// The largest number of graphs of an ONNX model that are nested in each other.
+pub const ONNX_GRAPHS: usize = 32;
+
+/// The largest total length in bytes of all names of an ONNX or a msgpack file.
+/// Names of tensors in nested parts contain the names of the parts around them.
+pub const JOINED_NAMES_LEN_BYTES: usize = 64 << 20;
+
+/// The largest number of arrays of a msgpack file.
+pub const MSGPACK_ARRAYS: usize = 1 << 18;
+
+/// The largest number of maps and lists of a msgpack file that are nested in
+/// each other.
+pub const MSGPACK_DEPTH: usize = 64;
+
+/// The largest number of plain values of a msgpack file that are shown as
+/// metadata.
+pub const MSGPACK_VALUES: usize = 4096;
+
+/// The length in bytes at which a text in the metadata of an ONNX or a msgpack file is
+/// cut.
+pub const TEXT_LEN_BYTES: u64 = 64 << 10;
+
+/// The largest number of tensors of a TensorFlow Lite model.
+pub const TFLITE_TENSORS: usize = 1 << 18;
+
+/// The largest number of messages in the header of an HDF5 object.
+pub const HDF5_MESSAGES: usize = 1 << 14;
+
+/// The largest number of objects of an HDF5 file, of members of a group, and of
+/// chunks of a dataset.
+pub const HDF5_OBJECTS: usize = 1 << 18;
+
+/// The largest number of groups of an HDF5 file that are nested in each other.
+pub const HDF5_DEPTH: usize = 64;
+
+/// The number of bytes up to which the values of an HDF5 dataset are read, however
+/// few of them are stored: the others have the fill value.
+pub const HDF5_FREE_BYTES: u64 = 16 << 20;
+
+/// The largest number of bytes of a TensorFlow Lite or HDF5 file that are fetched
+/// to find its tensors.
+pub const BLOCKS_LEN_BYTES: u64 = 256 << 20;
+
+/// The length in bytes up to which a file is fetched whole where listing its
+/// tensors means to follow offsets or lengths in the file: ONNX, msgpack,
+/// TensorFlow Lite and HDF5.
+pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
+/// The longest directory of a zip archive, in bytes. A member takes about 60.
+pub const ZIP_DIRECTORY_LEN_BYTES: u64 = 64 << 20;
+
+/// The longest pickle of a PyTorch file, in bytes. A tensor takes about 120.
+pub const PICKLE_LEN_BYTES: u64 = 256 << 20;
+
+/// The largest number of opcodes and of copied entries of a pickle, counting each
+/// tensor that is listed as 24 more. A tensor takes about 75.
+pub const PICKLE_OBJECTS: u64 = 1 << 23;
+
+/// The largest depth of containers in the containers of a pickle, in which tensors are
+/// searched for.
+pub const PICKLE_DEPTH: usize = 64;
+
+/// The largest number of tensors of a PyTorch file.
+pub const PYTORCH_TENSORS: usize = 1 << 20;
+
+/// The largest number of values of a PyTorch file other than tensors that are listed.
+pub const PYTORCH_METADATA_ENTRIES: usize = 1 << 14;
 
 /// The largest number of patterns in one module list of a compressed-tensors
 /// configuration. Each pattern is matched against each module; real models have

@@ -2,7 +2,7 @@
 //! section of `docs/formats` that states it.
 
 macro_rules! rules {
-    ($( $(#[$doc:meta])* $name:ident = $code:literal, )*) => {
+    ($( $(#[$doc:meta])* $name:ident $(if $feature:tt)? = $code:literal, )*) => {
         /// A rule of a file format that malformed input breaks.
         ///
         /// Each variant is documented by the condition that valid input meets,
@@ -21,7 +21,12 @@ macro_rules! rules {
             /// `format.rule`.
             #[must_use]
             pub fn code(self) -> &'static str {
-                match self { $( Self::$name => $code, )* }
+                // A build without a format cannot break its rules.
+                match self {
+                    $( $(#[cfg(feature = $feature)])? Self::$name => $code, )*
+                    #[allow(unreachable_patterns)]
+                    _ => "",
+                }
             }
         }
     };
@@ -336,148 +341,276 @@ rules! {
     BrotliLength = "brotli.length",
 
     /// A zTensor file starts with the magic of a known version (ztensor 1).
-    ZTensorMagic = "ztensor.magic",
+    ZTensorMagic if "ztensor" = "ztensor.magic",
     /// The end of a zTensor file gives the location of the metadata (ztensor 2,
     /// 7.1, 7.2 and 8.1).
-    ZTensorFooter = "ztensor.footer",
+    ZTensorFooter if "ztensor" = "ztensor.footer",
     /// The manifest matches the hash in the footer (ztensor 8.1).
-    ZTensorManifestHash = "ztensor.manifest_hash",
+    ZTensorManifestHash if "ztensor" = "ztensor.manifest_hash",
     /// The metadata are one well-formed CBOR item (ztensor 3.1, 6.2 step 4 and
     /// 8.2).
-    ZTensorCbor = "ztensor.cbor",
+    ZTensorCbor if "ztensor" = "ztensor.cbor",
     /// The required keys are present, with values of their types (ztensor 6.2
     /// step 5, 7 and 8.2).
-    ZTensorField = "ztensor.field",
+    ZTensorField if "ztensor" = "ztensor.field",
     /// Tensor names are distinct and not too long (ztensor 6.3 and 8.2).
-    ZTensorName = "ztensor.name",
+    ZTensorName if "ztensor" = "ztensor.name",
     /// The dtype and the logical type are known (ztensor 4, 7.2 and 8.2).
-    ZTensorDtype = "ztensor.dtype",
+    ZTensorDtype if "ztensor" = "ztensor.dtype",
     /// The layout is known, and the tensor has the parts that it requires
     /// (ztensor 6.2 step 5 and 8.3).
-    ZTensorLayout = "ztensor.layout",
+    ZTensorLayout if "ztensor" = "ztensor.layout",
     /// The encoding and the byte order are known (ztensor 5 and 6.2 step 5).
-    ZTensorEncoding = "ztensor.encoding",
+    ZTensorEncoding if "ztensor" = "ztensor.encoding",
     /// The blobs are aligned and lie before the metadata (ztensor 6.2 step 6
     /// and 8.2).
-    ZTensorPlace = "ztensor.place",
+    ZTensorPlace if "ztensor" = "ztensor.place",
     /// The size computed from a tensor's shape fits in 64 bits (ztensor 4).
-    ZTensorOverflow = "ztensor.overflow",
+    ZTensorOverflow if "ztensor" = "ztensor.overflow",
     /// Every part decodes to the length that follows from shape and dtype
     /// (ztensor 6.2 step 7, 7.2 and 8.3).
-    ZTensorLength = "ztensor.length",
+    ZTensorLength if "ztensor" = "ztensor.length",
     /// A checksum in the metadata can be parsed (ztensor 5 and 8.2).
-    ZTensorChecksumText = "ztensor.checksum_text",
+    ZTensorChecksumText if "ztensor" = "ztensor.checksum_text",
     /// The data match the checksum in the metadata (ztensor 5, 7.2 and 8.2).
-    ZTensorChecksum = "ztensor.checksum",
+    ZTensorChecksum if "ztensor" = "ztensor.checksum",
     /// The indices of a sparse layout are sorted and in range, and no element
     /// is stored twice (ztensor 6.1 and 8.3).
-    ZTensorSparse = "ztensor.sparse",
+    ZTensorSparse if "ztensor" = "ztensor.sparse",
     /// The seek table of a stream of zstd frames agrees with the frames
     /// (ztensor 8.3).
-    ZTensorSeekTable = "ztensor.seek_table",
+    ZTensorSeekTable if "ztensor" = "ztensor.seek_table",
     /// The truth values of version 2 are 0 or 1 (ztensor 8.2).
-    ZTensorBool = "ztensor.bool",
+    ZTensorBool if "ztensor" = "ztensor.bool",
+    /// The unused half of the last byte of an odd number of 4-bit elements is
+    /// zero (ztensor 8.2).
+    ZTensorPadding if "ztensor" = "ztensor.padding",
+    /// A shard has the length and the digest that its model lists (ztensor 8.4).
+    ZTensorShard if "ztensor" = "ztensor.shard",
     /// A Gauss file starts with `GAUSS001` to `GAUSS004` (gauss 2.1 and 11
     /// check 2).
-    GaussMagic = "gauss.magic",
+    GaussMagic if "gauss" = "gauss.magic",
     /// The file is long enough for the number of tensors in its header (gauss
     /// 11 check 1).
-    GaussCount = "gauss.count",
+    GaussCount if "gauss" = "gauss.count",
     /// Tensor names are UTF-8 and distinct (gauss 11 check 2).
-    GaussName = "gauss.name",
+    GaussName if "gauss" = "gauss.name",
     /// The number of a dtype is 0 to 7 (gauss 11 check 2).
-    GaussDtype = "gauss.dtype",
+    GaussDtype if "gauss" = "gauss.dtype",
     /// The number of elements fits in 64 bits (gauss 11 check 4).
-    GaussShape = "gauss.shape",
+    GaussShape if "gauss" = "gauss.shape",
     /// The shards cover the rows of the tensor (gauss 11 checks 2 and 4).
-    GaussShards = "gauss.shards",
+    GaussShards if "gauss" = "gauss.shards",
     /// A mixture has at least two components, whose weights, means and widths
     /// are finite (gauss 11 check 3).
-    GaussMixture = "gauss.mixture",
+    GaussMixture if "gauss" = "gauss.mixture",
     /// The residual scale is at least 1 (gauss 11 check 3).
-    GaussScale = "gauss.scale",
+    GaussScale if "gauss" = "gauss.scale",
     /// A raw tensor has the length that follows from shape and dtype (gauss 11
     /// check 5).
-    GaussRawLength = "gauss.raw_length",
+    GaussRawLength if "gauss" = "gauss.raw_length",
     /// The tensors lie inside the file (gauss 11 check 1).
-    GaussPlace = "gauss.place",
+    GaussPlace if "gauss" = "gauss.place",
     /// The last word of a stream is not zero (gauss 11 check 6).
-    GaussStream = "gauss.stream",
+    GaussStream if "gauss" = "gauss.stream",
     /// The coder is empty after the last symbol (gauss 11 check 6).
-    GaussEnd = "gauss.end",
+    GaussEnd if "gauss" = "gauss.end",
+
+    /// The virtual header of a ZSTN file describes tensors inside the original, as
+    /// they are there (zstn-virtual-header 5).
+    ZstnVirtualHeader = "zstn.virtual_header",
 
     /// A GGUF file starts with `GGUF` (gguf 1).
-    GgufMagic = "gguf.magic",
+    GgufMagic if "gguf" = "gguf.magic",
     /// The version of a GGUF file is 2 or 3 (gguf 1).
-    GgufVersion = "gguf.version",
+    GgufVersion if "gguf" = "gguf.version",
     /// The file is long enough for the numbers of tensors and metadata entries
     /// in its header (gguf 1).
-    GgufCount = "gguf.count",
+    GgufCount if "gguf" = "gguf.count",
     /// Metadata keys are UTF-8, distinct and not empty (gguf 2).
-    GgufKey = "gguf.key",
+    GgufKey if "gguf" = "gguf.key",
     /// The type of a metadata value is 0 to 12 (gguf 2).
-    GgufValueType = "gguf.value_type",
+    GgufValueType if "gguf" = "gguf.value_type",
     /// A string lies inside the file (gguf 2).
-    GgufString = "gguf.string",
+    GgufString if "gguf" = "gguf.string",
     /// The elements of an array lie inside the file, and arrays are nested at
     /// most 4 levels deep (gguf 2).
-    GgufArray = "gguf.array",
+    GgufArray if "gguf" = "gguf.array",
     /// The alignment is a power of two, stored in 32 bits (gguf 2).
-    GgufAlignment = "gguf.alignment",
+    GgufAlignment if "gguf" = "gguf.alignment",
     /// Tensor names are UTF-8 and distinct (gguf 3).
-    GgufName = "gguf.name",
+    GgufName if "gguf" = "gguf.name",
     /// A tensor has at most 4 dimensions (gguf 3).
-    GgufDims = "gguf.dims",
+    GgufDims if "gguf" = "gguf.dims",
     /// A tensor has at most 2^63 − 1 elements and bytes (gguf 3).
-    GgufShape = "gguf.shape",
+    GgufShape if "gguf" = "gguf.shape",
     /// The number of an element type is known (gguf 3).
-    GgufType = "gguf.type",
+    GgufType if "gguf" = "gguf.type",
     /// A row has whole blocks (gguf 3).
-    GgufRow = "gguf.row",
+    GgufRow if "gguf" = "gguf.row",
     /// The offset of a tensor is a multiple of the alignment and inside the
     /// file (gguf 3).
-    GgufOffset = "gguf.offset",
+    GgufOffset if "gguf" = "gguf.offset",
     /// The tensors end inside the file (gguf 3).
-    GgufData = "gguf.data",
+    GgufData if "gguf" = "gguf.data",
     /// Tensors do not overlap (gguf 3).
-    GgufOverlap = "gguf.overlap",
+    GgufOverlap if "gguf" = "gguf.overlap",
 
     /// The header of a NumPy array has the specified structure, and a dtype
     /// that can be converted (npy 1 and 2).
-    NpyHeader = "npy.header",
+    NpyHeader if "npy" = "npy.header",
     /// The data of a NumPy array have the length that follows from shape and
     /// dtype (npy 3).
-    NpyLength = "npy.length",
+    NpyLength if "npy" = "npy.length",
+
+    /// The messages of an ONNX model are well-formed, and lie inside each other
+    /// (onnx 1).
+    OnnxProtobuf if "onnx" = "onnx.protobuf",
+    /// An ONNX model has a graph (onnx 2).
+    OnnxGraph if "onnx" = "onnx.graph",
+    /// The names of tensors are UTF-8, distinct and not empty (onnx 5).
+    OnnxName if "onnx" = "onnx.name",
+    /// No size of a tensor is negative, and it has at most 2^63 − 1 elements and
+    /// bytes (onnx 2).
+    OnnxShape if "onnx" = "onnx.shape",
+    /// The type of the elements can be read (onnx 3).
+    OnnxType if "onnx" = "onnx.type",
+    /// The values are stored once, and are elements of their type (onnx 4).
+    OnnxValue if "onnx" = "onnx.value",
+    /// The values have the length that follows from shape and type (onnx 4).
+    OnnxLength if "onnx" = "onnx.length",
+    /// Values in another file are in an existing file of the model's folder
+    /// (onnx 4).
+    OnnxLocation if "onnx" = "onnx.location",
+    /// Offset and length of values in another file are numbers, and the values
+    /// lie inside the file (onnx 4).
+    OnnxExtent if "onnx" = "onnx.extent",
+    /// At most 32 graphs are nested (onnx 5).
+    OnnxDepth if "onnx" = "onnx.depth",
+
+    /// The object in a msgpack file is a map (msgpack 1).
+    MsgpackRoot if "msgpack" = "msgpack.root",
+    /// No value begins with the reserved byte C1 (msgpack 1).
+    MsgpackType if "msgpack" = "msgpack.type",
+    /// The file ends with its object (msgpack 1).
+    MsgpackTrailing if "msgpack" = "msgpack.trailing",
+    /// At most 64 maps and lists are nested (msgpack 1).
+    MsgpackDepth if "msgpack" = "msgpack.depth",
+    /// Keys are UTF-8, and the names that are made from them are distinct
+    /// (msgpack 2).
+    MsgpackName if "msgpack" = "msgpack.name",
+    /// An array is a list of its shape, the name of a known dtype, and its bytes
+    /// (msgpack 3).
+    MsgpackArray if "msgpack" = "msgpack.array",
+    /// The bytes of an array have the length that follows from shape and dtype
+    /// (msgpack 3).
+    MsgpackLength if "msgpack" = "msgpack.length",
+    /// An array in chunks has all of its chunks, of one dtype (msgpack 4).
+    MsgpackChunks if "msgpack" = "msgpack.chunks",
+
+    /// A TensorFlow Lite model has the identifier `TFL3` (tflite 1).
+    TfliteIdentifier if "tflite" = "tflite.identifier",
+    /// Tables, vectors and values lie inside the file (tflite 1).
+    TfliteFlatbuffer if "tflite" = "tflite.flatbuffer",
+    /// Tensor names are UTF-8 (tflite 2).
+    TfliteName if "tflite" = "tflite.name",
+    /// No size of a tensor is negative, and it has at most 2^63 − 1 elements and
+    /// bytes (tflite 2).
+    TfliteShape if "tflite" = "tflite.shape",
+    /// The type of the elements can be read (tflite 2).
+    TfliteType if "tflite" = "tflite.type",
+    /// The values have the length that follows from shape and type (tflite 2).
+    TfliteLength if "tflite" = "tflite.length",
+
+    /// A zip archive ends with its end record, is in one file, and both versions of
+    /// the record agree (zip 1).
+    ZipEnd if "zip" = "zip.end",
+    /// The directory of a zip archive lies before its end record and has the stated
+    /// number of entries (zip 2).
+    ZipDirectory if "zip" = "zip.directory",
+    /// A member lies before the next one, its local header agrees with the
+    /// directory, and it has the lengths that the directory states (zip 2 and 3).
+    ZipMember if "zip" = "zip.member",
+    /// No other member has the name of one that is read (zip 2).
+    ZipName if "zip" = "zip.name",
+    /// A member is stored or deflated (zip 2).
+    ZipMethod if "zip" = "zip.method",
+    /// A member that is read is not encrypted (zip 2).
+    ZipEncrypted if "zip" = "zip.encrypted",
+    /// The bytes of a member match its CRC-32 (zip 3).
+    ZipChecksum if "zip" = "zip.crc",
+
+    /// The pickle is well formed, and describes tensors or plain values (pytorch 2).
+    PyTorchPickle if "zip" = "pytorch.pickle",
+    /// The names of tensors are distinct (pytorch 2.3).
+    PyTorchName if "zip" = "pytorch.name",
+    /// The storage of a tensor is in the file and has its length (pytorch 3).
+    PyTorchStorage if "zip" = "pytorch.storage",
+    /// The elements of a tensor lie inside its storage, and have at most 2^63 − 1
+    /// bytes (pytorch 3).
+    PyTorchExtent if "zip" = "pytorch.extent",
+    /// The byte order is `little` or `big` (pytorch 1).
+    PyTorchByteOrder if "zip" = "pytorch.byteorder",
+    /// A file from before version 1.6 has its five pickles, and the storages after
+    /// them have the stated lengths (pytorch 4).
+    PyTorchLegacy if "zip" = "pytorch.legacy",
+
+    /// The superblock of an HDF5 file has a known version, and addresses of 4 or
+    /// 8 bytes (hdf5 1).
+    Hdf5Superblock if "hdf5" = "hdf5.superblock",
+    /// An HDF5 file has the length that its superblock states (hdf5 1).
+    Hdf5Truncated if "hdf5" = "hdf5.truncated",
+    /// Structures match their checksums (hdf5 1).
+    Hdf5Checksum if "hdf5" = "hdf5.checksum",
+    /// The header of an object is well-formed (hdf5 2).
+    Hdf5Header if "hdf5" = "hdf5.header",
+    /// The members of a group are well-formed, and their paths are UTF-8 and
+    /// distinct (hdf5 3).
+    Hdf5Group if "hdf5" = "hdf5.group",
+    /// The shape of a dataset has a known version, and elements (hdf5 4).
+    Hdf5Shape if "hdf5" = "hdf5.shape",
+    /// The elements of a dataset have a dtype (hdf5 4).
+    Hdf5Type if "hdf5" = "hdf5.type",
+    /// The layout of a dataset has a known version, and fits its shape (hdf5 5).
+    Hdf5Layout if "hdf5" = "hdf5.layout",
+    /// The values have the length that follows from shape and type, and lie
+    /// inside the file (hdf5 5).
+    Hdf5Extent if "hdf5" = "hdf5.extent",
+    /// Chunks lie inside their dataset, and their filters can be reversed (hdf5 5
+    /// and 6).
+    Hdf5Chunk if "hdf5" = "hdf5.chunk",
+    /// The values of a dataset are in this file (hdf5 5).
+    Hdf5External if "hdf5" = "hdf5.external",
 
     /// The entries of `config.json` have their specified types
     /// (compressed-tensors 5).
-    CompressedTensorsConfig = "compressed_tensors.config",
+    CompressedTensorsConfig if "compressed-tensors" = "compressed_tensors.config",
     /// The configuration names the format in which a weight is stored
     /// (compressed-tensors 5.3).
-    CompressedTensorsFormat = "compressed_tensors.format",
+    CompressedTensorsFormat if "compressed-tensors" = "compressed_tensors.format",
     /// The arguments of a quantised weight are present and valid
     /// (compressed-tensors 5.2 and 5.3).
-    CompressedTensorsScheme = "compressed_tensors.scheme",
+    CompressedTensorsScheme if "compressed-tensors" = "compressed_tensors.scheme",
     /// Tensor names are distinct, and each tensor is stored in one way only
     /// (compressed-tensors 2).
-    CompressedTensorsName = "compressed_tensors.name",
+    CompressedTensorsName if "compressed-tensors" = "compressed_tensors.name",
     /// All parts of a weight are present (compressed-tensors 2 and 6 to 9).
-    CompressedTensorsParts = "compressed_tensors.parts",
+    CompressedTensorsParts if "compressed-tensors" = "compressed_tensors.parts",
     /// The parts of a weight have the dtypes of its format (compressed-tensors
     /// 3 to 9).
-    CompressedTensorsDtype = "compressed_tensors.dtype",
+    CompressedTensorsDtype if "compressed-tensors" = "compressed_tensors.dtype",
     /// The shapes of all parts fit the shape of the weight (compressed-tensors
     /// 3 to 9).
-    CompressedTensorsShape = "compressed_tensors.shape",
+    CompressedTensorsShape if "compressed-tensors" = "compressed_tensors.shape",
     /// The mask has one bit set for every stored value, none past the last
     /// column, and two in every group of a 2:4 weight (compressed-tensors 3 and
     /// 4).
-    CompressedTensorsMask = "compressed_tensors.mask",
+    CompressedTensorsMask if "compressed-tensors" = "compressed_tensors.mask",
     /// The values of each row begin at its offset (compressed-tensors 3).
-    CompressedTensorsRowOffsets = "compressed_tensors.row_offsets",
+    CompressedTensorsRowOffsets if "compressed-tensors" = "compressed_tensors.row_offsets",
     /// Every column belongs to an existing group (compressed-tensors 7.4).
-    CompressedTensorsGroupIndex = "compressed_tensors.group_index",
+    CompressedTensorsGroupIndex if "compressed-tensors" = "compressed_tensors.group_index",
     /// Every group of four has two distinct positions, the lower one first
     /// (compressed-tensors 9).
-    CompressedTensorsPositions = "compressed_tensors.positions",
+    CompressedTensorsPositions if "compressed-tensors" = "compressed_tensors.positions",
 }

@@ -13,6 +13,10 @@ pub struct TensorRef<'a> {
     /// The shape, outermost dimension first. Empty for a scalar and for an
     /// unknown shape.
     pub shape: &'a [u64],
+    /// The length in bytes of the blocks that the bytes consist of, if they are
+    /// blocks of quantised elements. Encoders then take each byte of a block
+    /// apart from the others.
+    pub block_bytes: Option<u8>,
 }
 
 /// Returns the number of elements of a tensor of this shape, or `None` if it
@@ -37,6 +41,7 @@ impl<'a> TensorRef<'a> {
             bytes,
             dtype: Some(dtype),
             shape,
+            block_bytes: None,
         }
     }
 
@@ -48,6 +53,19 @@ impl<'a> TensorRef<'a> {
             bytes,
             dtype,
             shape: &[],
+            block_bytes: None,
+        }
+    }
+
+    /// Creates a tensor of blocks of `block_bytes` bytes each, such as the blocks of
+    /// quantised elements in a GGUF file.
+    #[must_use]
+    pub fn blocks(bytes: &'a [u8], block_bytes: u8) -> Self {
+        Self {
+            bytes,
+            dtype: None,
+            shape: &[],
+            block_bytes: Some(block_bytes).filter(|bytes| *bytes > 0),
         }
     }
 

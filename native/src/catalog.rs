@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 
 use crate::reader::state_machine::{self, Need, Work};
 use crate::source::Source;
@@ -27,7 +27,31 @@ use crate::{Engine, Error, Result};
 /// different validators and the catalog is not covered by checksums, or does not match
 /// them.
 pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog> {
-    let work = OpenFile::new(source.name(), source.len_bytes());
+    open_recognised_by(engine, source, source.name())
+}
+
+/// Opens a file that a packed file restores, like [`open_catalog`]. `kind` is the name of
+/// the format that the packed file claims. A format without a magic number is recognised
+/// by it, because the name of the packed file has another extension.
+pub(crate) fn open_restored(
+    engine: &Engine,
+    source: &dyn Source,
+    kind: &str,
+) -> Result<FileCatalog> {
+    let kind = FileKind::FILES.iter().find(|known| known.name() == kind);
+    let name = kind.map(|kind| format!("original.{}", kind.extension()));
+    open_recognised_by(engine, source, &name.unwrap_or_default())
+}
+
+fn open_recognised_by(
+    engine: &Engine,
+    source: &dyn Source,
+    recognised_by: &str,
+) -> Result<FileCatalog> {
+    let work = OpenFile {
+        recognised_by: recognised_by.into(),
+        ..OpenFile::new(source.name(), source.len_bytes())
+    };
     let opened = state_machine::run(work, engine, |_| source);
     of_one_version(opened, source.other_version())
 }
@@ -51,6 +75,8 @@ pub(crate) fn of_one_version(
 /// The work of reading those parts of a file that its catalog requires.
 pub(crate) struct OpenFile {
     name: String,
+    /// The name by which a format without a magic number is recognised.
+    recognised_by: String,
     len_bytes: u64,
     /// `None` until the head of the file has been read.
     opener: Option<FileOpener>,
@@ -60,6 +86,7 @@ impl OpenFile {
     pub(crate) fn new(name: &str, len_bytes: u64) -> Self {
         Self {
             name: name.into(),
+            recognised_by: name.into(),
             len_bytes,
             opener: None,
         }
@@ -90,7 +117,8 @@ impl<'a> Work<'a> for OpenFile {
             match &mut self.opener {
                 Some(opener) => opener.supply(need.range.start, &bytes).map_err(&refuse)?,
                 None => {
-                    let opener = FileOpener::new(self.len_bytes, bytes.into_owned());
+                    let opener =
+                        FileOpener::named(&self.recognised_by, self.len_bytes, bytes.into_owned());
                     self.opener = Some(opener.map_err(&refuse)?);
                 }
             }
@@ -102,7 +130,8 @@ impl<'a> Work<'a> for OpenFile {
         let refuse = Error::place(&self.name);
         let opener = match self.opener {
             Some(opener) => opener,
-            None => FileOpener::new(self.len_bytes, Vec::new()).map_err(&refuse)?,
+            None => FileOpener::named(&self.recognised_by, self.len_bytes, Vec::new())
+                .map_err(&refuse)?,
         };
         opener.finish(engine).map_err(&refuse)
     }

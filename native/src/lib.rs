@@ -81,6 +81,7 @@ mod in_memory;
 mod job;
 pub mod model_delta;
 mod ordered;
+mod original_file;
 mod output;
 mod pack;
 mod progress;
@@ -99,6 +100,10 @@ mod verify;
 /// one. They are not part of the API: any release may change them.
 #[doc(hidden)]
 pub mod internals {
+    pub mod original_file {
+        pub use crate::original_file::{is_in, is_of_another_format};
+    }
+
     pub use crate::delta::MAX_BASES;
     pub use crate::job::default_memory_bytes;
     pub use crate::output::{Output, Staging, remove_unfinished_of, temporary};
@@ -129,8 +134,8 @@ pub use progress::{Phase, Progress};
 pub use reader::AsyncReader;
 pub use reader::{Indices, Reader, ReaderOptions, RowsPlan, Selection, View};
 pub use report::{
-    FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile, Uploaded,
-    VerifiedFile, VerifyReport,
+    FolderReport, PackReport, PackedFile, PackedOriginal, Storage, UnpackReport, UnpackedFile,
+    Uploaded, VerifiedFile, VerifyReport,
 };
 pub use safetensors_view::SafetensorsView;
 #[cfg(feature = "async")]

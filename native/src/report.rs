@@ -34,7 +34,7 @@ pub struct PackedFile {
     /// Path of the packed file, relative to the folder if there is one, or its address.
     /// `None` if the output was a writer.
     pub output: Option<PathBuf>,
-    /// Length of the safetensors file in bytes.
+    /// Length of the input in bytes.
     pub original_bytes: u64,
     /// Length of the packed file in bytes.
     pub packed_bytes: u64,
@@ -42,8 +42,22 @@ pub struct PackedFile {
     pub tensors: usize,
     /// How the tensors of the file are stored.
     pub storage: Storage,
+    /// The format of the file, if it is not a safetensors file.
+    pub original: Option<PackedOriginal>,
     /// The upload, if the output was an object store.
     pub upload: Option<Uploaded>,
+}
+
+/// A file that was packed and is not a safetensors file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackedOriginal {
+    /// The [name](FileKind::name) of the format, or `bytes` if it is not known or the
+    /// file was refused.
+    pub kind: String,
+    /// The reason why the file was packed as bytes, so that no tensors can be read from
+    /// the container.
+    pub refusal: Option<String>,
 }
 
 /// How the tensors of a packed file are stored.

@@ -172,11 +172,13 @@ impl<'a> Packed<'a> {
 
     /// Returns the bytes of the original before its data.
     fn head(&self) -> Result<Vec<u8>> {
-        let head = |header: &[u8]| [&(header.len() as u64).to_le_bytes(), header].concat();
-        Ok(match self {
-            Self::Container(container) => head(&container.header()?),
-            Self::Delta { delta, .. } => head(delta.table.header()),
-        })
+        match self {
+            Self::Container(container) => container.original_head(),
+            Self::Delta { delta, .. } => {
+                let header = delta.table.header();
+                Ok([&(header.len() as u64).to_le_bytes(), header].concat())
+            }
+        }
     }
 
     fn name(&self) -> &str {

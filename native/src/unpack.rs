@@ -127,12 +127,13 @@ pub(crate) fn check_unchanged(files: &[&dyn Source]) -> Result<()> {
 pub(crate) fn restore(job: &Job, input: &Local, output: &Output) -> Result<u64> {
     let container = Container::parse(job, input)?;
     let len_bytes = container.original_len_bytes();
-    let header = container.header()?;
-    let data_start = match input.is_remote() {
-        // Nothing in the file has justified its length yet.
-        true => write_header(output, &header),
-        false => begin(output, &header, len_bytes),
-    }?;
+    let head = container.original_head()?;
+    // Nothing in a remote file has justified its length yet.
+    if !input.is_remote() {
+        output.reserve(len_bytes)?;
+    }
+    output.write_at(&head, 0)?;
+    let data_start = head.len() as u64;
     let write = |span: Range<u64>, bytes: &[u8]| output.write_at(bytes, data_start + span.start);
     container.decode(job, false, write)?;
     Ok(container.original_len_bytes())
@@ -142,11 +143,6 @@ pub(crate) fn restore(job: &Job, input: &Local, output: &Output) -> Result<u64> 
 /// at which its data start.
 pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u64> {
     output.reserve(len_bytes)?;
-    write_header(output, header)
-}
-
-/// Writes the header of a safetensors file; returns the offset at which its data start.
-fn write_header(output: &Output, header: &[u8]) -> Result<u64> {
     output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
     output.write_at(header, 8)?;
     Ok(8 + header.len() as u64)

@@ -77,6 +77,43 @@ def sha(raw):
     return hashlib.sha256(raw).hexdigest()
 
 
+class Originals(Exchange):
+    """Files of other formats, which z4ai restores as the data of a safetensors file."""
+
+    def test_the_form_has_the_tensors_and_ends_with_the_original(self):
+        tried = 0
+        for folder in ("gguf", "npy", "gguf-bad"):
+            for path in sorted((VECTORS.parent / folder).iterdir()):
+                if path.suffix == ".json":
+                    continue
+                for options in ([], ["--no-integrity"]):
+                    with self.subTest(path.name, options=options):
+                        self.restored_by_z4ai(path, *options)
+                        tried += 1
+        self.assertGreater(tried, 100)
+
+    def restored_by_z4ai(self, path, *options):
+        original = path.read_bytes()
+        status, said = zstn("pack", "--force", path, "-o", self.at("o.zstn"), *options)
+        self.assertEqual(status, 0, said)
+        packed = self.at("o.zstn").read_bytes()
+        form = z4ai_safetensors.decompress_bytes(packed)
+        self.assertEqual(form[len(form) - len(original) :], original)
+        header_len = struct.unpack_from("<Q", form)[0]
+        self.assertEqual(len(form), 8 + header_len + len(original))
+        with z4ai_safetensors.ZstnReader.from_bytes(packed) as reader:
+            header = reader.header()
+            for name in reader.names():
+                begin, end = header[name]["data_offsets"]
+                self.assertEqual(reader.read_raw(name), original[begin:end], name)
+        if original:
+            tensors = load_official(form)
+            self.assertEqual(set(tensors), set(header) - {"__metadata__"})
+        status, said = zstn("unpack", "--force", self.at("o.zstn"), "-o", self.at("back"))
+        self.assertEqual(status, 0, said)
+        self.assertEqual(self.at("back").read_bytes(), original)
+
+
 class Vectors(Exchange):
     def test_every_official_original(self):
         count = 0

@@ -123,6 +123,16 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             seeds.add("npy", &bytes)?;
             of_file(seeds, &bytes)
         }
+        Some(kind @ ("onnx" | "msgpack" | "tflite")) => seeds.add(kind, &bytes),
+        Some("npz") => {
+            seeds.add("npz", &bytes)?;
+            of_file(seeds, &bytes)
+        }
+        Some("pt" | "pth" | "ckpt") => {
+            seeds.add("pytorch", &bytes)?;
+            of_file(seeds, &bytes)
+        }
+        Some("h5") => seeds.add("hdf5", &bytes),
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

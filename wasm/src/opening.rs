@@ -30,6 +30,20 @@ impl Opening {
             .map_err(|e| to_js_error(&e))
     }
 
+    /// Starts like the constructor, for a format that is recognised by the name of the
+    /// file as well.
+    #[cfg(feature = "formats")]
+    pub fn named(
+        name: &str,
+        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
+        head: Vec<u8>,
+    ) -> Result<Self, JsValue> {
+        let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
+        FileOpener::named(name, size, head)
+            .map(Self)
+            .map_err(|e| to_js_error(&e))
+    }
+
     /// Returns the missing ranges as `[offset, length, offset, length, …]`; empty once
     /// `finish` can be called.
     pub fn needs(&self) -> Result<Vec<f64>, JsValue> {
@@ -86,6 +100,38 @@ impl Catalog {
     #[must_use]
     pub fn is_covered(&self) -> bool {
         self.0.is_covered()
+    }
+
+    /// Returns the paths of the other files that contain values of an ONNX model,
+    /// relative to the folder of the model.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = externalFiles)]
+    #[must_use]
+    pub fn external_files(&self) -> Vec<String> {
+        self.0.external_files().map(Into::into).collect()
+    }
+
+    /// Returns the catalog of the values in another file of `sizeBytes` bytes.
+    #[cfg(feature = "formats")]
+    pub fn external(
+        &self,
+        number: usize,
+        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
+    ) -> Result<Catalog, JsValue> {
+        let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
+        let catalog = self.0.external(number, size);
+        catalog.map(Self).map_err(|e| to_js_error(&e))
+    }
+
+    /// Makes the tensors with values in the files of these numbers unreadable, for this
+    /// reason.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = refuseExternal)]
+    pub fn refuse_external(&mut self, numbers: Vec<usize>, reason: &str) -> Result<(), JsValue> {
+        let files = numbers.into_iter().map(|number| (number, reason.into()));
+        let files: Vec<(usize, String)> = files.collect();
+        let refused = self.0.refuse_external(&files);
+        refused.map_err(|e| to_js_error(&e))
     }
 
     /// Returns whether only the module with all formats can verify the tensors of this

@@ -1,25 +1,34 @@
 /** Opens one file with the WebAssembly core: reads its index from a source and returns the catalog of its tensors. */
 
-import type { CoreCatalog, CoreInstance } from "./core.js";
+import type { CoreCatalog, CoreInstance, CoreOpening } from "./core.js";
 import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import type { ProgressMeter } from "./progress.js";
+import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
 /**
  * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF and NPY.
+ * Gauss, GGUF, NPY, HDF5, TensorFlow Lite, and NPZ and PyTorch, which are zip archives or begin with a pickle of a number.
+ * Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
+const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04(?!\0{4})|\x05\x06)|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
+
+/** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
+export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
+  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
+  const hasOthers = file.core.call(() => file.catalog.externalFiles?.().length);
+  return hasOthers ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
+}
 
 /** Reads the ranges that the core requests until it can list every tensor. */
-export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
   const supplied: Supplied[] = [];
-  const opening = core.call(({ Opening }) => new Opening(sizeBytes, head));
+  const opening = begin(core, { sizeBytes, head, name });
   const source = new ComparedSource(given);
   // If bytes of two versions were mixed, the core may report any error, so the change is reported instead.
   const call = <T>(work: () => T): T => {
@@ -42,7 +51,7 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
           core.free(catalog);
           throw source.change;
         }
-        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, supplied };
+        return { source: isCovered ? source : given, sizeBytes, core, catalog, head, name, supplied };
       }
       meter.expectMore(totalBytes(ranges));
       const parts = await readRanges([source], ranges, options);
@@ -59,9 +68,14 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
 
 /** Builds the catalog of a file again, in another `core`, from the bytes that have been read so far. */
 export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
-  const opening = core.call(({ Opening }) => new Opening(file.sizeBytes, file.head));
+  const opening = begin(core, file);
   for (const { offset, bytes } of file.supplied) core.call(() => opening.supply(offset, bytes));
   return core.call(() => opening.finish());
+}
+
+/** Starts to open a file. Only the core with all formats recognises files by their names. */
+function begin(core: CoreInstance, { sizeBytes, head, name = "" }: Pick<ReadFile, "sizeBytes" | "head" | "name">): CoreOpening {
+  return core.call(({ Opening }) => Opening.named?.(name, sizeBytes, head) ?? new Opening(sizeBytes, head));
 }
 
 /** Parses the ranges of a single file: `[offset, length, …]`. */

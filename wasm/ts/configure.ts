@@ -9,7 +9,7 @@ import type { CoreInput } from "./wasm-input.js";
 export interface WasmFiles {
   /** `zstn/zstn_wasm_bg.wasm`, loaded by `open` for packed files. */
   reader?: CoreInput;
-  /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss, GGUF, NPY or compressed-tensors file or a delta is opened, or with `verify: "full"`. */
+  /** `zstn/zstn_formats_bg.wasm`, loaded when a zTensor, Gauss, GGUF, NPY, NPZ, PyTorch or compressed-tensors file or a delta is opened, or with `verify: "full"`. */
   formats?: CoreInput;
   /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress`, `decompress`, `compressDelta` and `decompressDelta`. */
   coder?: CoreInput;

@@ -25,6 +25,12 @@ export interface CoreCatalog {
    * includes digests.
    */
   isVerifyLeftOut(full: boolean): boolean;
+  /** Returns the paths of the other files with values of an ONNX model. Absent from the module without these formats. */
+  externalFiles?(): string[];
+  /** Returns the catalog of the values in another file. */
+  external(number: number, sizeBytes: number): CoreCatalog;
+  /** Makes the tensors with values in the files of these numbers unreadable. */
+  refuseExternal(numbers: Uint32Array, reason: string): void;
   free(): void;
 }
 
@@ -139,7 +145,11 @@ export interface CoreRows {
 
 /** The classes and functions that a WebAssembly module of the core exports. */
 export interface Core {
-  readonly Opening: new (sizeBytes: number, head: Uint8Array) => CoreOpening;
+  readonly Opening: {
+    new (sizeBytes: number, head: Uint8Array): CoreOpening;
+    /** Starts to open a file whose name may determine its format. Absent from the module without these formats. */
+    named?(name: string, sizeBytes: number, head: Uint8Array): CoreOpening;
+  };
   readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;
   /** The class of models that are being built. Its constructor consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;

@@ -31,7 +31,7 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, or `"z4dm"` for a delta;
+   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, `"npz"`, `"pytorch"`, or `"z4dm"` for a delta;
    * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
    */
   readonly kind: ModelKind;
@@ -39,12 +39,12 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, compressed-tensors) it is the total length of all tensors.
+   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, compressed-tensors) it is the total length of all tensors.
    */
   readonly originalSize: number;
   /** The number of files. */
   readonly fileCount: number;
-  /** The `__metadata__` of the safetensors headers, text attributes of a zTensor file or metadata of a GGUF file as text; may be empty. */
+  /** The `__metadata__` of the safetensors headers, text attributes of a zTensor file, metadata of a GGUF file or plain values of a PyTorch file as text; may be empty. */
   readonly metadata: Readonly<Record<string, string>>;
   /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's own list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;

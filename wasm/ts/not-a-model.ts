@@ -4,9 +4,11 @@
  */
 
 const saveFile = (library: string, weights: string) => `save_file from safetensors.${library}: save_file(${weights}, "model.safetensors").`;
-const copied = (items: string) => `{name: tensor.contiguous().clone() for name, tensor in ${items}.items()}`;
 
-const PYTORCH = saveFile("torch", copied('torch.load(path, map_location="cpu", weights_only=True)'));
+const PYTORCH = saveFile(
+  "torch",
+  '{name: tensor.contiguous().clone() for name, tensor in torch.load(path, map_location="cpu", weights_only=True).items()}',
+);
 const KERAS = `Convert its weights with ${saveFile("numpy", "{weight.path: weight.numpy() for weight in keras.models.load_model(path).weights}")}`;
 
 const SENTENCES = {
@@ -15,16 +17,10 @@ const SENTENCES = {
   lfs: "This is a Git LFS pointer, not the model file itself. Download the file with `git lfs pull`, or use the download link of the hub.",
   json: "This is a JSON file, not a model file. To open a model in several files, use its index, whose name ends in .index.json.",
   ggml: "This is a GGML file, the format of llama.cpp before GGUF. Open the model's original .safetensors instead.",
-  pytorch: `This is a PyTorch file, which is pickled and can run code when it is loaded. Convert it with ${PYTORCH}`,
-  torchscript: `This is a TorchScript program. Convert its weights with ${saveFile("torch", copied('torch.jit.load(path, map_location="cpu").state_dict()'))}`,
   pickle: `This is a Python pickle, which can run code when it is loaded. If torch.load reads it, convert it with ${PYTORCH}`,
-  onnx: `This is an ONNX model. Convert its weights with ${saveFile("numpy", "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}")}`,
+  onnx: "This is an ONNX model, but its name does not end in .onnx, by which these models are recognised. Rename it, and open it again.",
   savedModel: `This is the graph of a TensorFlow SavedModel; its weights are in other files of the same folder. Convert them with ${saveFile("numpy", "{variable.name: variable.numpy() for variable in tf.saved_model.load(folder).variables}")}`,
-  tflite: "This is a TensorFlow Lite model. Open the checkpoint that it was made from instead.",
-  hdf5: `This is an HDF5 file, as Keras writes. ${KERAS}`,
   keras: `This is a Keras model. ${KERAS}`,
-  npz: `This is a NumPy archive (.npz). Convert it with ${saveFile("numpy", "dict(numpy.load(path))")}`,
-  zip: "This is a zip archive, not a model file. Unpack it, and open the model in it.",
   gzip: "This file is compressed with gzip. Decompress it, and open what comes out.",
   tar: "This is a tar archive, not a model file. Unpack it, and open the model in it.",
 } as const;
@@ -37,13 +33,10 @@ const MAGICS: readonly (readonly [string, Format])[] = [
   ["fmgg", "ggml"],
   ["tjgg", "ggml"],
   ["algg", "ggml"],
-  ["\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", "pytorch"],
   ["\x80\x02", "pickle"],
   ["\x80\x03", "pickle"],
   ["\x80\x04\x95", "pickle"],
   ["\x80\x05\x95", "pickle"],
-  ["\x89HDF\r\n\x1a\n", "hdf5"],
-  ["PK\x05\x06", "zip"],
   ["\x1f\x8b\x08", "gzip"],
 ];
 
@@ -64,7 +57,6 @@ function formatOf(head: Uint8Array): Format | undefined {
     textFormat(start) ??
     (start.startsWith("PK\x03\x04") ? zipFormat(head) : undefined) ??
     MAGICS.find(([magic]) => start.startsWith(magic))?.[1] ??
-    (start.startsWith("TFL3", 4) ? "tflite" : undefined) ??
     protobufFormat(head) ??
     (latin1(head.subarray(257, 262)) === "ustar" ? "tar" : undefined)
   );
@@ -79,13 +71,10 @@ function textFormat(start: string): Format | undefined {
   return /^[{[]/.test(text) && /^[\t\n\r\x20-\x7e]{8}/.test(start) ? "json" : undefined;
 }
 
-/** Distinguishes zip archives by the name of their first file. */
-function zipFormat(head: Uint8Array): Format {
+/** Recognises a Keras model by the name of the first file in its zip archive, if that contains its weights. The core tells other archives apart by their directories. */
+function zipFormat(head: Uint8Array): Format | undefined {
   const name = latin1(head.subarray(30, 30 + (head[26] ?? 0) + 256 * (head[27] ?? 0)));
-  if (name.endsWith("/data.pkl")) return "pytorch";
-  if (/\/(data\/\d+|constants\.pkl|code\/.*)$/.test(name)) return "torchscript";
-  if (name.endsWith(".npy")) return "npz";
-  return /^(metadata\.json|config\.json|model\.weights\.h5)$/.test(name) ? "keras" : "zip";
+  return name === "model.weights.h5" ? "keras" : undefined;
 }
 
 /** Recognises protocol buffer messages, which have no magic number, by their first fields. */
@@ -104,7 +93,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

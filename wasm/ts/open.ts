@@ -199,7 +199,7 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ loadCore }) => loadCore()).catch(() => {});
   const sizeBytes = await first.size(readOptions);
   const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling };
-  const { files, shards } = await openFiles(context, first, sizeBytes);
+  const { files, shards } = await openFiles(context, first, sizeBytes, name);
   const config = await readConfig(context, files, options.config);
   if (config === undefined && files.every(isPlain)) {
     const model = new PlainModel(files, shards?.index);

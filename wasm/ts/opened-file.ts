@@ -8,6 +8,8 @@ import type { Source } from "./source/source.js";
 export interface ReadFile {
   source: Source;
   sizeBytes: number;
+  /** The name of the file, if it determines the format. */
+  name?: string;
   /** The first bytes of the file. */
   head: Uint8Array;
   /** The ranges that were read after the head. */

@@ -36,10 +36,10 @@ export interface ModelFiles {
 }
 
 /** Opens the file that `source` reads or, if that is an index, all files that the index names. */
-export async function openFiles(context: OpenContext, source: Source, sizeBytes: number): Promise<ModelFiles> {
+export async function openFiles(context: OpenContext, source: Source, sizeBytes: number, name: string): Promise<ModelFiles> {
   const { options, meter } = context;
   const head = await readHead(context, source, sizeBytes);
-  if (!isShardIndex(head)) return { files: [await openFile(context, source, sizeBytes, head)] };
+  if (!isShardIndex(head)) return { files: await openFile(context, source, sizeBytes, head, name) };
   const text = await readText(source, sizeBytes, head, options, meter);
   const index = parseShardIndex(text);
   return { files: await openShards(context, index.files), shards: { text, index } };
@@ -52,15 +52,16 @@ async function readHead({ options, meter }: OpenContext, source: Source, sizeByt
   return headBytes > 0 ? source.read(0, headBytes, options) : new Uint8Array(0);
 }
 
-async function openFile({ options, meter }: OpenContext, source: Source, sizeBytes: number, head: Uint8Array): Promise<OpenedFile> {
-  if (!(await isPacked(head))) {
+/** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
+async function openFile(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<OpenedFile[]> {
+  if (!(await isPacked(head, name))) {
     try {
-      return await openPlainFile(source, sizeBytes, head, options, meter);
+      return [await openPlainFile(source, sizeBytes, head, context.options, context.meter)];
     } catch (error) {
       throw await described(error, head);
     }
   }
-  return (await loadCoreFiles()).openFile(source, sizeBytes, head, options, meter);
+  return (await loadCoreFiles()).openCoreFiles(context, source, sizeBytes, head, name);
 }
 
 async function readText(source: Source, sizeBytes: number, head: Uint8Array, options: ReadOptions, meter: ProgressMeter): Promise<Uint8Array> {
@@ -106,7 +107,7 @@ async function openShard(context: OpenContext, name: string): Promise<OpenedFile
     const source = await openSource(input);
     const sizeBytes = await source.size(options);
     const head = await readHead(context, source, sizeBytes);
-    return await openFile(context, source, sizeBytes, head);
+    return (await openFile(context, source, sizeBytes, head, name))[0]!;
   } catch (error) {
     if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
     throw error;

@@ -16,7 +16,7 @@ export function siblingResolver(input: ModelInput, siblings: ResolveSibling | un
     const resolved = platform.resolve(input);
     if (!(resolved instanceof URL)) return platform.siblingPath?.(input, name);
     if (!/^https?:$/.test(resolved.protocol)) return undefined;
-    const url = new URL(encodeURIComponent(name), resolved);
+    const url = new URL(name.split("/").map(encodeURIComponent).join("/"), resolved);
     // The query is kept: hubs add "?download=true", and some servers need an access key.
     url.search = resolved.search;
     return url;

@@ -75,6 +75,44 @@ pub fn renamed(name: &str, from: FileKind, to: FileKind) -> Option<String> {
     (index.kind() == from).then(|| index.renamed(to))
 }
 
+/// The extensions of files that are packed with a virtual header, for names whose file
+/// is not read.
+const OTHER_EXTENSIONS: &[&str] = &[
+    "bin", "ckpt", "gauss", "gguf", "h5", "keras", "msgpack", "nemo", "npy", "npz", "onnx", "pt",
+    "pth", "tflite", "zt",
+];
+
+/// Returns the name of the packed file of the file called `name`: `model.zstn` for
+/// `model.safetensors`, and `model.gguf.zstn` for `model.gguf`
+/// (docs/formats/zstn-virtual-header.md 1). Returns `None` for other extensions.
+#[must_use]
+pub fn packed_name(name: &str) -> Option<String> {
+    match has_other_extension(name) {
+        true => Some(format!("{name}.{}", FileKind::Zstn.extension())),
+        false => renamed(name, FileKind::Safetensors, FileKind::Zstn),
+    }
+}
+
+/// Returns the name of the file that the packed file called `name` restores, the inverse
+/// of [`packed_name`]. Returns `None` for other names.
+#[must_use]
+pub fn restored_name(name: &str) -> Option<String> {
+    let whole = name
+        .strip_suffix(".zstn")
+        .filter(|name| has_other_extension(name));
+    match whole {
+        Some(whole) => Some(whole.into()),
+        None => renamed(name, FileKind::Zstn, FileKind::Safetensors),
+    }
+}
+
+fn has_other_extension(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(stem, extension)| {
+        let has_name = !stem.is_empty() && !stem.ends_with('/');
+        has_name && OTHER_EXTENSIONS.contains(&extension)
+    })
+}
+
 /// Returns the format that the name of a file or of a shard index states.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<FileKind> {
@@ -96,4 +134,28 @@ fn kind_at_end(name: &str) -> Option<(&str, FileKind)> {
 fn without_variant(name: &str) -> Option<&str> {
     let (before, variant) = name.rsplit_once('.')?;
     (!variant.is_empty() && !variant.contains('/')).then_some(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_names_are_reversed() {
+        for (name, packed) in [
+            ("a/model.safetensors", "a/model.zstn"),
+            ("model.safetensors.index.json", "model.zstn.index.json"),
+            ("a.b/model.gguf", "a.b/model.gguf.zstn"),
+            ("x.npy", "x.npy.zstn"),
+        ] {
+            assert_eq!(packed_name(name).as_deref(), Some(packed));
+            assert_eq!(restored_name(packed).as_deref(), Some(name));
+        }
+        assert_eq!(packed_name("a/.gguf"), None);
+        assert_eq!(packed_name("README.md"), None);
+        assert_eq!(
+            restored_name("v1.2.zstn").as_deref(),
+            Some("v1.2.safetensors")
+        );
+    }
 }

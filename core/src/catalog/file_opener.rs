@@ -9,16 +9,68 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::format::AnyOpener;
+#[cfg(feature = "onnx")]
+use super::onnx;
 use super::{FileCatalog, FileKind};
+#[cfg(feature = "hdf5")]
+use crate::container::foreign::hdf5;
+#[cfg(feature = "tflite")]
+use crate::container::foreign::tflite;
 use crate::container::safetensors;
+#[cfg(not(feature = "virtual-headers"))]
+use crate::container::zstn::has_virtual_header;
 use crate::engine::Engine;
 use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes};
 
+/// The extension of files that are recognised by their name and their first
+/// bytes, since their format has no magic number.
+#[cfg(feature = "onnx")]
+const ONNX_EXTENSION: &str = ".onnx";
+#[cfg(feature = "msgpack")]
+const MSGPACK_EXTENSION: &str = ".msgpack";
+
+/// Returns the format of a file without a magic number, if its `name` has the
+/// extension of such a format and it begins with plausible bytes.
+fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
+    // Addresses may have a query.
+    let name = match name.contains("://") {
+        true => name.split(['?', '#']).next().unwrap_or(name),
+        false => name,
+    };
+    let ends_in = |extension: &str| {
+        let start = name.len().checked_sub(extension.len());
+        let end = start.and_then(|start| name.get(start..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+    };
+    #[cfg(feature = "onnx")]
+    if ends_in(ONNX_EXTENSION) && onnx::is_plausible(head) {
+        return Some(FileKind::Onnx);
+    }
+    #[cfg(feature = "msgpack")]
+    if ends_in(MSGPACK_EXTENSION) && matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]) {
+        return Some(FileKind::Msgpack);
+    }
+    let _ = (ends_in, head);
+    None
+}
+
 fn by_magic(head: &[u8]) -> Option<FileKind> {
     let is_of = |kind: &FileKind| kind.magics().iter().any(|magic| head.starts_with(magic));
-    FileKind::FILES.iter().copied().find(is_of)
+    let found = FileKind::FILES.iter().copied().find(is_of);
+    // The length of a safetensors header may have the bytes of a magic number of zip
+    // archives. A zip archive has the method of its first member after them.
+    #[cfg(feature = "zip")]
+    let found = found.filter(|kind| {
+        let has_length = head.get(4..8) == Some(&[0; 4]) && head.len() > 8;
+        *kind != FileKind::Npz || !(has_length && begins_header(head.get(8)))
+    });
+    #[cfg(feature = "tflite")]
+    let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
+    #[cfg(feature = "hdf5")]
+    let found = found.or_else(|| hdf5::superblock_at(head).map(|_| FileKind::Hdf5));
+    found
 }
 
 /// Returns whether `byte` can be the first byte of a safetensors header.
@@ -27,16 +79,38 @@ pub(super) fn begins_header(byte: Option<&u8>) -> bool {
     byte.is_none_or(|byte| b"{ \t\r\n".contains(byte))
 }
 
-/// Recognises the format of a file of `file_len_bytes` by its first bytes.
+/// Recognises the format of a file of `file_len_bytes` by its first bytes. Use
+/// [`recognise_named`] for a file whose name is known.
 ///
 /// # Errors
 /// If the format is none that this build reads. The error describes the
 /// apparent format of the file.
 pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
+    recognise_named("", head, file_len_bytes)
+}
+
+/// Recognises the format of the file called `name`, or with this path or
+/// address, like [`recognise`]. Some formats have no magic number: ONNX models
+/// have to end in `.onnx`, and msgpack files in `.msgpack`.
+///
+/// # Errors
+/// The errors of [`recognise`].
+pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
-        Some(kind) if kind.is_included() => return Ok(kind),
+        #[cfg(not(feature = "virtual-headers"))]
+        Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
+        Some(kind) if kind.is_included() => {
+            #[cfg(feature = "other-formats")]
+            if let (FileKind::Npz, Some(sentence)) = (kind, super::other_format::describe(head)) {
+                return Err(Error::malformed(Rule::Recognised, sentence).at(0));
+            }
+            return Ok(kind);
+        }
         Some(_) => return Err(Error::left_out()),
         None => {}
+    }
+    if let Some(kind) = by_name(name, head) {
+        return Ok(kind);
     }
     if let Some(family) = Family::recognise(head) {
         return Err(Error::unsupported(format!(
@@ -63,11 +137,38 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
     Err(Error::malformed(Rule::Recognised, detail).at(0))
+}
+
+/// Returns whether a file of `file_len_bytes` with these first bytes is neither packed
+/// nor a safetensors file, not even a damaged one. Such a file is packed with a virtual
+/// header (docs/formats/zstn-virtual-header.md). A web page and a pointer of Git LFS are
+/// failed downloads of a model, and are not packed.
+#[must_use]
+pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
+    if safetensors::unreadable_header_len_bytes(head, file_len_bytes).is_some() {
+        return false;
+    }
+    match recognise(head, file_len_bytes) {
+        Ok(kind) => !matches!(
+            kind,
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+        ),
+        Err(error) => match error.rule() {
+            #[cfg(all(feature = "other-formats", feature = "virtual-headers"))]
+            Some(Rule::Recognised) => !super::other_format::is_failed_download(head),
+            #[cfg(not(all(feature = "other-formats", feature = "virtual-headers")))]
+            Some(Rule::Recognised) => true,
+            // A safetensors header begins with a brace. White space at this place is
+            // more likely text of another file.
+            Some(_) => head.get(8) != Some(&b'{'),
+            None => false,
+        },
+    }
 }
 
 /// A file that is being opened. It keeps the fetched bytes and computes the
@@ -87,12 +188,20 @@ impl FileOpener {
     }
 
     /// Starts to open a file of `file_len_bytes` from its first
-    /// [`head_len_bytes`](Self::head_len_bytes).
+    /// [`head_len_bytes`](Self::head_len_bytes). Use [`FileOpener::named`] for a
+    /// file whose name is known.
     pub fn new(file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
+        Self::named("", file_len_bytes, head)
+    }
+
+    /// Starts to open the file called `name`, or with this path or address,
+    /// like [`FileOpener::new`]. The name matters for formats without a magic
+    /// number ([`recognise_named`]).
+    pub fn named(name: &str, file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        let kind = recognise(&head, file_len_bytes)?;
+        let kind = recognise_named(name, &head, file_len_bytes)?;
         let mut format = AnyOpener::new(kind).ok_or_else(Error::left_out)?;
         let fetched = FetchedRanges::new(file_len_bytes, head);
         format.advance(&fetched)?;
@@ -105,7 +214,10 @@ impl FileOpener {
     ///
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
-    /// grow by half for a Gauss or GGUF file, and by three for other files.
+    /// grow by half for a Gauss, GGUF or PyTorch file, by six for a zip archive, by a
+    /// few hundred for an ONNX or msgpack file of more than 8 MiB, by the number of
+    /// structures that refer to each other for TensorFlow Lite and HDF5, and by three
+    /// for other files.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -205,13 +317,55 @@ impl FetchedRanges {
         Ok(())
     }
 
+    /// Returns the fetched bytes around the offset `at`, and the offset at which
+    /// they begin: the window if it contains `at`, otherwise the head if it does.
+    #[cfg(any(feature = "msgpack", feature = "onnx"))]
+    pub(super) fn around(&self, at: u64) -> (u64, &[u8]) {
+        let (start, bytes) = self.window();
+        let is_in_window = at >= start && at - start < bytes.len() as u64;
+        match !is_in_window && at < self.head.len() as u64 {
+            true => (0, &self.head),
+            false => (start, bytes),
+        }
+    }
+
+    /// Returns the offset and the bytes of the window.
+    #[cfg(any(
+        feature = "hdf5",
+        feature = "msgpack",
+        feature = "onnx",
+        feature = "tflite"
+    ))]
+    pub(super) fn window(&self) -> (u64, &[u8]) {
+        (self.window.start, &self.window.bytes)
+    }
+
     /// Replaces the window with these bytes.
-    #[cfg(any(feature = "deltas", feature = "ztensor"))]
+    #[cfg(any(
+        feature = "deltas",
+        feature = "hdf5",
+        feature = "msgpack",
+        feature = "onnx",
+        feature = "tflite",
+        feature = "zip",
+        feature = "ztensor"
+    ))]
     pub(super) fn supply_window(&mut self, start: u64, bytes: &[u8]) {
         self.window = Window {
             start,
             bytes: bytes.to_vec(),
         };
+    }
+
+    /// Returns the ranges that have been fetched. They may overlap.
+    #[cfg(feature = "zip")]
+    pub(super) fn ranges(&self) -> [Range<u64>; 3] {
+        let Window { start, bytes } = &self.window;
+        [
+            0..self.head.len() as u64,
+            *start..start + bytes.len() as u64,
+            self.tail_start()..self.len_bytes,
+        ]
     }
 
     /// Returns the bytes of `range`, or `None` if some of them have not been

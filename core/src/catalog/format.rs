@@ -15,13 +15,27 @@ use super::file_opener::FetchedRanges;
 use super::gauss;
 #[cfg(feature = "gguf")]
 use super::gguf;
+#[cfg(feature = "hdf5")]
+use super::hdf5;
+#[cfg(feature = "msgpack")]
+use super::msgpack;
 #[cfg(feature = "npy")]
 use super::npy;
+#[cfg(feature = "onnx")]
+use super::onnx;
 use super::range_plan::RangePlan;
+#[cfg(feature = "tflite")]
+use super::tflite;
 #[cfg(feature = "ztensor")]
 use super::ztensor;
 use super::{FileCatalog, FileTensor, safetensors, zstn};
-use crate::container::foreign::{GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, ZTENSOR_MAGICS};
+#[cfg(feature = "zip")]
+use super::{npz, pytorch};
+use crate::container::foreign::{
+    GAUSS_MAGIC, GGUF_MAGIC, NPY_MAGIC, PYTORCH_MAGIC, ZIP_MAGICS, ZTENSOR_MAGICS,
+};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::container::{model_delta, zstn as zstn_container};
 use crate::engine::Engine;
 use crate::{Error, Result, catalog};
@@ -114,6 +128,14 @@ pub(super) trait Contents: Sized {
     ) -> Result<Option<RangePlan>> {
         let _ = (tensor, number, span, table);
         Ok(None)
+    }
+
+    /// Returns tensor `number` with its type, if its bytes are in the file in one piece
+    /// and little-endian.
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let _ = (tensor, number);
+        None
     }
 
     /// Returns contents that are enough to decode tensor `number` and no other.
@@ -242,6 +264,11 @@ macro_rules! formats {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.plan(tensor, number, span, table), )* }
             }
 
+            #[cfg(feature = "virtual-headers")]
+            pub fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.place(tensor, number), )* }
+            }
+
             #[cfg(feature = "decode-task")]
             pub fn project(&self, number: usize) -> Self {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => Self::$kind(contents.project(number)), )* }
@@ -265,4 +292,17 @@ formats! {
     Gguf = "gguf", "gguf", &[&GGUF_MAGIC], gguf if "gguf";
     /// A NumPy array, whose name is empty.
     Npy = "npy", "npy", &[&NPY_MAGIC], npy if "npy";
+    /// An ONNX model.
+    Onnx = "onnx", "onnx", &[], onnx if "onnx";
+    /// Arrays in msgpack, as Flax writes.
+    Msgpack = "msgpack", "msgpack", &[], msgpack if "msgpack";
+    /// A TensorFlow Lite model.
+    Tflite = "tflite", "tflite", &[], tflite if "tflite";
+    /// A NumPy archive of arrays. The magics are those of any zip archive; its members
+    /// decide whether it is a PyTorch file.
+    Npz = "npz", "npz", ZIP_MAGICS, npz if "zip";
+    /// PyTorch: a zip archive, or a file from before version 1.6.
+    PyTorch = "pytorch", "pt", &[&PYTORCH_MAGIC], pytorch if "zip";
+    /// HDF5, as Keras writes.
+    Hdf5 = "hdf5", "h5", &[], hdf5 if "hdf5";
 }

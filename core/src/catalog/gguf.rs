@@ -11,7 +11,11 @@ use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
+#[cfg(feature = "virtual-headers")]
+use crate::container::foreign::gguf::ByteOrder;
 use crate::container::foreign::gguf::{ElementCoding, GgufHeader, ParsedHeader};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::{PlacedTensor, StoredType};
 use crate::engine::Engine;
 use crate::{Error, Result, sort};
 
@@ -62,6 +66,16 @@ impl Contents for FormatContents {
         Ok(Some(RangePlan::of_units(start, self.0[number], span)))
     }
 
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let stored_type = match self.0.get(number)? {
+            ElementCoding::Plain => StoredType::Plain(tensor.dtype),
+            ElementCoding::Blocks(element, ByteOrder::Little) => StoredType::Blocks(*element),
+            _ => return None,
+        };
+        Some(tensor.placed(stored_type, None))
+    }
+
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self {
         Self([self.0[number]].into())
@@ -103,11 +117,24 @@ impl FileCatalog {
     }
 
     /// Returns the name of the element type of tensor `number`, if it is stored
-    /// in blocks of a GGUF file.
+    /// in blocks of a GGUF file, which may be packed, or in elements smaller than
+    /// a byte.
     pub(crate) fn block_type(&self, number: usize) -> Option<&'static str> {
-        match self.gguf_coding(number)? {
+        #[cfg(feature = "onnx")]
+        if let Some(name) = self.onnx_type(number) {
+            return Some(name);
+        }
+        #[cfg(feature = "tflite")]
+        if let Some(name) = self.tflite_type(number) {
+            return Some(name);
+        }
+        #[cfg(feature = "virtual-headers")]
+        let packed = self.packed_coding(number);
+        #[cfg(not(feature = "virtual-headers"))]
+        let packed = None;
+        match packed.or_else(|| self.gguf_coding(number))? {
             ElementCoding::Blocks(element, _) => Some(element.name()),
-            ElementCoding::Plain | ElementCoding::Swapped(_) => None,
+            _ => None,
         }
     }
 

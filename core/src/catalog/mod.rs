@@ -20,6 +20,8 @@ use crate::tensor::element_count;
 use crate::{Error, Result, sort};
 use format::{AnyContents, StoredTensor};
 
+#[cfg(any(feature = "hdf5", feature = "tflite"))]
+mod blocks;
 mod delta;
 mod extension_frames;
 mod file_name;
@@ -29,23 +31,46 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "hdf5")]
+mod hdf5;
+#[cfg(feature = "msgpack")]
+mod msgpack;
 #[cfg(feature = "npy")]
 mod npy;
+#[cfg(feature = "zip")]
+mod npz;
+#[cfg(feature = "onnx")]
+mod onnx;
 #[cfg(feature = "other-formats")]
 mod other_format;
+#[cfg(feature = "zip")]
+mod pytorch;
 mod range_plan;
 mod safetensors;
+#[cfg(any(feature = "msgpack", feature = "onnx"))]
+mod sequential;
+#[cfg(feature = "tflite")]
+mod tflite;
+#[cfg(feature = "virtual-headers")]
+mod virtual_tensors;
+#[cfg(not(feature = "virtual-headers"))]
+#[path = "virtual_tensors_disabled.rs"]
+mod virtual_tensors;
+#[cfg(feature = "zip")]
+mod zip;
 mod zstn;
 #[cfg(feature = "ztensor")]
 mod ztensor;
 
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
-pub use file_name::{IndexName, kind_of_name, renamed};
-pub use file_opener::{FileOpener, recognise};
+pub use file_name::{IndexName, kind_of_name, packed_name, renamed, restored_name};
+pub use file_opener::{FileOpener, is_other_format, recognise, recognise_named};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
+#[cfg(feature = "ztensor")]
+pub use ztensor::DataShard;
 
 /// The tensors of one file and how to decode them. Made by [`FileOpener`] from
 /// the file's head, header and index.
@@ -66,6 +91,13 @@ pub struct FileCatalog {
     /// The tensors of the file that cannot be read, with the reason for each.
     #[serde(skip)]
     refused: Refused,
+    #[cfg(feature = "ztensor")]
+    #[serde(skip)]
+    data_shards: Vec<DataShard>,
+    /// The file that a ZSTN file restores, if it is of another format.
+    #[cfg(feature = "virtual-headers")]
+    #[serde(skip)]
+    original: Option<virtual_tensors::Original>,
 }
 
 impl FileCatalog {
@@ -91,12 +123,17 @@ impl FileCatalog {
             tensors,
             by_name,
             refused: Refused::default(),
+            #[cfg(feature = "ztensor")]
+            data_shards: Vec::new(),
+            #[cfg(feature = "virtual-headers")]
+            original: None,
         })
     }
 
     /// Returns the tensors of the file that cannot be read, with the reason for
     /// each: the tensors of a plain safetensors file whose dtype this version
-    /// does not know.
+    /// does not know, and those of a zTensor file that are stored in other
+    /// files ([`FileCatalog::take_data_shards`]).
     pub(crate) fn refused(&self) -> &Refused {
         &self.refused
     }
@@ -113,9 +150,9 @@ impl FileCatalog {
         self.len_bytes
     }
 
-    /// Returns the length in bytes of the safetensors file that this file is,
-    /// or was packed from; for a file of another format, the total length of its
-    /// decoded tensors.
+    /// Returns the length in bytes of the safetensors file that this file is, or
+    /// of the file that it was packed from; for a file of another format, the total
+    /// length of its decoded tensors.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
         let head_len_bytes = match &self.original_header {
@@ -130,8 +167,8 @@ impl FileCatalog {
     /// consists of the length of this header, the header, and the tensors at
     /// their [`FileTensor::span`].
     ///
-    /// Returns `None` for zTensor, Gauss and GGUF files, which do not store such
-    /// a header.
+    /// Returns `None` for zTensor, Gauss, GGUF and NPY files, which do not store such
+    /// a header, and for files that were packed from them.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()
@@ -155,7 +192,14 @@ impl FileCatalog {
     /// files with an integrity section and deltas with a trailer store digests.
     #[must_use]
     pub fn tensor_digest(&self, number: usize) -> Option<ShortDigest> {
-        let stored = || self.integrity()?.tensor_digest(number)?.first_chunk();
+        let stored = || {
+            let AnyContents::Zstn(contents) = &self.contents else {
+                return None;
+            };
+            let (entry, _) = contents.entry(self.tensors.get(number)?, number);
+            let digest = contents.integrity.as_ref()?.tensor_digest(entry)?;
+            digest.first_chunk().filter(|_| contents.is_whole(number))
+        };
         stored().copied().or_else(|| self.record_digest(number))
     }
 
@@ -339,6 +383,10 @@ impl FileCatalog {
             by_name: BTreeMap::new(),
             refused: Refused::default(),
             original_header: None,
+            #[cfg(feature = "ztensor")]
+            data_shards: Vec::new(),
+            #[cfg(feature = "virtual-headers")]
+            original: None,
             ..*self
         }
     }

@@ -13,7 +13,11 @@ use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor};
 use crate::Result;
+#[cfg(feature = "virtual-headers")]
+use crate::container::foreign::ElementCoding;
 use crate::container::foreign::npy::{NpyArray, NpyLayout, header_len_bytes};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::{PlacedTensor, StoredType};
 use crate::engine::Engine;
 
 /// The opener of a NumPy array. It has no state, since only the header has to
@@ -72,6 +76,15 @@ impl Contents for FormatContents {
         let start = tensor.stored.start;
         let rows = (!self.0.is_fortran).then(|| RangePlan::of_units(start, self.0.coding, span));
         Ok(rows)
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, _: usize) -> Option<PlacedTensor> {
+        if self.0.coding != ElementCoding::Plain {
+            return None;
+        }
+        let strides = self.0.strides(tensor.dtype, &tensor.shape);
+        Some(tensor.placed(StoredType::Plain(tensor.dtype), strides))
     }
 
     #[cfg(feature = "decode-task")]

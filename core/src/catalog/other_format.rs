@@ -12,49 +12,37 @@ enum OtherFormat {
     LfsPointer,
     Json,
     Ggml,
-    PyTorch,
-    TorchScript,
     Pickle,
     Onnx,
     SavedModel,
-    TfLite,
-    Hdf5,
     Keras,
-    Npz,
-    Zip,
     Gzip,
     Tar,
 }
 
-use OtherFormat::{
-    Ggml, Gzip, Hdf5, Html, Json, Keras, LfsPointer, Npz, Onnx, Pickle, PyTorch, SavedModel, Tar,
-    TfLite, TorchScript, Xml, Zip,
-};
+use OtherFormat::{Ggml, Gzip, Html, Json, Keras, LfsPointer, Onnx, Pickle, SavedModel, Tar, Xml};
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
-const MAGICS: [(&[u8], OtherFormat); 12] = [
+const MAGICS: [(&[u8], OtherFormat); 9] = [
     (b"lmgg", Ggml),
     (b"fmgg", Ggml),
     (b"tjgg", Ggml),
     (b"algg", Ggml),
-    (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", PyTorch),
     (b"\x80\x02", Pickle),
     (b"\x80\x03", Pickle),
     (b"\x80\x04\x95", Pickle),
     (b"\x80\x05\x95", Pickle),
-    (b"\x89HDF\r\n\x1a\n", Hdf5),
-    (b"PK\x05\x06", Zip),
     (b"\x1f\x8b\x08", Gzip),
 ];
 
 /// The first bytes of a zip archive, which begin its first entry.
 const ZIP_FILE: &[u8] = b"PK\x03\x04";
 
-/// The offset in a zip archive of the length of the first file's name. The name
+/// The offset after [`ZIP_FILE`] of the length of the first file's name. The name
 /// itself is at [`ZIP_NAME`].
-const ZIP_NAME_LEN: usize = 26;
-const ZIP_NAME: usize = 30;
+const ZIP_NAME_LEN: usize = 22;
+const ZIP_NAME: usize = 26;
 
 /// The offset of `ustar` in a tar archive.
 const TAR_MAGIC: usize = 257;
@@ -63,6 +51,13 @@ const TAR_MAGIC: usize = 257;
 /// stop, or `None` if the format is unknown.
 pub(super) fn describe(head: &[u8]) -> Option<&'static str> {
     find(head).map(OtherFormat::sentence)
+}
+
+/// Returns whether the file that begins with `head` is an answer of a server, or a
+/// pointer of Git LFS, where a model was expected.
+#[cfg(feature = "virtual-headers")]
+pub(super) fn is_failed_download(head: &[u8]) -> bool {
+    matches!(find(head), Some(Html | Xml | LfsPointer))
 }
 
 fn find(head: &[u8]) -> Option<OtherFormat> {
@@ -79,9 +74,8 @@ fn find(head: &[u8]) -> Option<OtherFormat> {
     };
     let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
     text(head)
-        .or_else(|| head.starts_with(ZIP_FILE).then(|| zip(head)))
+        .or_else(|| zip(head))
         .or_else(by_magic)
-        .or_else(|| has(4, b"TFL3").then_some(TfLite))
         .or_else(|| protobuf(head))
         .or_else(|| has(TAR_MAGIC, b"ustar").then_some(Tar))
 }
@@ -111,26 +105,25 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
     is_json.then_some(Json)
 }
 
-/// Distinguishes zip-based formats by the name of the first file in the
-/// archive.
-fn zip(head: &[u8]) -> OtherFormat {
-    let Some(&[low, high]) = head.get(ZIP_NAME_LEN..ZIP_NAME_LEN + 2) else {
-        return Zip;
-    };
-    let end = ZIP_NAME + usize::from(u16::from_le_bytes([low, high]));
-    let name = head.get(ZIP_NAME..end.min(head.len())).unwrap_or_default();
-    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let folders = &name[..name.len() - last.len()];
-    let is_number = !last.is_empty() && last.iter().all(u8::is_ascii_digit);
-    let is_code = folders.windows(6).any(|part| part == b"/code/");
-    match last {
-        b"data.pkl" if !folders.is_empty() => PyTorch,
-        b"constants.pkl" if !folders.is_empty() => TorchScript,
-        _ if is_code || (is_number && folders.ends_with(b"/data/")) => TorchScript,
-        _ if name.ends_with(b".npy") => Npz,
-        b"metadata.json" | b"config.json" | b"model.weights.h5" if folders.is_empty() => Keras,
-        _ => Zip,
-    }
+/// The name of the member of a Keras model that contains its weights.
+#[cfg(feature = "zip")]
+pub(super) const KERAS_WEIGHTS: &str = "model.weights.h5";
+
+/// Returns the sentence about a Keras model.
+#[cfg(feature = "zip")]
+pub(super) fn keras() -> &'static str {
+    Keras.sentence()
+}
+
+/// Recognises a Keras model by the name of the first file in its zip archive, if that
+/// contains its weights. Other archives are told apart by their directories.
+fn zip(head: &[u8]) -> Option<OtherFormat> {
+    let rest = head.strip_prefix(ZIP_FILE)?;
+    let len = rest.get(ZIP_NAME_LEN..)?.first_chunk::<2>()?;
+    let name = rest
+        .get(ZIP_NAME..)?
+        .get(..u16::from_le_bytes(*len).into())?;
+    (name == b"model.weights.h5").then_some(Keras)
 }
 
 /// Recognises protocol buffer messages by their first fields, since they have
@@ -191,49 +184,26 @@ impl OtherFormat {
                 "this is a GGML file, the format of llama.cpp before GGUF. Open the model's \
                  original .safetensors instead"
             }
-            PyTorch => concat!(
-                "this is a PyTorch file, which is pickled and can run code when it is loaded. \
-                 Convert it ",
-                convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
-            ),
-            TorchScript => concat!(
-                "this is a TorchScript program. Convert its weights ",
-                convert!(pytorch "torch.jit.load(path, map_location=\"cpu\").state_dict()")
-            ),
             Pickle => concat!(
                 "this is a Python pickle, which can run code when it is loaded. If torch.load \
                  reads it, convert it ",
                 convert!(pytorch "torch.load(path, map_location=\"cpu\", weights_only=True)")
             ),
-            Onnx => concat!(
-                "this is an ONNX model. Convert its weights ",
-                convert!(numpy "{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in \
-                          onnx.load(path).graph.initializer}")
-            ),
+            Onnx => {
+                "this is an ONNX model, but its name does not end in .onnx, by which these models \
+                 are recognised. Rename it, and open it again"
+            }
             SavedModel => concat!(
                 "this is the graph of a TensorFlow SavedModel; its weights are in other files of \
                  the same folder. Convert them ",
                 convert!(numpy "{variable.name: variable.numpy() for variable in \
                           tf.saved_model.load(folder).variables}")
             ),
-            TfLite => {
-                "this is a TensorFlow Lite model. Open the checkpoint that it was made from instead"
-            }
-            Hdf5 => concat!(
-                "this is an HDF5 file, as Keras writes. Convert its weights ",
-                convert!(numpy "{weight.path: weight.numpy() for weight in \
-                          keras.models.load_model(path).weights}")
-            ),
             Keras => concat!(
                 "this is a Keras model. Convert its weights ",
                 convert!(numpy "{weight.path: weight.numpy() for weight in \
                           keras.models.load_model(path).weights}")
             ),
-            Npz => concat!(
-                "this is a NumPy archive (.npz). Convert it ",
-                convert!(numpy "dict(numpy.load(path))")
-            ),
-            Zip => "this is a zip archive, not a model file. Unpack it, and open the model in it",
             Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",
             Tar => "this is a tar archive, not a model file. Unpack it, and open the model in it",
         }

@@ -1,6 +1,8 @@
 //! Plans the read of a part of a tensor: which ranges of the file the part
 //! requires, and how to decode them.
 
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,8 +13,8 @@ use super::format::AnyContents;
 use super::zstn::FormatContents;
 use super::{FileCatalog, FileTensor};
 use crate::bytes::part;
-#[cfg(any(feature = "gguf", feature = "npy"))]
-use crate::container::foreign::ElementCoding;
+#[cfg(feature = "element-codings")]
+use crate::container::foreign::{ElementCoding, Units};
 use crate::container::zstn::rows::{FrameTable, PartPlan, PlaneSize};
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -24,6 +26,33 @@ use crate::{Error, Result};
 pub struct RangePlan {
     ranges: Vec<Range<u64>>,
     way: Way,
+    /// How the bytes become values, if they are not the values.
+    #[cfg(feature = "element-codings")]
+    values: Option<Values>,
+}
+
+/// Values that are in whole units of `coding`, after `skipped_bytes` decoded bytes.
+#[cfg(feature = "element-codings")]
+#[derive(Debug, Clone)]
+struct Values {
+    coding: ElementCoding,
+    skipped_bytes: u64,
+    len_bytes: u64,
+}
+
+#[cfg(feature = "element-codings")]
+impl Values {
+    /// Decodes the values from the bytes of their units.
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
+        let decoded = self.coding.decode(stored)?;
+        let end = self.skipped_bytes + self.len_bytes;
+        if end > decoded.len() as u64 {
+            return Err(Error::invalid_input(
+                "these are not the planned bytes of the tensor",
+            ));
+        }
+        Ok(part(&decoded, self.skipped_bytes..end).to_vec())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -36,14 +65,6 @@ enum Way {
     Stored,
     /// The bytes are in a frame at this offset in the file.
     Frame(u64, PartPlan),
-    /// The bytes are in whole units of this coding, after `skipped_bytes`
-    /// decoded bytes.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
-    Units {
-        coding: ElementCoding,
-        skipped_bytes: u64,
-        len_bytes: u64,
-    },
     /// The bytes depend on the base's tensor.
     #[cfg(feature = "deltas")]
     Delta {
@@ -56,9 +77,15 @@ enum Way {
 impl RangePlan {
     /// Creates the plan for bytes that are stored uncompressed at `ranges`.
     pub(super) fn stored(ranges: Vec<Range<u64>>) -> Self {
+        Self::new(ranges, Way::Stored)
+    }
+
+    fn new(ranges: Vec<Range<u64>>, way: Way) -> Self {
         Self {
             ranges,
-            way: Way::Stored,
+            way,
+            #[cfg(feature = "element-codings")]
+            values: None,
         }
     }
 
@@ -67,43 +94,47 @@ impl RangePlan {
     pub(super) fn of_frame(start: u64, table: &FrameTable, span: Range<u64>) -> Self {
         let plan = table.plan(span);
         let in_file = |range: &Range<u64>| start + range.start..start + range.end;
-        Self {
-            ranges: plan.ranges().iter().map(in_file).collect(),
-            way: Way::Frame(start, plan),
-        }
+        let ranges = plan.ranges().iter().map(in_file).collect();
+        Self::new(ranges, Way::Frame(start, plan))
     }
 
     /// Creates the plan for the bytes `span` of a tensor that is stored at
     /// `start` in units of `coding`.
-    #[cfg(any(feature = "gguf", feature = "npy"))]
+    #[cfg(feature = "element-codings")]
     pub(super) fn of_units(start: u64, coding: ElementCoding, span: &Range<u64>) -> Self {
-        let (decoded_bytes, stored_bytes) = coding.unit_bytes();
-        let units = span.start / decoded_bytes..span.end.div_ceil(decoded_bytes);
-        let range = start + units.start * stored_bytes..start + units.end * stored_bytes;
         if span.is_empty() {
             return Self::stored(Vec::new());
         }
-        Self {
-            ranges: [range].into(),
-            way: Way::Units {
+        let units = coding.units(span);
+        let range = start + units.stored.start..start + units.stored.end;
+        Self::stored([range].into()).in_units(coding, &units, span)
+    }
+
+    /// Returns the plan for the bytes `span` of a tensor. This plan reads the `units` of
+    /// `coding` that contain them.
+    #[cfg(feature = "element-codings")]
+    pub(super) fn in_units(
+        mut self,
+        coding: ElementCoding,
+        units: &Units,
+        span: &Range<u64>,
+    ) -> Self {
+        if coding != ElementCoding::Plain {
+            self.values = Some(Values {
                 coding,
-                skipped_bytes: span.start % decoded_bytes,
+                skipped_bytes: units.skipped_bytes,
                 len_bytes: span.end - span.start,
-            },
+            });
         }
+        self
     }
 
     /// Creates the plan for bytes that depend on the bytes `base` of the base's
     /// tensor and on one range of the file, which may be empty.
     #[cfg(feature = "deltas")]
     pub(super) fn of_delta(stored: Range<u64>, base: Range<u64>, part: DeltaPart) -> Self {
-        Self {
-            ranges: [stored]
-                .into_iter()
-                .filter(|range| !range.is_empty())
-                .collect(),
-            way: Way::Delta { base, part },
-        }
+        let ranges = [stored].into_iter().filter(|range| !range.is_empty());
+        Self::new(ranges.collect(), Way::Delta { base, part })
     }
 
     /// Returns the ranges of the file to fetch, in ascending order; no two of
@@ -128,6 +159,10 @@ impl RangePlan {
     /// ([`PartPlan::band_bytes`]); `None` if the tensor is not stored in blocks.
     #[must_use]
     pub fn band_bytes(&self) -> Option<u64> {
+        #[cfg(feature = "element-codings")]
+        if self.values.is_some() {
+            return None;
+        }
         match &self.way {
             Way::Frame(_, plan) => Some(plan.band_bytes()),
             _ => None,
@@ -146,26 +181,25 @@ impl RangePlan {
         fetched: &[&[u8]],
         base: Option<&[u8]>,
     ) -> Result<Vec<u8>> {
+        let stored = self.decode_stored(engine, fetched, base);
+        #[cfg(feature = "element-codings")]
+        if let Some(values) = &self.values {
+            return values.decode(&stored?);
+        }
+        stored
+    }
+
+    /// Decodes the bytes that the ranges contain.
+    fn decode_stored<E: Engine>(
+        &self,
+        engine: &E,
+        fetched: &[&[u8]],
+        base: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
         #[cfg(not(feature = "deltas"))]
         let _ = base;
         match &self.way {
             Way::Stored => Ok(fetched.concat()),
-            #[cfg(any(feature = "gguf", feature = "npy"))]
-            Way::Units {
-                coding,
-                skipped_bytes,
-                len_bytes,
-            } => {
-                let stored = fetched.first().copied().unwrap_or_default();
-                let decoded = coding.decode(stored)?;
-                let end = skipped_bytes + len_bytes;
-                if end > decoded.len() as u64 {
-                    return Err(Error::invalid_input(
-                        "these are not the planned bytes of the tensor",
-                    ));
-                }
-                Ok(part(&decoded, *skipped_bytes..end).to_vec())
-            }
             Way::Frame(start, plan) => plan
                 .decode(engine, fetched)
                 .map_err(|error| error.within(*start)),
@@ -179,6 +213,19 @@ impl RangePlan {
                 }
                 part.decode(engine, fetched, base)
             }
+        }
+    }
+}
+
+/// Removes the values of the padding after the last element.
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+pub(super) fn without_padding(decoded: Cow<'_, [u8]>, len_bytes: u64) -> Cow<'_, [u8]> {
+    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+    match decoded {
+        Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(..len).unwrap_or(bytes)),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(len);
+            Cow::Owned(bytes)
         }
     }
 }
@@ -283,6 +330,7 @@ impl FormatContents {
         number: usize,
         table: Option<&[u8]>,
     ) -> Result<Option<FrameTable>> {
+        let (number, len) = self.entry(tensor, number);
         let range = self.integrity.as_ref().and_then(|all| all.table(number));
         let Some(range) = range else {
             return Ok(None);
@@ -290,7 +338,7 @@ impl FormatContents {
         let Some(bytes) = table.or_else(|| self.tables.get(&range)) else {
             return Ok(None);
         };
-        let (stored_len, len) = (tensor.stored_len_bytes(), tensor.len_bytes());
+        let stored_len = tensor.stored_len_bytes();
         FrameTable::parse(bytes, stored_len, len, self.edition)
             .map(Some)
             .map_err(|error| error.within(range.start).tensor(&tensor.name))

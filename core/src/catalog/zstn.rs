@@ -18,12 +18,13 @@ use serde::{Deserialize, Serialize};
 use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::{RangePlan, Tables};
+use super::virtual_tensors::Reading;
 use super::{FileCatalog, FileTensor};
 use crate::container::safetensors;
 use crate::container::zstn::integrity::{self, Integrity, Section, StoredStatistics, Verify};
 use crate::container::zstn::{
     CheckedFrame, ContainerFooter, ContainerLayout, ContainerPrefix, ContainerTail, FOOTER_BYTES,
-    PREFIX_FIXED_BYTES, promises_header_copy,
+    PREFIX_FIXED_BYTES, has_virtual_header, promises_header_copy,
 };
 use crate::engine::Engine;
 use crate::entropy::zstd;
@@ -54,16 +55,47 @@ impl Opener for FormatOpener {
 pub(super) struct FormatContents {
     pub edition: Edition,
     pub integrity: Option<Integrity>,
+    /// How each tensor is read from an entry of the file, if the catalog lists the
+    /// tensors of a file of another format; otherwise empty.
+    pub readings: Vec<Reading>,
     #[serde(skip)]
     pub tables: Tables,
 }
 
 impl FormatContents {
     fn frame<'a>(&'a self, stored: StoredTensor<'a, '_>) -> Result<CheckedFrame<'a>> {
+        let (number, len_bytes) = self.entry(stored.tensor, stored.number);
         let expected = self.integrity.as_ref();
-        let expected = expected.map(|integrity| (integrity, stored.number));
-        let len_bytes = stored.tensor.len_bytes();
+        let expected = expected.map(|integrity| (integrity, number));
         CheckedFrame::parse(stored.bytes, len_bytes, self.edition, expected)
+    }
+
+    /// Returns the number of the entry that holds tensor `number`, and the length of
+    /// the decoded entry in bytes.
+    pub(super) fn entry(&self, tensor: &FileTensor, number: usize) -> (usize, u64) {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(reading) = self.readings.get(number) {
+            return (reading.entry(), reading.entry_len_bytes());
+        }
+        (number, tensor.len_bytes())
+    }
+
+    /// Decodes the entry that holds a tensor.
+    fn decode_entry<E: Engine>(&self, engine: &E, stored: StoredTensor) -> Result<Vec<u8>> {
+        let frame = self.frame(stored)?;
+        let mut out = bytes::buffer(self.entry(stored.tensor, stored.number).1)?;
+        frame.decode(engine, &mut out)?;
+        Ok(out)
+    }
+
+    /// Returns whether the decoded frame of tensor `number` is the tensor.
+    pub(super) fn is_whole(&self, number: usize) -> bool {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(reading) = self.readings.get(number) {
+            return reading.is_all();
+        }
+        let _ = number;
+        true
     }
 }
 
@@ -73,13 +105,17 @@ impl Contents for FormatContents {
         engine: &E,
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>> {
-        let decoded = || {
-            let frame = self.frame(stored)?;
-            let mut out = bytes::buffer(stored.tensor.len_bytes())?;
-            frame.decode(engine, &mut out)?;
-            Ok(Cow::Owned(out))
-        };
-        decoded().map_err(stored.in_file())
+        #[cfg(feature = "virtual-headers")]
+        if let Some(reading) = self.readings.get(stored.number) {
+            if stored.tensor.len_bytes() == 0 {
+                return Ok(Cow::Borrowed(&[]));
+            }
+            let entry = self.decode_entry(engine, stored);
+            let values = entry.and_then(|entry| reading.values(stored.tensor, entry));
+            return values.map(Cow::Owned).map_err(stored.in_file());
+        }
+        let decoded = self.decode_entry(engine, stored);
+        decoded.map(Cow::Owned).map_err(stored.in_file())
     }
 
     fn decode_into<E: Engine>(
@@ -89,12 +125,17 @@ impl Contents for FormatContents {
         out: &mut [u8],
     ) -> Result<()> {
         catalog::check_len(&stored.tensor.name, stored.tensor.len_bytes(), out)?;
+        if !self.is_whole(stored.number) {
+            let decoded = self.decode(engine, stored)?;
+            return catalog::copy(&stored.tensor.name, &decoded, out);
+        }
         self.frame(stored)
             .and_then(|frame| frame.decode(engine, out))
             .map_err(stored.in_file())
     }
 
-    fn table(&self, _: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+    fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
+        let (number, _) = self.entry(tensor, number);
         let range = self.integrity.as_ref()?.table(number)?;
         (fetched.is_empty() && self.tables.get(&range).is_none()).then_some(range)
     }
@@ -106,15 +147,33 @@ impl Contents for FormatContents {
         span: &Range<u64>,
         table: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(reading) = self.readings.get(number) {
+            // A tensor without bytes may have no frame, and so no table.
+            if span.is_empty() {
+                return Ok(Some(RangePlan::stored(Vec::new())));
+            }
+            let table = self.block_table(tensor, number, table)?;
+            let plan = |table| reading.plan(tensor.stored.start, &table, span);
+            return Ok(table.and_then(plan));
+        }
         let table = self.block_table(tensor, number, table)?;
         Ok(table.map(|table| RangePlan::of_frame(tensor.stored.start, &table, span.clone())))
     }
 
     #[cfg(feature = "decode-task")]
     fn project(&self, number: usize) -> Self {
+        #[cfg(feature = "virtual-headers")]
+        let (entry, readings) = match self.readings.get(number) {
+            Some(reading) => (reading.entry(), [reading.project()].into()),
+            None => (number, Vec::new()),
+        };
+        #[cfg(not(feature = "virtual-headers"))]
+        let (entry, readings) = (number, Vec::new());
         Self {
             edition: self.edition,
-            integrity: self.integrity.as_ref().map(|all| all.project(number)),
+            integrity: self.integrity.as_ref().map(|all| all.project(entry)),
+            readings,
             // Block tables are only used to read parts of a tensor.
             tables: Tables::default(),
         }
@@ -204,8 +263,11 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
     let mut header = bytes::buffer(header_len)?;
     zstd::decode(engine, copy, &mut header)?;
     // The original file consists of eight bytes for the length of its header,
-    // the header, and the data.
-    let data_len = file.len_bytes.saturating_sub(header_len + 8);
+    // the header, and the data; or of the data alone.
+    let data_len = match has_virtual_header(fetched.head()) {
+        true => file.len_bytes,
+        false => file.len_bytes.saturating_sub(header_len + 8),
+    };
     let start = bytes::part(fetched.head(), 0..PREFIX_FIXED_BYTES - 8);
     Ok([start, &header, &data_len.to_le_bytes()].concat().into())
 }
@@ -257,10 +319,29 @@ impl FileCatalog {
                 }
             })
             .collect();
+        #[cfg(feature = "virtual-headers")]
+        if prefix.has_virtual_header {
+            let metadata = header.metadata.clone();
+            return Self::new(
+                AnyContents::Zstn(FormatContents {
+                    edition: prefix.edition,
+                    integrity: tail.integrity,
+                    readings: Vec::new(),
+                    tables,
+                }),
+                file_len_bytes,
+                data_len_bytes,
+                None,
+                metadata,
+                tensors,
+            )?
+            .listing_original(header_json, &header);
+        }
         Self::new(
             AnyContents::Zstn(FormatContents {
                 edition: prefix.edition,
                 integrity: tail.integrity,
+                readings: Vec::new(),
                 tables,
             }),
             file_len_bytes,
@@ -334,6 +415,10 @@ impl FileCatalog {
         let AnyContents::Zstn(contents) = &self.contents else {
             return Ok(Placement::Cpu(Reason::Family));
         };
+        if !contents.is_whole(stored.number) {
+            return Ok(Placement::Cpu(Reason::WideElements));
+        }
+        let (number, _) = contents.entry(stored.tensor, stored.number);
         let in_file = stored.in_file();
         if let Some(integrity) = &contents.integrity {
             if integrity.has_only_digests() {
@@ -363,8 +448,25 @@ impl FileCatalog {
         let Some(integrity) = self.integrity() else {
             return Ok(None);
         };
-        let tensors = self.tensors().iter();
-        let tensors: Vec<_> = tensors.map(|t| (t.dtype, t.shape.as_slice())).collect();
-        integrity.statistics(&tensors)
+        let of = |tensors: &[FileTensor]| {
+            let tensors: Vec<_> = tensors
+                .iter()
+                .map(|t| (t.dtype, t.shape.as_slice()))
+                .collect();
+            integrity.statistics(&tensors)
+        };
+        #[cfg(feature = "virtual-headers")]
+        if let (Some(entries), AnyContents::Zstn(contents)) =
+            (self.hidden_entries(), &self.contents)
+        {
+            let readings = contents.readings.iter();
+            let of_tensor = |reading: &Reading, all: &[Option<StoredStatistics>]| {
+                all.get(reading.entry())
+                    .filter(|_| reading.is_all())?
+                    .clone()
+            };
+            return Ok(of(entries)?.map(|all| readings.map(|r| of_tensor(r, &all)).collect()));
+        }
+        of(self.tensors())
     }
 }

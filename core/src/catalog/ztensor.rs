@@ -3,6 +3,8 @@
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -11,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileTensor, Refused};
 use crate::container::foreign::ztensor::{
-    self, ElementType, FOOTER_BYTES, Manifest, TensorLayout, ZTensorFooter,
+    ElementType, FOOTER_BYTES, Field, Manifest, ManifestTensor, Shard, TensorLayout, ZTensorFooter,
 };
 use crate::engine::Engine;
 use crate::limits::HEAD_LEN_BYTES;
@@ -72,7 +74,7 @@ impl Opener for FormatOpener {
 
 /// The entries of the manifest, which decoding requires.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct FormatContents(Vec<ztensor::ManifestTensor>);
+pub(super) struct FormatContents(Vec<ManifestTensor>);
 
 impl Contents for FormatContents {
     fn decode<'a, E: Engine>(
@@ -112,12 +114,93 @@ fn footer(fetched: &FetchedRanges) -> Option<Result<ZTensorFooter>> {
     Some(ZTensorFooter::parse(fetched.head(), &tail, len_bytes))
 }
 
+/// A file whose tensors another file lists (docs/formats/ztensor.md 8.4).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DataShard {
+    /// The entry in the other file.
+    pub entry: Shard,
+    /// The tensors that are stored in this file.
+    pub catalog: FileCatalog,
+}
+
+/// The place of a tensor's parts.
+enum Place {
+    File,
+    /// The shard with this number.
+    Shard(usize),
+    Several,
+}
+
+impl Place {
+    fn of(tensor: &ManifestTensor, shards: &BTreeMap<String, usize>) -> Self {
+        let mut places = tensor.parts.iter().map(|part| part.shard.as_ref());
+        let first = places.next().flatten();
+        if places.any(|place| place != first) {
+            return Self::Several;
+        }
+        match first {
+            None => Self::File,
+            Some(name) => shards
+                .get(name)
+                .map_or(Self::Several, |&number| Self::Shard(number)),
+        }
+    }
+}
+
+/// Returns the name of a tensor that its own file cannot read, with the reason.
+fn refusal(tensor: &ManifestTensor, detail: String) -> (String, Error) {
+    let name = tensor.name.clone();
+    let error = Error::unsupported(detail).tensor(&name);
+    (name, error)
+}
+
 impl FileCatalog {
     fn ztensor(manifest: Manifest, file_len_bytes: u64) -> Result<Self> {
+        let names = manifest.shards.iter().map(|shard| shard.name.clone());
+        let numbers = names.zip(0..).collect();
+        let (mut own, mut refused) = (Vec::new(), Vec::new());
+        let mut of_shards: Vec<Vec<ManifestTensor>> = Vec::new();
+        of_shards.resize_with(manifest.shards.len(), Vec::new);
+        for tensor in manifest.tensors {
+            match Place::of(&tensor, &numbers) {
+                Place::File => own.push(tensor),
+                Place::Shard(number) => {
+                    let shard = &manifest.shards[number].name;
+                    let detail = format!("it is stored in another file, the shard `{shard}`");
+                    refused.push(refusal(&tensor, detail));
+                    of_shards[number].push(tensor.of_shard());
+                }
+                Place::Several => {
+                    let detail = "its parts are in several files, which this version does not read";
+                    refused.push(refusal(&tensor, detail.into()));
+                }
+            }
+        }
+        let mut catalog = Self::of_ztensors(own, &manifest.attributes, file_len_bytes)?;
+        catalog.refused = Refused::new(refused);
+        catalog.data_shards = manifest
+            .shards
+            .into_iter()
+            .zip(of_shards)
+            .filter(|(_, tensors)| !tensors.is_empty())
+            .map(|(entry, tensors)| {
+                let catalog = Self::of_ztensors(tensors, &[], entry.len_bytes)?;
+                Ok(DataShard { entry, catalog })
+            })
+            .collect::<Result<_>>()?;
+        Ok(catalog)
+    }
+
+    fn of_ztensors(
+        all: Vec<ManifestTensor>,
+        attributes: &[Field],
+        file_len_bytes: u64,
+    ) -> Result<Self> {
         let mut first_numbers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let mut end = 0u64;
         let mut tensors = Vec::new();
-        for (number, tensor) in manifest.tensors.iter().enumerate() {
+        for (number, tensor) in all.iter().enumerate() {
             let start = end;
             end = start.checked_add(tensor.len_bytes()).ok_or_else(|| {
                 Error::limit("the tensors have more bytes than 64 bits can count")
@@ -130,9 +213,7 @@ impl FileCatalog {
                         .entry((stored.start, stored.end))
                         .or_insert(number)
                 })
-                .filter(|&target| {
-                    target != number && are_aliases(tensor, &manifest.tensors[target])
-                });
+                .filter(|&target| target != number && are_aliases(tensor, &all[target]));
             let mut shape = tensor.shape.clone();
             if tensor.element() == ElementType::Complex128 {
                 // No dtype exists for this element type, so an additional last
@@ -150,13 +231,13 @@ impl FileCatalog {
             });
         }
         let mut texts = BTreeMap::new();
-        for field in &manifest.attributes {
+        for field in attributes {
             if let Some(text) = field.text() {
                 texts.insert(field.name().into(), text.into());
             }
         }
         Self::new(
-            AnyContents::ZTensor(FormatContents(manifest.tensors)),
+            AnyContents::ZTensor(FormatContents(all)),
             file_len_bytes,
             end,
             None,
@@ -165,11 +246,20 @@ impl FileCatalog {
         )
     }
 
+    /// Removes and returns the other files of a zTensor file that contain tensors
+    /// of it. The tensors that they hold are not among
+    /// [`FileCatalog::tensors`]. A model whose files include these catalogs can
+    /// read them; otherwise it lists them as unreadable.
+    #[must_use]
+    pub fn take_data_shards(&mut self) -> Vec<DataShard> {
+        core::mem::take(&mut self.data_shards)
+    }
+
     /// Returns the layout, parts and fields of tensor `number` of a zTensor
     /// file, for callers that read its stored parts, or `None` for other
     /// formats.
     #[must_use]
-    pub fn ztensor_tensor(&self, number: usize) -> Option<&ztensor::ManifestTensor> {
+    pub fn ztensor_tensor(&self, number: usize) -> Option<&ManifestTensor> {
         match &self.contents {
             AnyContents::ZTensor(FormatContents(tensors)) => tensors.get(number),
             _ => None,
@@ -177,6 +267,6 @@ impl FileCatalog {
     }
 }
 
-fn are_aliases(a: &ztensor::ManifestTensor, b: &ztensor::ManifestTensor) -> bool {
+fn are_aliases(a: &ManifestTensor, b: &ManifestTensor) -> bool {
     a.layout == TensorLayout::Dense && b.layout == TensorLayout::Dense && a.parts == b.parts
 }

@@ -15,6 +15,10 @@ use crate::engine::Engine;
 use crate::limits::SHAPE_GAP_BYTES;
 use crate::{Error, Result, Rule, bytes, sort};
 
+/// The name under which a model refuses the tensors whose names it does not know.
+#[cfg(feature = "virtual-headers")]
+const UNLISTED: &str = "(tensors that are not listed)";
+
 /// Returns whether some tensor in `files` has a name that suggests a part of a
 /// compressed weight, in which case `config.json` has to be consulted.
 #[must_use]
@@ -181,9 +185,12 @@ impl ModelBuilder {
     }
 
     /// Adds the tensors that their files report as unreadable, unless another
-    /// file has a readable tensor of the same name.
+    /// file has a readable tensor of the same name. Adds [`UNLISTED`] for a file that
+    /// does not list all of its tensors.
     fn add_refused_by_files(&self, refused: &mut Refusals) {
         for file in &self.files {
+            #[cfg(feature = "virtual-headers")]
+            refused.extend(file.unlisted().map(|error| (UNLISTED.into(), error)));
             for (name, error) in file.refused().iter() {
                 if !self.locations.contains_key(name) {
                     refused.push((name.into(), error.clone()));

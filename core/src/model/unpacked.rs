@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Model;
-use crate::container::safetensors::{self, PREFIX_BYTES};
+use crate::container::safetensors;
 use crate::{Error, Result, bytes, sort};
 
 /// The layout of the virtual file.
@@ -81,7 +81,9 @@ impl Unpacked {
 
 impl Model {
     /// Returns this model as one safetensors file. For a single file that is or
-    /// was packed from safetensors, this is the original file. Several files,
+    /// was packed from safetensors, this is the original file, and so it is for a
+    /// file of [`FileCatalog::entries`](crate::catalog::FileCatalog::entries) that was
+    /// packed from another format. Several files,
     /// and files that never were safetensors, become a file with the tensors in
     /// the order of [`Model::tensors`] and a header in the spelling of the
     /// official writer.
@@ -99,16 +101,20 @@ impl Model {
         }
         match &self.files[..] {
             [file] if !self.is_dense => match file.original_header() {
-                Some(header) => Ok(self.original(header)),
+                Some(header) => {
+                    let head = [&(header.len() as u64).to_le_bytes(), header].concat();
+                    Ok(self.original(head))
+                }
+                #[cfg(feature = "virtual-headers")]
+                None if file.are_entries_listed() => Ok(self.original(Vec::new())),
                 None => self.written(),
             },
             _ => self.written(),
         }
     }
 
-    fn original(&self, header: &[u8]) -> Unpacked {
-        let mut head = (header.len() as u64).to_le_bytes().to_vec();
-        head.extend_from_slice(header);
+    /// Returns the original file, which has the bytes `head` before its data.
+    fn original(&self, head: Vec<u8>) -> Unpacked {
         let span = |number: usize| {
             let part = &self.tensors[number].parts[0];
             self.files[part.file].tensors()[part.number].span.clone()
@@ -117,7 +123,7 @@ impl Model {
         let mut order = sort::by_key(starts);
         order.retain(|&number| !span(number).is_empty());
         // Opening the file has checked that the spans leave no gap.
-        let data_start = PREFIX_BYTES + header.len() as u64;
+        let data_start = head.len() as u64;
         let lens = order.iter().map(|&number| {
             let span = span(number);
             span.end - span.start

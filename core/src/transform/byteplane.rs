@@ -90,6 +90,9 @@ pub fn join(planes: &[&[u8]], out: &mut [u8]) {
     }
 }
 
+/// The length in bytes of the parts of the output that are filled one after another.
+const JOINED_BYTES: usize = 16 << 10;
+
 struct Join<'a> {
     planes: &'a [&'a [u8]],
     out: &'a mut [u8],
@@ -115,10 +118,15 @@ impl Kernel for Join<'_> {
             }
             many => {
                 let width = many.len();
-                for (j, plane) in many.iter().enumerate() {
-                    let places = out.iter_mut().skip(j).step_by(width);
-                    for (to, &byte) in places.zip(*plane) {
-                        *to = byte;
+                // Blocks of quantised elements have hundreds of planes, so the output is
+                // filled in parts that fit into the cache.
+                let rows = (JOINED_BYTES / width).max(1);
+                for (part, out) in out.chunks_mut(rows * width).enumerate() {
+                    for (j, plane) in many.iter().enumerate() {
+                        let places = out.iter_mut().skip(j).step_by(width);
+                        for (to, &byte) in places.zip(&plane[part * rows..]) {
+                            *to = byte;
+                        }
                     }
                 }
             }

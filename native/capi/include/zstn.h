@@ -112,6 +112,11 @@
 #define ZSTN_ERROR_WRONG_BASE -14
 
 /**
+ * A GPU or its driver is missing, too old, or failed.
+ */
+#define ZSTN_ERROR_GPU -15
+
+/**
  * The work itself. Bytes are counted in the original data.
  */
 #define ZSTN_PHASE_WORK 0
@@ -459,6 +464,25 @@ typedef struct {
      */
     uint8_t sha256[32];
 } zstn_unpacked;
+
+/**
+ * A tensor to read, and the memory of a GPU for it.
+ */
+typedef struct {
+    /**
+     * Number of the tensor.
+     */
+    size_t tensor;
+    /**
+     * Address of the memory, a `CUdeviceptr`. At a multiple of 16, tensors are decoded
+     * faster.
+     */
+    uint64_t address;
+    /**
+     * Capacity of the memory in bytes.
+     */
+    uint64_t capacity;
+} zstn_gpu_target;
 
 /**
  * The checkpoint to work on. Set exactly one of `path`, `url` and `io`.
@@ -967,6 +991,22 @@ zstn_status zstn_unpacked_read_at(const zstn_reader *reader,
                                   void *out,
                                   size_t len,
                                   zstn_error *error);
+
+/**
+ * Reads several tensors into the memory of an NVIDIA GPU, which decodes most of them
+ * itself. `gpu` is its number, which counts from 0, and is used through its primary
+ * context, as by CUDA's runtime. The work begins after all present work of `stream`, a
+ * `CUstream` of that context, or NULL for the default stream; it is done when the call
+ * returns. The memory must not overlap, and nothing else may use it during the call. If
+ * there is no driver or no such GPU, or if it fails, the status is `ZSTN_ERROR_GPU`;
+ * `zstn_read_many` decodes on the CPU.
+ */
+zstn_status zstn_read_to_gpu(const zstn_reader *reader,
+                             uint16_t gpu,
+                             void *stream,
+                             const zstn_gpu_target *targets,
+                             size_t target_count,
+                             zstn_error *error);
 
 /**
  * Packs a safetensors checkpoint losslessly. A file becomes a ZSTN container, or a

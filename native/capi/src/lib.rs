@@ -33,6 +33,8 @@ mod input;
 
 mod reader;
 
+mod gpu;
+
 mod output;
 
 mod checkpoint;

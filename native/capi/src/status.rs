@@ -42,6 +42,8 @@ pub const ZSTN_ERROR_EXISTS: i32 = -12;
 pub const ZSTN_ERROR_CHANGED: i32 = -13;
 /// A delta was made from another base than the one that was passed.
 pub const ZSTN_ERROR_WRONG_BASE: i32 = -14;
+/// A GPU or its driver is missing, too old, or failed.
+pub const ZSTN_ERROR_GPU: i32 = -15;
 
 /// The reason of an error, in the caller's memory. A function that fails overwrites it;
 /// a function that succeeds does not change it.
@@ -76,6 +78,7 @@ pub extern "C" fn zstn_status_name(status: i32) -> *const c_char {
         ZSTN_ERROR_EXISTS => c"exists",
         ZSTN_ERROR_CHANGED => c"changed",
         ZSTN_ERROR_WRONG_BASE => c"wrong_base",
+        ZSTN_ERROR_GPU => c"gpu",
         _ => c"unknown",
     };
     name.as_ptr()

@@ -99,6 +99,25 @@ static void reads_tensors_and_rows(const fixture *files) {
     free(out);
 }
 
+/* No machine has a GPU with this number, and most have no driver. */
+static void reads_to_no_gpu(const fixture *files) {
+    zstn_reader *reader = open_packed(files);
+    zstn_tensor tensor = ZSTN_INIT;
+    zstn_gpu_target target = {0, 4096, 0};
+    tensor.struct_size = sizeof tensor;
+    OK(zstn_model_tensor(zstn_reader_model(reader), 0, &tensor, &failure));
+    target.capacity = tensor.len;
+    FAILS(ZSTN_ERROR_GPU, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
+    target.capacity = tensor.len - 1;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
+    target.capacity = tensor.len;
+    target.address = 0;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
+    target.tensor = 4;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_to_gpu(reader, 65535, NULL, &target, 1, &failure));
+    zstn_reader_free(reader);
+}
+
 /* Counts calls, and stops the work at one of them. */
 typedef struct {
     int calls, last_call;
@@ -195,5 +214,6 @@ void test_reader(const fixture *files) {
     sizes_of_structures_count(files);
     reads_tensors_and_rows(files);
     reads_many(files);
+    reads_to_no_gpu(files);
     says_why(files);
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 use zstn::source::HttpOptions;
 use zstn::{Location, Result};
-use zstn_core::catalog::BaseUse;
+use zstn_core::catalog::{BaseUse, FileCatalog};
 use zstn_core::model::{Model, TensorInfo};
 use zstn_core::statistics::Figures;
 
@@ -57,6 +57,9 @@ pub fn run(options: &Options) -> Outcome {
 fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let reader = options.model.open(input, http, None)?;
     let model = reader.model();
+    let packed = reader.packed_file();
+    let packed_bytes = packed.map_or(model.len_bytes(), FileCatalog::len_bytes);
+    let original_bytes = packed.map_or(model.original_len_bytes(), FileCatalog::original_len_bytes);
     let chosen = options.selection.of(&reader)?;
     let tensors = || chosen.iter().map(|number| &model.tensors()[*number]);
     let summaries = match options.stats {
@@ -67,10 +70,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         let mut out = Stdout::new();
         out.json(&List {
             input: &input.to_string(),
-            kind: model.kind().name(),
+            kind: packed.map_or(model.kind(), FileCatalog::kind).name(),
             files: reader.sources().iter().map(|s| s.name()).collect(),
-            original_bytes: model.original_len_bytes(),
-            packed_bytes: model.len_bytes(),
+            original_bytes,
+            packed_bytes,
             refused: Refused(model),
             tensors: Tensors(model, &chosen, summaries.as_deref()),
         })?;
@@ -101,8 +104,8 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         let (counted, original, packed) = match options.selection.is_partial() {
             false => (
                 count(model.tensors().len(), "tensor"),
-                model.original_len_bytes(),
-                model.len_bytes(),
+                original_bytes,
+                packed_bytes,
             ),
             true => (
                 format!(

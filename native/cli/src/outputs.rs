@@ -5,8 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zstn::internals::original_file;
 use zstn::{Error, Location, Result};
-use zstn_core::catalog::IndexName;
+use zstn_core::catalog::{FileKind, IndexName, kind_of_name};
 
 use super::arguments::{self, Destination};
 
@@ -74,11 +75,13 @@ impl Outputs {
 
 /// The rule for default names of results.
 pub enum Naming {
-    /// The input's name with this extension. For a checkpoint in several files, it is a
-    /// folder whose name has the extension appended after a hyphen.
+    /// The input's name with this extension, which is added to the whole name of a file
+    /// that is not safetensors. For a checkpoint in several files, it is a folder whose
+    /// name has the extension appended after a hyphen.
     Packed(&'static str),
-    /// The input's name with the extension `.safetensors`. For a folder of packed
-    /// files, it is the folder's name without its suffix.
+    /// The input's name with the extension `.safetensors`, or without an extension if the
+    /// original is not safetensors. For a folder of packed files, it is the folder's name
+    /// without its suffix.
     Unpacked,
     /// The input's name with the extension `.sketch`. The result is always one file.
     Sketch,
@@ -103,9 +106,14 @@ impl Naming {
                 let name = self.of_index(index.file_name().unwrap_or_default());
                 Ok(index.with_file_name(name))
             }
-            Location::Path(path) | Location::Pipe(path) => {
-                Ok(path.with_extension(self.extension()))
-            }
+            Location::Path(path) => Ok(match self {
+                Self::Packed(_) if original_file::is_of_another_format(path) => {
+                    self.whole_name(path)
+                }
+                Self::Unpacked if original_file::is_in(path) => self.whole_name(path),
+                _ => path.with_extension(self.extension()),
+            }),
+            Location::Pipe(path) => Ok(path.with_extension(self.extension())),
             Location::Stdin => Ok("stdin".into()),
             Location::Url(url) if input.is_folder() => {
                 let name = url.trim_end_matches('/').rsplit('/').next();
@@ -115,10 +123,46 @@ impl Naming {
                 let name = input.file_name().unwrap_or_else(|| "model".into());
                 Ok(match input.is_index() {
                     true => self.of_index(name.as_ref()).into(),
+                    // The content of an address is not read for its name.
+                    false if self.seems_of_another_format(&name) => {
+                        self.whole_name(Path::new(&name))
+                    }
                     false => Path::new(&name).with_extension(self.extension()),
                 })
             }
         }
+    }
+
+    /// Returns the name of the result for a file that is not safetensors, or was packed
+    /// from one: the whole name is kept, and the extension of packed files is added or
+    /// removed.
+    fn whole_name(&self, path: &Path) -> PathBuf {
+        match self {
+            Self::Packed(extension) => {
+                let mut name = path.file_name().unwrap_or_default().to_owned();
+                name.push(".");
+                name.push(extension);
+                path.with_file_name(name)
+            }
+            Self::Unpacked | Self::Sketch => path.with_extension(""),
+        }
+    }
+
+    /// Returns whether the name of an address states that the file is not safetensors, or
+    /// was packed from one.
+    fn seems_of_another_format(&self, name: &str) -> bool {
+        let name = match self {
+            Self::Packed(_) => Some(name),
+            Self::Unpacked => name.strip_suffix(".zstn"),
+            Self::Sketch => None,
+        };
+        let kind = name.and_then(kind_of_name);
+        kind.is_some_and(|kind| {
+            !matches!(
+                kind,
+                FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+            )
+        })
     }
 
     /// Returns whether the result for a checkpoint in several files is one file.

@@ -1,4 +1,4 @@
-//! `zstn pack`: packs a safetensors file or a checkpoint in several files.
+//! `zstn pack`: packs a file of any format or a checkpoint in several files.
 
 use std::time::Instant;
 
@@ -24,8 +24,8 @@ use super::{Outcome, each, print, progress, say, size};
 #[derive(Args)]
 #[command(mut_arg("base", Bases::or_auto))]
 pub struct Options {
-    /// Safetensors files, .safetensors.index.json of sharded checkpoints, or local
-    /// folders: paths, addresses, or - for standard input
+    /// Files of any format, .safetensors.index.json of sharded checkpoints, or local
+    /// folders of safetensors files: paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]
@@ -276,6 +276,13 @@ fn say(
     );
     for file in &report.files {
         say_upload(file.upload);
+        if let Some(refusal) = file.original.as_ref().and_then(|of| of.refusal.as_ref()) {
+            say!(
+                "note: {} was packed as bytes, so no tensors can be read from it; unpack \
+                 restores it exactly: {refusal}",
+                file.input
+            );
+        }
         if file.storage == Storage::SingleFrame {
             say!(
                 "note: {} breaks the safetensors rules, so it was packed as a whole{}; unpack \
@@ -332,6 +339,8 @@ fn file_json(file: &PackedFile) -> Value {
         "original_bytes": file.original_bytes,
         "packed_bytes": file.packed_bytes,
         "tensors": file.tensors,
+        "original_kind": file.original.as_ref().map(|original| &original.kind),
+        "refusal": file.original.as_ref().and_then(|original| original.refusal.as_ref()),
         "upload": upload_json(file.upload),
     });
     match file.storage {

@@ -3,6 +3,7 @@
 // before something waits for it, so work that does not wait, or that uses memory which
 // its caller has freed, gives wrong results. Mistakes end the process.
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 
 namespace {
 
+const int OUT_OF_MEMORY = 2;
 const int INVALID_DEVICE = 101;
 const int COMPUTE_CAPABILITY_MAJOR = 75;
 const int MAX_DYNAMIC_SHARED_SIZE_BYTES = 8;
@@ -43,6 +45,9 @@ struct Event {
 // Guards all of the following.
 std::recursive_mutex lock;
 std::map<u64, size_t> allocations;
+// Memory of the test that kernels may write to.
+std::map<u64, size_t> lent;
+size_t allocated = 0;
 size_t pinned_buffers = 0;
 Stream default_stream;
 thread_local void* current_context = nullptr;
@@ -55,25 +60,38 @@ void check_context() {
     if (!current_context) fail("the thread has no context");
 }
 
-// Fails unless the range lies in one allocation.
+// Fails unless the range lies in one allocation, or in one block that a test has lent.
 void check_range(u64 address, size_t len) {
-    auto after = allocations.upper_bound(address);
-    if (after == allocations.begin()) fail("an address is in no allocation");
-    auto found = std::prev(after);
-    if (address + len > found->first + found->second) fail("a range exceeds its allocation");
+    for (auto* blocks : {&allocations, &lent}) {
+        auto after = blocks->upper_bound(address);
+        if (after == blocks->begin()) continue;
+        auto found = std::prev(after);
+        if (address + len <= found->first + found->second) return;
+    }
+    fail("a range is outside of all allocations");
 }
 
-u64 allocate(size_t len) {
-    void* bytes;
-    if (len == 0 || posix_memalign(&bytes, 256, len)) fail("an allocation has no bytes");
-    memset(bytes, 0xA5, len);
-    allocations[(u64)bytes] = len;
-    return (u64)bytes;
+// The memory of the device in bytes, which the environment may limit.
+size_t memory_size() {
+    const char* text = getenv("ZSTN_EMULATED_MEMORY_BYTES");
+    return text ? strtoull(text, nullptr, 10) : SIZE_MAX;
 }
 
-void release(u64 address) {
-    if (!allocations.erase(address)) fail("an address is freed that was not allocated");
-    free((void*)address);
+void check_output(const Launch& launch, u64 offset, u64 len) {
+    if (len > 0) check_range((u64)launch.output + offset, len);
+}
+
+// Fails if a job would write outside of all allocations.
+void check_segment(const Launch& launch, u32 number) {
+    const Segment& segment = launch.segments[number];
+    const PlannedPlane& plane = launch.planes[segment.plane];
+    if (plane.space == IN_OUTPUT) check_output(launch, plane.at + segment.position, segment.len);
+}
+
+void check_tile(const Launch& launch, const Tile& tile) {
+    const JoinedTensor& tensor = launch.tensors[tile.tensor];
+    u64 width = tensor.item_bytes;
+    check_output(launch, tensor.output + tile.first * width, tile.count * width);
 }
 
 void run_block(const std::string& name, const Launch& launch, const void* jobs, Block block, u32 k, u32 shared_len) {
@@ -83,13 +101,20 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
         memory.resize(sizeof(TableShared));
         expand_table(block, launch, k, memory.data());
     } else if (name == "decode_segments") {
+        check_segment(launch, ((const u32*)jobs)[k]);
         decode_segment(block, launch, ((const u32*)jobs)[k], memory.data());
+    } else if (name == "copy_segments") {
+        check_segment(launch, ((const u32*)jobs)[k]);
+        copy_segment(block, launch, ((const u32*)jobs)[k]);
     } else if (name == "decode_rans_streams") {
         memory.resize(sizeof(RansShared));
+        check_segment(launch, ((const u32*)jobs)[k]);
         decode_rans(block, launch, ((const u32*)jobs)[k], memory.data());
     } else if (name == "join_bfloat16_tiles") {
+        check_tile(launch, ((const Tile*)jobs)[k]);
         join_bfloat16(block, launch, ((const Tile*)jobs)[k], memory.data());
     } else if (name == "join_tiles") {
+        check_tile(launch, ((const Tile*)jobs)[k]);
         join_tile(block, launch, ((const Tile*)jobs)[k]);
     } else {
         fail("there is no kernel of this name");
@@ -100,9 +125,23 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
 
 extern "C" {
 
+// Lets kernels and copies write to memory of the test.
+void emulator_lend(u64 address, size_t len) {
+    Guard guard(lock);
+    lent[address] = len;
+}
+void emulator_take_back(u64 address) {
+    Guard guard(lock);
+    lent.erase(address);
+}
+
 int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int* version) {
+    *version = 12000;
+    return 0;
+}
 int cuGetErrorString(int, const char** text) {
-    *text = "the emulator has no such device";
+    *text = "the emulator has no such device, or too little memory";
     return 0;
 }
 int cuDeviceGet(int* device, int number) {
@@ -123,6 +162,7 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
 }
 int cuDevicePrimaryCtxRelease_v2(int) {
     Guard guard(lock);
+    if (current_context == &allocations) fail("the thread has not got its former context back");
     default_stream.run();
     if (!allocations.empty() || pinned_buffers) fail("memory has not been freed");
     return 0;
@@ -171,6 +211,14 @@ int cuStreamSynchronize(void* stream) {
     of(stream).run();
     return 0;
 }
+int cuStreamWaitEvent(void* stream, void* event, unsigned) {
+    check_context();
+    Guard guard(lock);
+    Stream* before = ((Event*)event)->stream;
+    if (before == &of(stream)) fail("a stream waits for itself");
+    if (before) of(stream).work.push_back([=] { before->run(); });
+    return 0;
+}
 int cuEventCreate(void** event, unsigned) {
     check_context();
     *event = new Event;
@@ -184,6 +232,10 @@ int cuEventRecord(void* event, void* stream) {
     ((Event*)event)->stream = &of(stream);
     return 0;
 }
+int cuEventElapsedTime(float* ms, void*, void*) {
+    *ms = 1;
+    return 0;
+}
 int cuEventSynchronize(void* event) {
     Guard guard(lock);
     Stream* stream = ((Event*)event)->stream;
@@ -191,16 +243,26 @@ int cuEventSynchronize(void* event) {
     return 0;
 }
 
-int cuMemAllocAsync(u64* address, size_t len, void*) {
+int cuMemAlloc_v2(u64* address, size_t len) {
     check_context();
     Guard guard(lock);
-    *address = allocate(len);
+    if (len > memory_size() || allocated > memory_size() - len) return OUT_OF_MEMORY;
+    void* bytes;
+    if (len == 0 || posix_memalign(&bytes, 256, len)) fail("an allocation has no bytes");
+    memset(bytes, 0xA5, len);
+    allocations[(u64)bytes] = len;
+    allocated += len;
+    *address = (u64)bytes;
     return 0;
 }
-int cuMemFreeAsync(u64 address, void* stream) {
+int cuMemFree_v2(u64 address) {
     check_context();
     Guard guard(lock);
-    of(stream).work.push_back([=] { release(address); });
+    auto found = allocations.find(address);
+    if (found == allocations.end()) fail("an address is freed that was not allocated");
+    allocated -= found->second;
+    allocations.erase(found);
+    free((void*)address);
     return 0;
 }
 int cuMemHostAlloc(void** bytes, size_t len, unsigned) {
@@ -222,6 +284,13 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t len, void* stream) {
     Guard guard(lock);
     check_range(to, len);
     of(stream).work.push_back([=] { memcpy((void*)to, from, len); });
+    return 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t len, void* stream) {
+    check_context();
+    Guard guard(lock);
+    check_range(from, len);
+    of(stream).work.push_back([=] { memcpy(to, (const void*)from, len); });
     return 0;
 }
 int cuMemcpyDtoH_v2(void* to, u64 from, size_t len) {
@@ -247,7 +316,7 @@ int cuLaunchKernel(
     const void* jobs = name == "expand_tables" ? nullptr : *(const void**)arguments[1];
     of(stream).work.push_back([=] {
         for (const void* buffer : {(const void*)launch.source, (const void*)launch.scratch,
-                                   (const void*)launch.output, (const void*)launch.damage}) {
+                                   (const void*)launch.damage}) {
             check_range((u64)buffer, 1);
         }
         for (u32 k = 0; k < blocks; k++) {

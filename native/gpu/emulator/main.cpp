@@ -19,7 +19,7 @@ struct Request {
     // The length of the shared memory of kernels that decode streams.
     u64 stream_shared;
     u64 tensors, planes, segments, huffman_tables, rans_tables;
-    u64 segment_jobs, rans_jobs, bfloat16_tiles, join_tiles;
+    u64 segment_jobs, copy_jobs, rans_jobs, bfloat16_tiles, join_tiles;
     u64 source, scratch, output;
 };
 
@@ -61,7 +61,7 @@ void answer(const Request& request) {
     auto huffman_tables = receive(request.huffman_tables, 1);
     auto rans_tables = receive(request.rans_tables, 1);
     auto segment_jobs = receive(request.segment_jobs, 1);
-    auto rans_jobs = receive(request.rans_jobs, 1);
+    auto copy_jobs = receive(request.copy_jobs, 1), rans_jobs = receive(request.rans_jobs, 1);
     auto bfloat16_tiles = receive(request.bfloat16_tiles, 1);
     auto join_tiles = receive(request.join_tiles, 1);
     auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
@@ -89,6 +89,7 @@ void answer(const Request& request) {
     each_job<u32>(*segment_jobs, stream_len, [&](u32 number, u8* shared) {
         decode_segment(block, launch, number, shared);
     });
+    each_job<u32>(*copy_jobs, 1, [&](u32 number, u8*) { copy_segment(block, launch, number); });
     each_job<u32>(*rans_jobs, sizeof(RansShared), [&](u32 number, u8* shared) {
         decode_rans(block, launch, number, shared);
     });

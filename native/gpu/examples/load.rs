@@ -14,7 +14,7 @@ use zstn::Reader;
 use zstn_core::frame::plan::DevicePlan;
 use zstn_gpu::cuda::{Gpu, GpuQueue, Memory};
 use zstn_gpu::load::{LoadOptions, load};
-use zstn_gpu::{Damage, Device, Queue};
+use zstn_gpu::{Damage, Device, Output, Queue};
 
 const REPEATS: usize = 3;
 const THREADS: usize = 8;
@@ -78,9 +78,9 @@ fn row(gpu: &Gpu, path: &str) -> Result<String, Box<dyn Error>> {
         false => "–".into(),
     };
     let recordings = std::mem::take(&mut *recordings.lock().map_err(|_| "a thread has panicked")?);
-    let kernels = best(|| kernel_seconds(gpu, &loaded.memory, &recordings))?;
-    let pinned = best(|| replay(gpu, &loaded.memory, &recordings))?;
-    let by_cpu = loaded.by_cpu;
+    let kernels = best(|| kernel_seconds(gpu, &recordings))?;
+    let pinned = best(|| replay(gpu, &recordings))?;
+    let by_cpu = loaded.report.by_cpu;
     drop((loaded.memory, recordings));
     let timed = |threads| {
         let start = Instant::now();
@@ -131,6 +131,7 @@ enum Step {
         plan: DevicePlan,
         host: Vec<Vec<u8>>,
         source: Memory,
+        outputs: Vec<(Range<u64>, Memory, u64)>,
     },
 }
 
@@ -150,6 +151,8 @@ struct Recorder<'a> {
 
 struct RecordedQueue {
     queue: GpuQueue,
+    /// The bytes that the caller has read, as queues do not return a buffer twice.
+    buffer: Vec<u8>,
     recording: Recording,
     recordings: Arc<Mutex<Vec<Recording>>>,
 }
@@ -176,6 +179,7 @@ impl Device for Recorder<'_> {
     fn queue(&self, buffer_bytes: usize) -> zstn_gpu::Result<RecordedQueue> {
         Ok(RecordedQueue {
             queue: self.gpu.queue(buffer_bytes)?,
+            buffer: vec![0; buffer_bytes],
             recording: Recording::default(),
             recordings: self.recordings.clone(),
         })
@@ -186,18 +190,25 @@ impl Queue for RecordedQueue {
     type Memory = Memory;
 
     fn buffer(&mut self) -> zstn_gpu::Result<&mut [u8]> {
-        self.queue.buffer()
+        Ok(&mut self.buffer)
     }
 
     fn copy(&mut self, part: Range<usize>, to: &Memory, at: u64) -> zstn_gpu::Result<()> {
         let Recording { bytes, steps } = &mut self.recording;
-        let start = bytes.len();
-        bytes.extend_from_slice(&self.queue.buffer()?[part.clone()]);
-        let (recorded, to) = (start..bytes.len(), to.clone());
-        self.queue.copy(part, &to, at)?;
-        let part = recorded;
-        steps.push(Step::Copy { part, to, at });
+        let (read, start) = (&self.buffer[part], bytes.len());
+        bytes.extend_from_slice(read);
+        self.queue.buffer()?[..read.len()].copy_from_slice(read);
+        self.queue.copy(0..read.len(), to, at)?;
+        steps.push(Step::Copy {
+            part: start..bytes.len(),
+            to: to.clone(),
+            at,
+        });
         Ok(())
+    }
+
+    fn source(&mut self) -> zstn_gpu::Result<Memory> {
+        self.queue.source()
     }
 
     fn decode(
@@ -205,14 +216,18 @@ impl Queue for RecordedQueue {
         plan: &DevicePlan,
         host: &[Vec<u8>],
         source: &Memory,
-        output: &Memory,
+        outputs: &[Output<'_, Memory>],
     ) -> zstn_gpu::Result<Option<Damage>> {
+        let owned = |output: &Output<'_, Memory>| {
+            (output.planned.clone(), output.memory.clone(), output.at)
+        };
         self.recording.steps.push(Step::Decode {
             plan: plan.clone(),
             host: host.to_vec(),
             source: source.clone(),
+            outputs: outputs.iter().map(owned).collect(),
         });
-        self.queue.decode(plan, host, source, output)
+        self.queue.decode(plan, host, source, outputs)
     }
 
     fn wait(&mut self) -> zstn_gpu::Result<()> {
@@ -228,13 +243,23 @@ fn prepared(gpu: &Gpu, recording: &Recording) -> zstn_gpu::Result<GpuQueue> {
 }
 
 /// Repeats a recording, and returns how many seconds its kernels have taken.
-fn repeat(queue: &mut GpuQueue, recording: &Recording, output: &Memory) -> zstn_gpu::Result<f64> {
+fn repeat(queue: &mut GpuQueue, recording: &Recording) -> zstn_gpu::Result<f64> {
     let mut seconds = 0.0;
     for step in &recording.steps {
         match step {
             Step::Copy { part, to, at } => queue.copy(part.clone(), to, *at)?,
-            Step::Decode { plan, host, source } => {
-                queue.decode(plan, host, source, output)?;
+            Step::Decode {
+                plan,
+                host,
+                source,
+                outputs,
+            } => {
+                let outputs = outputs.iter().map(|(planned, memory, at)| Output {
+                    planned: planned.clone(),
+                    memory,
+                    at: *at,
+                });
+                queue.decode(plan, host, source, &outputs.collect::<Vec<_>>())?;
                 seconds += f64::from(queue.kernel_seconds()?);
             }
         }
@@ -244,20 +269,16 @@ fn repeat(queue: &mut GpuQueue, recording: &Recording, output: &Memory) -> zstn_
 }
 
 /// Returns how many seconds the kernels take, one plan at a time.
-fn kernel_seconds(
-    gpu: &Gpu,
-    output: &Memory,
-    recordings: &[Recording],
-) -> Result<f64, Box<dyn Error>> {
+fn kernel_seconds(gpu: &Gpu, recordings: &[Recording]) -> Result<f64, Box<dyn Error>> {
     let mut seconds = 0.0;
     for recording in recordings {
-        seconds += repeat(&mut prepared(gpu, recording)?, recording, output)?;
+        seconds += repeat(&mut prepared(gpu, recording)?, recording)?;
     }
     Ok(seconds)
 }
 
 /// Returns how many seconds copies from pinned memory and decoding take.
-fn replay(gpu: &Gpu, output: &Memory, recordings: &[Recording]) -> Result<f64, Box<dyn Error>> {
+fn replay(gpu: &Gpu, recordings: &[Recording]) -> Result<f64, Box<dyn Error>> {
     let queues: Result<Vec<_>, _> = recordings.iter().map(|all| prepared(gpu, all)).collect();
     let mut queues = queues?;
     let start = Instant::now();
@@ -265,7 +286,7 @@ fn replay(gpu: &Gpu, output: &Memory, recordings: &[Recording]) -> Result<f64, B
         let threads: Vec<_> = queues
             .iter_mut()
             .zip(recordings)
-            .map(|(queue, recording)| scope.spawn(move || repeat(queue, recording, output)))
+            .map(|(queue, recording)| scope.spawn(move || repeat(queue, recording)))
             .collect();
         for thread in threads {
             thread.join().map_err(|_| "a thread has panicked")??;

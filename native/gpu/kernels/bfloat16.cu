@@ -65,8 +65,10 @@ DEVICE void join_bfloat16(const Block& block, const Launch& launch, const Tile& 
             if (is_fast) {
                 u64 bits = eight_flat(launch, segment, k);
                 u32 sign = signs[group], words[4];
+                const u8* first = exponents + (k - tile.first);
+                const u64 eight = four_bytes(first) | (u64)four_bytes(first + 4) << 32;
                 for (u32 j = 0; j < 8; j++) {
-                    u32 exponent = exponents[k + j - tile.first];
+                    u32 exponent = (u32)(eight >> (8 * j)) & 255;
                     u32 mantissa = (u32)(bits >> (57 - 7 * j)) & 127;
                     u32 element = (sign >> (7 - j) & 1) << 15 | exponent << 7 | mantissa;
                     words[j / 2] = j % 2 ? words[j / 2] | element << 16 : element;
@@ -99,7 +101,7 @@ DEVICE void join_bfloat16(const Block& block, const Launch& launch, const Tile& 
 }
 
 #ifdef __CUDACC__
-KERNEL join_bfloat16_tiles(Launch launch, const Tile* tiles) {
+STREAM_KERNEL join_bfloat16_tiles(Launch launch, const Tile* tiles) {
     extern __shared__ __align__(16) u8 memory[];
     join_bfloat16({blockDim.x, false}, launch, tiles[blockIdx.x], memory);
 }

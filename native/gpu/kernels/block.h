@@ -11,11 +11,14 @@ typedef int i32;
 #ifdef __CUDACC__
 #define DEVICE __device__ inline
 #define KERNEL extern "C" __global__ void __launch_bounds__(512)
+// The stream of a block and its table take about 54 KiB of shared memory, so a
+// multiprocessor with 228 KiB can run four blocks, if their registers suffice for them.
+#define STREAM_KERNEL extern "C" __global__ void __launch_bounds__(512, 4)
 #else
 #define DEVICE inline
 #endif
 
-// The largest number of threads of a block, which is also the number above.
+// The largest number of threads of a block, which is also the number in the macros.
 static const u32 MAX_THREADS = 512;
 
 // A block of threads. A kernel consists of phases: all threads finish one phase before
@@ -51,3 +54,9 @@ DEVICE void lower_to(u32* place, u32 value) {
 }
 
 DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+
+// Returns four bytes, of which the first is the lowest.
+DEVICE u32 four_bytes(const u8* from) {
+    if ((u64)from % 4 == 0) return *(const u32*)from;
+    return from[0] | from[1] << 8 | from[2] << 16 | (u32)from[3] << 24;
+}

@@ -20,11 +20,17 @@ static const u32 WARM_UP_BITS = 64;
 // Words before and after the stream, which lookups may read.
 static const u32 PAD_WORDS = 2;
 
+// The count of a thread that has to count again.
+static const u16 OUTDATED = 0xFFFF;
+
 struct StreamShared {
     DecodeTable table;
-    // Bit positions count from the first word; threads read towards lower ones.
-    u32 starts[MAX_THREADS], ends[MAX_THREADS];
-    u32 counts[MAX_THREADS];
+    // Where a thread starts and ends, as a number of bits after the first of its own bits
+    // and of the next thread's bits. A symbol has at most LOOKUP_BITS bits, so the numbers
+    // are smaller.
+    u8 starts[MAX_THREADS], ends[MAX_THREADS];
+    // The number of a thread's symbols, then the position of its first symbol.
+    u16 counts[MAX_THREADS];
     u32 sums[SUMS];
     u32 wrong_guesses;
     u32 symbol_count;
@@ -34,7 +40,8 @@ struct StreamShared {
     u32 words[1];
 };
 
-static_assert(sizeof(StreamShared) == 47500, "the launcher's `STREAM_SHARED_BYTES`");
+static_assert(sizeof(StreamShared) == 43404, "the launcher's `STREAM_SHARED_BYTES`");
+static_assert(MAX_SYMBOLS + 1 < OUTDATED && LOOKUP_BITS < 256, "the types of `StreamShared`");
 
 // Returns the bits of a stream below `position`, in the topmost bits; at least 33.
 DEVICE u64 bits_below(const u32* words, u32 position) {
@@ -76,6 +83,37 @@ DEVICE u32 decode_down_to(
     return position;
 }
 
+// Writes symbols to shared memory, four at a time. Words at both ends, which contain
+// symbols of other threads, are written by bytes.
+struct SymbolWriter {
+    u8* out;
+    u64 waiting;
+    u32 count;
+
+    // Adds up to three symbols.
+    DEVICE void put(u32 symbols, u32 number) {
+        waiting |= (u64)symbols << (8 * count);
+        count += number;
+        while (count > 0 && (u64)out % 4 != 0) put_byte();
+        if (count >= 4) {
+            *(u32*)out = (u32)waiting;
+            out += 4;
+            waiting >>= 32;
+            count -= 4;
+        }
+    }
+
+    DEVICE void put_byte() {
+        *out++ = (u8)waiting;
+        waiting >>= 8;
+        count--;
+    }
+
+    DEVICE void finish() {
+        while (count > 0) put_byte();
+    }
+};
+
 // Decodes the stream of `segment` into `shared.symbols`. Returns false, in all threads,
 // if the stream does not end with its last symbol.
 DEVICE bool decode_stream(
@@ -109,16 +147,20 @@ DEVICE bool decode_stream(
     auto ignore = [](u32, u32) {};
     auto count = [&](u32 thread) {
         u32 counted = 0;
-        shared.ends[thread] = decode_down_to(
-            shared.words, shared.table, shared.starts[thread], bound(thread + 1),
+        const u32 next = bound(thread + 1);
+        const u32 end = decode_down_to(
+            shared.words, shared.table, bound(thread) - shared.starts[thread], next,
             [&](u32, u32 symbols) { counted += symbols; }
         );
-        shared.counts[thread] = counted;
+        shared.ends[thread] = (u8)(next - end);
+        // A count that is larger than all symbols together is refused below.
+        shared.counts[thread] = (u16)smaller(counted, MAX_SYMBOLS + 1);
     };
     phase(block, [&](u32 thread) {
         u32 guess = smaller(low + total, bound(thread) + WARM_UP_BITS);
+        const u32 first = bound(thread);
         shared.starts[thread] =
-            decode_down_to(shared.words, shared.table, guess, bound(thread), ignore);
+            (u8)(first - decode_down_to(shared.words, shared.table, guess, first, ignore));
         count(thread);
     });
     for (;;) {
@@ -131,12 +173,11 @@ DEVICE bool decode_stream(
                 shared.starts[thread] = shared.ends[thread - 1];
                 shared.wrong_guesses = 1;
             }
-            // Marks the count as outdated.
-            if (is_wrong) shared.counts[thread] = NONE;
+            if (is_wrong) shared.counts[thread] = OUTDATED;
         });
         if (!shared.wrong_guesses) break;
         phase(block, [&](u32 thread) {
-            if (shared.counts[thread] == NONE) count(thread);
+            if (shared.counts[thread] == OUTDATED) count(thread);
         });
     }
     const u32 part_len = (threads + SUMS - 1) / SUMS;
@@ -158,26 +199,25 @@ DEVICE bool decode_stream(
         }
         shared.symbol_count = sum;
     });
-    if (shared.symbol_count != segment.len || shared.ends[threads - 1] != low) return false;
+    if (shared.symbol_count != segment.len || shared.ends[threads - 1] != 0) return false;
     phase(block, [&](u32 thread) {
         for (u32 part = thread; part < SUMS; part += threads) {
             const u32 end = smaller(threads, part_len * (part + 1));
             u32 sum = shared.sums[part];
             for (u32 k = part_len * part; k < end; k++) {
                 u32 next = shared.counts[k];
-                shared.counts[k] = sum;
+                shared.counts[k] = (u16)sum;
                 sum += next;
             }
         }
     });
     phase(block, [&](u32 thread) {
-        u8* out = shared.symbols + shared.counts[thread];
+        SymbolWriter writer = {shared.symbols + shared.counts[thread], 0, 0};
         decode_down_to(
-            shared.words, shared.table, shared.starts[thread], bound(thread + 1),
-            [&](u32 symbols, u32 number) {
-                for (u32 k = 0; k < number; k++) *out++ = (u8)(symbols >> (8 * k));
-            }
+            shared.words, shared.table, bound(thread) - shared.starts[thread], bound(thread + 1),
+            [&](u32 symbols, u32 number) { writer.put(symbols, number); }
         );
+        writer.finish();
     });
     return true;
 }

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use zstn_core::frame::plan::DevicePlan;
 
-use crate::{Damage, Result};
+use crate::{Damage, Error, Result};
 
 /// An accelerator with memory of its own.
 pub trait Device: Sync {
-    /// Memory of the device.
-    type Memory: Send + Sync;
+    /// A handle to memory of the device. A clone is another handle to the same memory.
+    type Memory: Clone + Send + Sync;
     /// A queue of work.
     type Queue: Queue<Memory = Self::Memory>;
 
@@ -17,10 +17,10 @@ pub trait Device: Sync {
     /// to the next multiple of 16, and begin at a multiple of 16.
     ///
     /// # Errors
-    /// The device does not have as much free memory.
+    /// [`Error::DeviceMemory`] if the device does not have as much free memory.
     fn allocate(&self, len_bytes: u64) -> Result<Self::Memory>;
 
-    /// Creates a queue whose buffer has `buffer_bytes` bytes.
+    /// Creates a queue whose buffers have `buffer_bytes` bytes each.
     ///
     /// # Errors
     /// The driver refuses to.
@@ -28,38 +28,49 @@ pub trait Device: Sync {
 }
 
 /// Work that a device does in order. Queues of the same device work at the same time.
+/// Dropping a queue waits until all of its work is done.
 pub trait Queue {
     /// Memory of the device.
     type Memory;
 
-    /// Returns the buffer on the host that copies are made from, after all copies from
-    /// it have ended.
+    /// Returns one of the buffers on the host that copies are made from, after all
+    /// copies from it have ended. Copies from the buffer before it may be in progress.
     ///
     /// # Errors
     /// Earlier work failed.
     fn buffer(&mut self) -> Result<&mut [u8]>;
 
-    /// Starts to copy the bytes `part` of the buffer to the offset `at` of `to`.
+    /// Starts to copy the bytes `part` of the buffer that [`Queue::buffer`] returned last
+    /// to the offset `at` of `to`.
     ///
     /// # Errors
-    /// [`Usage`](crate::Error::Usage) if a range lies outside its buffer.
+    /// [`Error::Usage`] if a range lies outside its buffer.
     fn copy(&mut self, part: Range<usize>, to: &Self::Memory, at: u64) -> Result<()>;
+
+    /// Returns memory of the device for the stored bytes of tensors, with the length of a
+    /// buffer. It is the same memory each time, and only this queue uses it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`] if the device does not have as much free memory.
+    fn source(&mut self) -> Result<Self::Memory>;
 
     /// Decodes a plan, after all copies of this queue, and waits until the output is
     /// complete. `host` are the decoded bytes of the plan's host segments, in their
-    /// order. The output has no defined content in tensors that are damaged. Other queues
-    /// must not write to the source in the meantime.
+    /// order, and `outputs` the places of all bytes that the plan puts out. The output
+    /// has no defined content in tensors that are damaged. Other queues must not write to
+    /// the source in the meantime.
     ///
     /// # Errors
-    /// [`Usage`](crate::Error::Usage) if a buffer is shorter than the plan requires, if
-    /// `host` does not have the segments of the plan, or if memory belongs to another
-    /// device.
+    /// [`Error::Usage`] if a buffer is shorter than the plan requires, if `host` does not
+    /// have the segments of the plan, if an output has no place, or if memory belongs to
+    /// another device; [`Error::DeviceMemory`] if the device does not have enough free
+    /// memory for planes and lists. Nothing has been decoded then.
     fn decode(
         &mut self,
         plan: &DevicePlan,
         host: &[Vec<u8>],
         source: &Self::Memory,
-        output: &Self::Memory,
+        outputs: &[Output<'_, Self::Memory>],
     ) -> Result<Option<Damage>>;
 
     /// Waits until all work is done.
@@ -67,4 +78,37 @@ pub trait Queue {
     /// # Errors
     /// Earlier work failed.
     fn wait(&mut self) -> Result<()>;
+}
+
+/// The place of some bytes of a plan's output in the memory of a device.
+#[derive(Debug)]
+pub struct Output<'m, M> {
+    /// The bytes in the output of the plan.
+    pub planned: Range<u64>,
+    /// The memory that they are written to.
+    pub memory: &'m M,
+    /// Offset of the first of them in the memory.
+    pub at: u64,
+}
+
+impl<'m, M> Output<'m, M> {
+    /// Returns the memory of `len_bytes` bytes at the offset `at` of a plan's output, and
+    /// their offset there. `outputs` are in ascending order.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if no output contains all of these bytes.
+    pub fn find(outputs: &[Self], at: u64, len_bytes: u64) -> Result<(&'m M, u64)> {
+        let number = outputs.partition_point(|output| output.planned.end <= at);
+        let found = outputs.get(number).and_then(|output| {
+            let offset = at.checked_sub(output.planned.start)?;
+            let end = at.checked_add(len_bytes)?;
+            (end <= output.planned.end).then_some((output.memory, output.at.checked_add(offset)?))
+        });
+        let no_place = || {
+            Error::Usage(format!(
+                "{len_bytes} bytes at offset {at} of a plan's output have no place"
+            ))
+        };
+        found.ok_or_else(no_place)
+    }
 }

@@ -27,6 +27,14 @@ pub enum Error {
         /// Its compute capability: the major and the minor number.
         capability: (i32, i32),
     },
+    /// The GPU has too little free memory.
+    #[error(
+        "the GPU does not have {len_bytes} bytes of free memory: free some, or load on the CPU"
+    )]
+    DeviceMemory {
+        /// The length that could not be allocated, in bytes.
+        len_bytes: u64,
+    },
     /// The driver refuses an operation.
     #[error("cannot {action}: {detail}")]
     Driver {

@@ -33,11 +33,22 @@ pub struct Tile {
     pub mantissas: u32,
 }
 
+/// The alignment of planes in the scratch buffer, in bytes.
+const PLANE_ALIGN: u64 = 256;
+
 /// The jobs of all kernels, for one plan.
 #[derive(Debug, Clone, Default)]
 pub struct Jobs {
-    /// Indices of the segments that `segments.cu` decodes.
+    /// The planes of the plan, with their places in a shorter scratch buffer. Planes of
+    /// bfloat16 that tiles read directly from the source have no place in it.
+    pub planes: Vec<PlannedPlane>,
+    /// The length of this scratch buffer in bytes.
+    pub scratch_len_bytes: u64,
+    /// Indices of the Huffman-coded segments that `segments.cu` decodes.
     pub segments: Vec<u32>,
+    /// Indices of the segments that `segments.cu` copies: stored bytes, runs and flat
+    /// codes.
+    pub copies: Vec<u32>,
     /// Indices of the segments that `rans.cu` decodes.
     pub rans: Vec<u32>,
     /// Tiles of bfloat16 tensors.
@@ -51,10 +62,9 @@ impl Jobs {
     #[must_use]
     pub fn new(plan: &DevicePlan) -> Self {
         let mut jobs = Self::default();
+        jobs.place_planes(plan);
         for plane in plan.planes() {
-            let is_bfloat16 =
-                tensor_of(plan, plane).is_some_and(|tensor| tensor.join == Join::Bfloat16 as u32);
-            if !is_bfloat16 {
+            if !is_of_bfloat16(plan, plane) {
                 for (number, segment) in segments_of(plan, plane) {
                     jobs.add_segment(number, segment);
                 }
@@ -78,38 +88,53 @@ impl Jobs {
         jobs
     }
 
+    /// Reserves the scratch buffer for all planes that kernels or the host write.
+    fn place_planes(&mut self, plan: &DevicePlan) {
+        for plane in plan.planes() {
+            let mut placed = *plane;
+            if plane.space == Space::Scratch as u32 {
+                placed.at = self.scratch_len_bytes;
+                if !is_read_directly(plan, plane) {
+                    // The plan has added up the same lengths without an overflow.
+                    self.scratch_len_bytes += plane.len.next_multiple_of(PLANE_ALIGN);
+                }
+            }
+            self.planes.push(placed);
+        }
+    }
+
     /// Adds a segment that is decoded into its plane.
     fn add_segment(&mut self, number: u32, segment: &Segment) {
         if segment.coding == Coding::Rans as u32 {
             self.rans.push(number);
-        } else if segment.coding != Coding::Host as u32 {
+        } else if segment.coding == Coding::Huffman as u32 {
             self.segments.push(number);
+        } else if segment.coding != Coding::Host as u32 {
+            self.copies.push(number);
         }
     }
 
     /// Adds the tiles of a bfloat16 tensor, and the segments that are not read by tiles.
     fn add_bfloat16(&mut self, plan: &DevicePlan, number: u32, tensor: &JoinedTensor) {
         let first = tensor.first_plane as usize;
-        let Some([signs, exponents, mantissas]) = plan.planes()[first..].first_chunk() else {
+        let Some(&[signs, exponents, mantissas]) = self.planes[first..].first_chunk() else {
             return;
         };
-        let signs_at = if let Some(at) = stored_at(plan, signs) {
+        let signs_at = if let Some(at) = stored_at(plan, &signs) {
             at
         } else {
-            for (number, segment) in segments_of(plan, signs) {
+            for (number, segment) in segments_of(plan, &signs) {
                 self.add_segment(number, segment);
             }
             signs.at | IN_SCRATCH
         };
-        for (number, segment) in segments_of(plan, mantissas) {
-            let is_stored = segment.coding == Coding::Stored as u32;
-            let is_flat = segment.coding == Coding::Flat as u32 && segment.parameter == 7;
-            if !is_stored && !is_flat {
+        for (number, segment) in segments_of(plan, &mantissas) {
+            if !is_direct_mantissa(segment) {
                 self.add_segment(number, segment);
             }
         }
-        let mut mantissas = segments_of(plan, mantissas).peekable();
-        for (exponents_number, segment) in segments_of(plan, exponents) {
+        let mut mantissas = segments_of(plan, &mantissas).peekable();
+        for (exponents_number, segment) in segments_of(plan, &exponents) {
             let is_huffman = segment.coding == Coding::Huffman as u32;
             if !is_huffman {
                 self.add_segment(exponents_number, segment);
@@ -138,6 +163,35 @@ impl Jobs {
 
 fn tensor_of<'p>(plan: &'p DevicePlan, plane: &PlannedPlane) -> Option<&'p JoinedTensor> {
     plan.tensors().get(plane.tensor as usize)
+}
+
+fn is_of_bfloat16(plan: &DevicePlan, plane: &PlannedPlane) -> bool {
+    tensor_of(plan, plane).is_some_and(|tensor| tensor.join == Join::Bfloat16 as u32)
+}
+
+/// Returns whether the tiles of a bfloat16 tensor read all segments of one of its planes
+/// from the source.
+fn is_read_directly(plan: &DevicePlan, plane: &PlannedPlane) -> bool {
+    let Some(tensor) = tensor_of(plan, plane).filter(|_| is_of_bfloat16(plan, plane)) else {
+        return false;
+    };
+    let planes = plan.planes().get(tensor.first_plane as usize..);
+    let Some([signs, exponents, _]) = planes.and_then(<[_]>::first_chunk) else {
+        return false;
+    };
+    let mut segments = segments_of(plan, plane).map(|(_, segment)| segment);
+    if plane == signs {
+        stored_at(plan, plane).is_some()
+    } else if plane == exponents {
+        segments.all(|segment| segment.coding == Coding::Huffman as u32)
+    } else {
+        segments.all(is_direct_mantissa)
+    }
+}
+
+fn is_direct_mantissa(segment: &Segment) -> bool {
+    let is_flat = segment.coding == Coding::Flat as u32 && segment.parameter == 7;
+    segment.coding == Coding::Stored as u32 || is_flat
 }
 
 fn segments_of<'p>(

@@ -2,10 +2,10 @@
 
 use zstn_core::frame::plan::{Coding, DevicePlan, HostSegment, NONE, Space};
 
-use crate::MAX_TILE_ELEMENTS;
+use crate::{Jobs, MAX_TILE_ELEMENTS};
 
 /// The length of the kernels' `StreamShared`, which contains the first word of a stream.
-const STREAM_SHARED_BYTES: u32 = 47_500;
+const STREAM_SHARED_BYTES: u32 = 43_404;
 /// Number of words of padding around a stream.
 const PAD_WORDS: u32 = 4;
 /// The largest number of bits of a symbol. Kernels refuse a stream that has more bits
@@ -13,7 +13,7 @@ const PAD_WORDS: u32 = 4;
 const MAX_SYMBOL_BITS: u64 = 11;
 
 /// Returns the shared memory in bytes that a block needs to decode any stream of a plan,
-/// at most 92,600.
+/// at most 88,500.
 #[must_use]
 pub fn stream_shared_bytes(plan: &DevicePlan) -> u32 {
     let is_huffman = |coding| coding == Coding::Huffman as u32;
@@ -52,11 +52,11 @@ impl Damage {
 }
 
 /// Returns the buffer of a segment that the host decodes, and its offset there in bytes;
-/// `None` if the segment is of another plan.
+/// `None` if the segment is of another plan than `jobs`.
 #[must_use]
-pub fn host_place(plan: &DevicePlan, host: &HostSegment) -> Option<(Space, u64)> {
+pub fn host_place(plan: &DevicePlan, jobs: &Jobs, host: &HostSegment) -> Option<(Space, u64)> {
     let segment = plan.segments().get(host.segment as usize)?;
-    let plane = plan.planes().get(segment.plane as usize)?;
+    let plane = jobs.planes.get(segment.plane as usize)?;
     let space = match plane.space == Space::Output as u32 {
         true => Space::Output,
         false => Space::Scratch,

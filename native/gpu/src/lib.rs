@@ -6,14 +6,15 @@
 //! | file | task | a block of threads works on |
 //! |---|---|---|
 //! | `tables.cu` | expands Huffman codes into lookup tables | a code |
-//! | `segments.cu` | decodes segments into planes | a segment of [`Jobs::segments`] |
+//! | `segments.cu` | decodes Huffman-coded segments into planes | a segment of [`Jobs::segments`] |
+//! | `segments.cu` | copies other segments into planes | a segment of [`Jobs::copies`] |
 //! | `rans.cu` | decodes rANS streams into planes | a segment of [`Jobs::rans`] |
 //! | `bfloat16.cu` | decodes exponents, and joins them with signs and mantissas | a tile of [`Jobs::bfloat16`] |
 //! | `join.cu` | joins planes of all other elements | a tile of [`Jobs::joins`] |
 //!
-//! The first three kernels, and the host for the segments that are left to it, are
-//! independent of each other, except that `segments.cu` needs the tables. The last two
-//! need all of them.
+//! The first four kernels, and the host for the segments that are left to it, are
+//! independent of each other, except that Huffman-coded segments need the tables. The
+//! last two need all of them.
 //!
 //! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
@@ -32,7 +33,7 @@ mod jobs;
 mod launch;
 pub mod load;
 
-pub use device::{Device, Queue};
+pub use device::{Device, Output, Queue};
 pub use error::{Error, Result};
 pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, Tile};
 pub use launch::{Damage, host_place, stream_shared_bytes};

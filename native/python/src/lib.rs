@@ -8,6 +8,7 @@ mod arguments;
 mod buffer;
 mod engine;
 mod error;
+mod gpu;
 mod hub_jobs;
 mod in_memory;
 mod interrupt;
@@ -33,6 +34,8 @@ static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePage
 mod _native {
     #[pymodule_export]
     use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::gpu::release_gpu_buffers;
     #[pymodule_export]
     use super::hub_jobs::{
         Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,

@@ -15,6 +15,7 @@ use crate::arguments::{Argument, Http, survives_fork};
 use crate::buffer::{Aligned, Buffer};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
+use crate::gpu;
 use crate::interrupt::{run, run_short};
 use crate::progress::Watch;
 use crate::tensor::TensorInfo;
@@ -251,6 +252,39 @@ impl Reader {
             read_many(&reader, &names, watch)
         })?;
         Ok(buffers.into_iter().map(Buffer::from).collect())
+    }
+
+    /// Reads several tensors into the memory of a GPU, after all present work of a stream.
+    /// Returns the number of tensors that the CPU has decoded, or the reason if the GPU
+    /// cannot be used.
+    fn read_into_device(
+        &self,
+        py: Python<'_>,
+        device: u16,
+        stream: u64,
+        places: Vec<gpu::Place>,
+    ) -> PyResult<(usize, Option<String>)> {
+        let reader = self.get(py)?;
+        let watch = self.watch().borrowing(true);
+        let lens = places
+            .iter()
+            .map(|(name, _)| Ok(reader.find(name)?.len_bytes()));
+        let len_bytes = lens.sum::<Result<u64>>();
+        let len_bytes = len_bytes.map_err(|error| to_python(py, error))?;
+        let read = move |watch: &Watch| gpu::read_into(&reader, device, stream, &places, watch);
+        let result = match len_bytes <= SHORT_BYTES {
+            true => run_short(py, move || read(&watch)),
+            false => run(py, &watch, read),
+        }?;
+        Ok(match result {
+            Ok(by_cpu) => (by_cpu, None),
+            Err(reason) => (0, Some(reason)),
+        })
+    }
+
+    /// Returns whether reads wait for another machine.
+    fn is_remote(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!survives_fork(self.get(py)?.all_sources()))
     }
 
     /// Returns the name and summary statistics of every tensor that has statistics.

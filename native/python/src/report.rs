@@ -73,6 +73,8 @@ fn packed_file<'py>(py: Python<'py>, file: &PackedFile) -> Dict<'py> {
         packed_bytes: file.packed_bytes,
         tensors: file.tensors,
         storage: storage,
+        original_kind: file.original.as_ref().map(|original| original.kind.clone()),
+        refusal: file.original.as_ref().and_then(|original| original.refusal.clone()),
         aliased: counts[0],
         copied: counts[1],
         differing: counts[2],

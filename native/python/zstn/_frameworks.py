@@ -128,15 +128,21 @@ def torch_dtype(dtype: str) -> Any:
     return element
 
 
+def torch_shape(dtype: str, shape: Sequence[int]) -> list[int]:
+    """Returns the shape in elements of torch's dtype."""
+    shape = list(shape)
+    if dtype == "F4" and shape:
+        # Each element of torch's dtype contains two values.
+        shape[-1] //= 2
+    return shape
+
+
 def to_torch(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
     """Returns a tensor that uses `memory`, or a copy on another device."""
     import torch
 
     element = torch_dtype(dtype)
-    shape = list(shape)
-    if dtype == "F4" and shape:
-        # Each element of torch's dtype contains two values.
-        shape[-1] //= 2
+    shape = torch_shape(dtype, shape)
     if math.prod(shape) == 0:
         tensor = torch.empty(shape, dtype=element)
     else:

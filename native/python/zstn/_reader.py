@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from . import _native
+from . import _gpu, _native
 from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import find, is_cpu, numpy_dtype, to_numpy
 from ._log import LOGGER, shown
@@ -41,11 +41,14 @@ class Slice(Generic[_T]):
         framework: str,
         device: Any,
         opening: Opening,
+        *,
+        on_gpu: bool = False,
     ) -> None:
         self._reader = reader
         self._info = info
         self._framework = framework
-        self._make = find(framework)[1]
+        self._library, self._make = find(framework)
+        self._on_gpu = on_gpu
         self._device = device
         self._opening = opening
 
@@ -85,6 +88,10 @@ class Slice(Generic[_T]):
     def __getitem__(self, index: Any) -> _T:
         info = self._info
         planned = plan(index, info.shape)
+        if self._on_gpu and planned is not None:
+            part = _gpu.read_slice(self._reader, info, planned, self._library, self._device)
+            if part is not None:
+                return part
         if planned is None or (planned.rest is not None and not self._has_whole_bytes(planned)):
             memory = self._reader.read(info.name)
             return self._make(memory, info.dtype, info.shape, self._device)[index]

@@ -74,6 +74,10 @@ class PackedFile:
     storage: str
     """``"indexed"``, ``"delta"``, or ``"single_frame"`` for a file that breaks the
     rules of safetensors, whose tensors can only be read all at once."""
+    original_kind: str | None
+    """Format of a file that is not safetensors: the name of a format, or ``"bytes"``."""
+    refusal: str | None
+    """Reason why such a file was packed as bytes."""
     aliased: int | None
     """Number of tensors stored as references to others, if indexed."""
     copied: int | None

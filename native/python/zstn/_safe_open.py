@@ -7,7 +7,7 @@ import importlib
 import os
 from typing import Any
 
-from . import _native
+from . import _gpu, _native
 from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import find, is_cpu
 from ._reader import Opening, Slice
@@ -31,7 +31,8 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
     Args:
         filename: a path or an address.
         framework: ``"pt"``, ``"np"``, ``"flax"``, ``"tf"``, ``"mlx"`` or ``"paddle"``.
-        device: the device of the tensors.
+        device: the device of the tensors. If the environment variable ``ZSTN_GPU`` is 1,
+            NVIDIA GPUs decode tensors of torch, without comparing their digests.
         backend: ``"mmap"`` or ``"pread"``; both only read the requested tensors.
     """
 
@@ -96,12 +97,20 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
     def get_tensor(self, name: str) -> Any:
         """Reads a tensor as a tensor of the framework, on the given device."""
         info = self._find(name)
+        tensors = _gpu.read(self._opened(), [info], self._framework, self._device)
+        if tensors is not None:
+            return tensors[0]
         memory = self._opened().read(name)
         return self._make(memory, info.dtype, info.shape, self._device)
 
     def get_tensors(self) -> dict[str, Any]:
         """Reads all tensors into a dictionary by name."""
         names = self.offset_keys()
+        if _gpu.find(self._framework, self._device) is not None:
+            infos = [self._find(name) for name in names]
+            tensors = _gpu.read(self._opened(), infos, self._framework, self._device)
+            if tensors is not None:
+                return dict(zip(names, tensors, strict=True))
         return {name: self._made(name, memory) for name, memory in self._read(names)}
 
     def _read(self, names: list[str]) -> Any:
@@ -115,7 +124,8 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         """Returns a tensor that is read only when it is indexed. It remains readable
         after the file has been closed."""
         info = self._find(name)
-        return Slice(self._opened(), info, self._framework_name, self._device, self._opening)
+        reader, opening = self._opened(), self._opening
+        return Slice(reader, info, self._framework_name, self._device, opening, on_gpu=True)
 
     def __len__(self) -> int:
         return self._opened().len()

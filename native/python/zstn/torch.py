@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _save
+from . import _native, _save
 from ._frameworks import _TORCH, to_torch
 from ._types import Effort, Format
 
@@ -168,8 +168,15 @@ def load(data: Any) -> dict[str, torch.Tensor]:
 def load_file(
     filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: str = "mmap"
 ) -> dict[str, torch.Tensor]:
-    """Reads all tensors of a plain or packed file."""
+    """Reads all tensors of a plain or packed file. If the environment variable ``ZSTN_GPU``
+    is 1, NVIDIA GPUs decode them, without comparing their digests."""
     return _save.load_file(filename, "torch", device, backend)
+
+
+def release_buffers() -> None:
+    """Frees the pinned memory that is kept for further reads onto GPUs, at most 512 MiB for
+    each GPU."""
+    _native.release_gpu_buffers()
 
 
 def stored(tensors: Mapping[str, torch.Tensor]) -> Iterator[_save.Stored]:

@@ -2,11 +2,13 @@
 //! links may lead to.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
-use zstn_core::catalog::{FileKind, IndexName, renamed};
+use zstn::internals::regular;
+use zstn_core::catalog::{FileKind, IndexName, kind_of_name, packed_name, renamed, restored_name};
+use zstn_core::container::zstn::{MAGIC, has_virtual_header};
 
 /// Maximum length of a request's path, in bytes.
 pub const MAX_PATH_BYTES: usize = 4 << 10;
@@ -18,7 +20,7 @@ pub(super) enum Found {
     File(PathBuf),
     /// A folder without an `index.html`.
     Folder(PathBuf),
-    /// The safetensors file that this packed file restores.
+    /// The file that this packed file restores.
     Unpacked(PathBuf),
     /// The index of safetensors files that this index of packed files restores.
     UnpackedIndex(PathBuf),
@@ -61,7 +63,8 @@ pub(super) fn resolve(root: &Root, path: &str) -> Result<Found, Absent> {
     // The packed file keeps the name of the link, because the name of a cache blob does
     // not show its type.
     let packed = full.with_file_name(packed);
-    if !root.follow(&packed)?.is_file() {
+    let real = root.follow(&packed)?;
+    if !real.is_file() || restores_other(&real, name) {
         return Err(Absent::Nothing);
     }
     Ok(match IndexName::parse(name) {
@@ -84,13 +87,28 @@ fn existing(root: &Root, full: PathBuf, real: PathBuf) -> Result<Found, Absent> 
 
 /// Returns the path of the packed file that would restore the file at `path`.
 pub fn packed_path(path: &str) -> Option<String> {
+    packed_name(path)
+}
+
+/// Returns the path of the packed file of a safetensors file, or of an index of them.
+pub fn packed_safetensors_path(path: &str) -> Option<String> {
     renamed(path, FileKind::Safetensors, FileKind::Zstn)
 }
 
 /// Returns the path of the file that the packed one at `path` restores, derived from its
 /// name.
 pub fn restored_path(path: &str) -> Option<String> {
-    renamed(path, FileKind::Zstn, FileKind::Safetensors)
+    restored_name(path)
+}
+
+/// Returns whether the packed file at `packed` restores a safetensors file although `name`
+/// is that of another format, or the other way round. Only its first bytes are read.
+pub fn restores_other(packed: &Path, name: &str) -> bool {
+    let mut head = [0; 6];
+    let read = regular::open(packed).and_then(|mut file| file.read_exact(&mut head));
+    let is_safetensors =
+        kind_of_name(name) == Some(FileKind::Safetensors) || IndexName::parse(name).is_some();
+    read.is_ok() && head.starts_with(&MAGIC) && has_virtual_header(&head) == is_safetensors
 }
 
 /// A folder, and the folders outside it that its links may lead to.

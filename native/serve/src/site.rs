@@ -16,7 +16,7 @@ use zstn_core::container::zstn::MAGIC;
 use super::access::{Access, Reader};
 use super::answer::{self, METHODS, REQUEST_HEADERS, method_not_allowed, plain};
 use super::listening::LoggedSite;
-use super::path::{Absent, Found, MAX_PATH_BYTES, Root, resolve, restored_path};
+use super::path::{Absent, Found, MAX_PATH_BYTES, Root, resolve, restored_path, restores_other};
 use super::unpacked::{self, UnpackedFiles};
 use super::{Note, Served, file};
 use zstn::display::{escaped as printable, size};
@@ -233,6 +233,7 @@ fn list(root: &Root, path: &Path, name: &str, lines: &mut Vec<Line>) {
     if let Some(other) = restored_path(name)
         && path.with_file_name(&other).symlink_metadata().is_err()
         && looks_unpackable(&real, name)
+        && !restores_other(&real, &other)
     {
         line(&other, format!("unpacked from {name}"), true);
     }

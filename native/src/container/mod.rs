@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -18,6 +18,9 @@ use frame_runs::{Part, Stored, parts, runs, single};
 
 mod frame_runs;
 mod in_order;
+mod restored_ranges;
+
+pub(crate) use restored_ranges::RestoredRanges;
 
 /// A container on this machine whose frames have all been checked as far as possible
 /// without decoding, or a remote one, whose frames are checked when they arrive. No memory
@@ -37,7 +40,7 @@ impl<'a> Container<'a> {
         let refuse = Error::place(input.name());
         let len_bytes = input.len_bytes();
         let head = input.head(HEAD_LEN_BYTES)?;
-        match recognise(&head, len_bytes).map_err(&refuse)? {
+        match recognise_named(input.name(), &head, len_bytes).map_err(&refuse)? {
             FileKind::Zstn => {}
             FileKind::Delta => return Err(Error::needs_base(input.name())),
             FileKind::Safetensors => {
@@ -197,9 +200,28 @@ impl<'a> Container<'a> {
         self.prefix.original_len_bytes()
     }
 
-    /// Reads the header of the original file.
+    /// Reads the header: of the original file, or a virtual one.
     pub(crate) fn header(&self) -> Result<Cow<'a, [u8]>> {
         self.input.read(self.prefix.header.clone())
+    }
+
+    /// Returns the bytes of the original file before its data.
+    pub(crate) fn original_head(&self) -> Result<Vec<u8>> {
+        match self.prefix.has_virtual_header {
+            true => Ok(Vec::new()),
+            false => Ok(self.prefix.original_head(&self.header()?)),
+        }
+    }
+
+    /// Returns the packed file.
+    pub(crate) fn input(&self) -> &'a Local {
+        self.input
+    }
+
+    /// Returns whether the header is virtual, because the original is not a safetensors
+    /// file.
+    pub(crate) fn has_virtual_header(&self) -> bool {
+        self.prefix.has_virtual_header
     }
 
     /// Returns whether decoding compares every byte with digests in the file.
@@ -274,10 +296,7 @@ impl<'a> Container<'a> {
         check: FileCheck,
         sink: impl Fn(&Range<u64>, &[u8]) -> Result<()> + Sync,
     ) -> Result<()> {
-        let header = self.header()?;
-        let len = (header.len() as u64).to_le_bytes();
-        let mut check = Some(check.with(&len).with(&header));
-        drop(header);
+        let mut check = Some(check.with(&self.original_head()?));
         self.decode_in_order(job, sink, |bytes| {
             job.feed_bytes(&bytes, |piece| {
                 check = check.take().map(|check| check.with(piece));

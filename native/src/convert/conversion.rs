@@ -72,7 +72,14 @@ impl<'a> Conversion<'a> {
             return Ok(None);
         }
         let is_several = |at: &Location| at.is_folder() || at.is_index();
-        if self.kind() != kind || self.input.location().is_some_and(is_several) {
+        let files = self.reader.model().files();
+        // Such a file restores no safetensors file.
+        let has_virtual_header = self.reader.packed_file().is_some()
+            || files.iter().any(|file| file.original_kind().is_some());
+        if self.kind() != kind
+            || has_virtual_header
+            || self.input.location().is_some_and(is_several)
+        {
             return Ok(None);
         }
         let local = self.input.fetch(&self.job.http, &self.job.quiet())?;
@@ -184,7 +191,10 @@ pub fn dropped_keys(conversion: &Conversion, target: TargetKind) -> Result<BTree
 /// of individual tensors, and the keys of the file whose values are not strings.
 fn custom_keys(conversion: &Conversion) -> Result<BTreeSet<String>> {
     let refuse = Error::place(conversion.input);
-    let source = conversion.input.open(&conversion.job.http)?;
+    // The file may be inside a packed one, so it is not opened by its location.
+    let Some(source) = conversion.reader.sources().first() else {
+        return Ok(BTreeSet::new());
+    };
     let len_bytes = source.len_bytes();
     let head = source.read(0..len_bytes.min(8))?;
     let tail = source.read(len_bytes.saturating_sub(FOOTER_BYTES)..len_bytes)?;

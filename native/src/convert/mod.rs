@@ -240,6 +240,10 @@ fn convert_to(
     check(input, output, target)?;
     let input = &input.rewindable(&job.http)?;
     let reader = job.open(input, &options.bases, options.view)?;
+    let reader = match options.view {
+        View::Dense => reader.into_original()?,
+        View::Stored => reader,
+    };
     if let Some((name, error)) = reader.model().refused().next() {
         // Without this tensor, the output would seem to be complete.
         return Err(Error::place(input)(error.clone().tensor(name)));

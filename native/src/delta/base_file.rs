@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
@@ -118,7 +118,7 @@ impl Deref for BaseFile {
 
 fn kind(input: &Local) -> Result<FileKind> {
     let head = input.head(HEAD_LEN_BYTES)?;
-    recognise(&head, input.len_bytes()).map_err(Error::place(input.name()))
+    recognise_named(input.name(), &head, input.len_bytes()).map_err(Error::place(input.name()))
 }
 
 /// Refuses a file that is not a delta and therefore takes no base. `base` is the base

@@ -8,6 +8,7 @@ use zstn_core::checksum::checksum_fed;
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES};
 use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, OriginalHash};
 use zstn_core::container::zstn::rows::FrameTable;
+use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::container::zstn::{
     ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
 };
@@ -31,6 +32,8 @@ pub(crate) struct FrameCoder<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) data: Data<'a>,
     options: ContainerOptions,
+    /// The virtual header, if the file is not a safetensors file.
+    virtual_header: Option<&'a VirtualHeader>,
 }
 
 impl RecordCoder for FrameCoder<'_> {
@@ -40,8 +43,9 @@ impl RecordCoder for FrameCoder<'_> {
     const MEMORY_SHARES: u64 = 3;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<Self::Entry>> {
-        let tensor_ref = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-        let coded = self.options.code(&self.job.engine, tensor_ref);
+        let coded = self
+            .options
+            .code(&self.job.engine, self.content(tensor, bytes));
         if self.job.wants_tensors() {
             let storage = finished_tensor::frame(&coded.frame);
             self.report(tensor, storage, coded.frame.len() as u64);
@@ -113,10 +117,51 @@ impl RecordList for ContainerBuilder {
 impl<'a> FrameCoder<'a> {
     /// Returns a coder for the tensors of `data`.
     pub(crate) fn new(job: &'a Job<'a>, data: Data<'a>, options: ContainerOptions) -> Self {
-        Self { job, data, options }
+        Self {
+            job,
+            data,
+            options,
+            virtual_header: None,
+        }
     }
 
-    /// Writes the container of the whole file.
+    /// Returns a tensor as the encoder takes it.
+    fn content<'t>(&self, tensor: &'t HeaderTensor, bytes: &'t [u8]) -> TensorRef<'t> {
+        match self.virtual_header {
+            Some(header) => header.content(tensor, bytes),
+            None => TensorRef::new(bytes, tensor.dtype, &tensor.shape),
+        }
+    }
+
+    /// Writes the container of a file with this virtual header.
+    pub(super) fn write_original(
+        mut self,
+        header: &'a VirtualHeader,
+        output: &mut Output,
+    ) -> Result<Packed> {
+        self.virtual_header = Some(header);
+        let (engine, input) = (&self.job.engine, self.data.input);
+        let len_bytes = input.len_bytes();
+        self.job.begin(len_bytes);
+        let start = ContainerBuilder::start_virtual(engine, header, len_bytes, &self.options)
+            .map_err(Error::place(input.name()))?;
+        match start {
+            ContainerStart::Indexed {
+                builder,
+                prefix,
+                tensors,
+            } => {
+                let packed = self.write_indexed(builder, &prefix, &tensors, output)?;
+                Ok(Packed {
+                    tensors: header.tensor_count(),
+                    ..packed
+                })
+            }
+            ContainerStart::SingleFrame => self.write_single_frame(header.json(), output),
+        }
+    }
+
+    /// Writes the container of the whole file, which is a safetensors file.
     pub(super) fn write_container(&self, output: &mut Output) -> Result<Packed> {
         let (engine, input) = (&self.job.engine, self.data.input);
         let data_len_bytes = input.len_bytes() - self.data.start;
@@ -124,24 +169,36 @@ impl<'a> FrameCoder<'a> {
         self.job.begin(data_len_bytes);
         let start = ContainerBuilder::start(engine, &header, data_len_bytes, &self.options)
             .map_err(Error::place(input.name()))?;
-        let (mut builder, prefix, tensors) = match start {
+        match start {
             ContainerStart::Indexed {
                 builder,
                 prefix,
                 tensors,
-            } => (builder, prefix, tensors),
-            ContainerStart::SingleFrame => return self.write_single_frame(&header, output),
-        };
-        drop(header);
-        let mut aliases = Aliases::of(&self.data, &tensors)?;
+            } => {
+                drop(header);
+                self.write_indexed(builder, &prefix, &tensors, output)
+            }
+            ContainerStart::SingleFrame => self.write_single_frame(&header, output),
+        }
+    }
+
+    /// Writes a container with a frame for every distinct tensor.
+    fn write_indexed(
+        &self,
+        mut builder: ContainerBuilder,
+        prefix: &[u8],
+        tensors: &[HeaderTensor],
+        output: &mut Output,
+    ) -> Result<Packed> {
+        let mut aliases = Aliases::of(&self.data, tensors)?;
         let pipeline = Pipeline {
             job: self.job,
             data: self.data,
-            tensors: &tensors,
+            tensors,
             coder: self,
             is_version_open: self.options.encode.is_extended(),
         };
-        pipeline.run(&prefix, &mut aliases, &mut builder, output)?;
+        pipeline.run(prefix, &mut aliases, &mut builder, output)?;
         let position = builder.position();
         let end = builder.finish()?;
         output.write_final(&end.bytes)?;
@@ -213,16 +270,17 @@ impl<'a> FrameCoder<'a> {
         let len_bytes = range.end - range.start;
         let Some(samples) = Choice::samples(len_bytes, options) else {
             let bytes = self.data.read(&tensor.span)?;
-            let tensor = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
-            return Ok(Choice::new(engine, tensor, options));
+            return Ok(Choice::new(engine, self.content(tensor, &bytes), options));
         };
         let parts = samples.into_iter().map(|part| {
             let part = range.start + part.start..range.start + part.end;
             self.data.input.read(part).map(Cow::into_owned)
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        let dtype = Some(tensor.dtype);
-        Ok(Choice::of_samples(engine, len_bytes, dtype, parts, options))
+        let content = self.content(tensor, &[]);
+        Ok(Choice::of_samples(
+            engine, len_bytes, content, parts, options,
+        ))
     }
 
     /// Returns the digests of a tensor that [`FrameCoder::write_frame`] wrote at
@@ -260,7 +318,10 @@ impl<'a> FrameCoder<'a> {
 
     /// Returns the statistics of a tensor, which may have any length.
     fn large_statistics(&self, tensor: &HeaderTensor) -> Result<Option<EncodedStatistics>> {
-        if !self.options.has_statistics {
+        let is_plain = self
+            .virtual_header
+            .is_none_or(|header| header.is_plain(tensor));
+        if !self.options.has_statistics || !is_plain {
             return Ok(None);
         }
         let HeaderTensor {

@@ -14,9 +14,9 @@ use zstn_core::container::zstn;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::{self, BaseFile};
-use crate::report::{PackReport, PackedFile, Storage};
+use crate::report::{PackReport, PackedFile, PackedOriginal, Storage};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::{Arriving, Begun, Input, Local, Source};
+use crate::source::{Arriving, Begun, Input, Local, Location, Source};
 use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
@@ -26,6 +26,7 @@ mod frames;
 mod hashing;
 mod large_tensor;
 mod options;
+mod original;
 pub(crate) mod pipeline;
 mod tensor_data;
 
@@ -39,6 +40,10 @@ pub(crate) use tensor_data::Data;
 /// or with [`PackOptions::base`] into the delta from that base. A file that breaks the
 /// rules of safetensors is packed as a whole, without a base.
 ///
+/// A file of another format is packed into a container that restores it
+/// (docs/formats/zstn-virtual-header.md). If zstn reads the format, the tensors can be
+/// read from the container; otherwise the file is packed as bytes.
+///
 /// A sharded checkpoint, given by its folder or index, becomes a folder of containers
 /// or deltas with an index (docs/formats/sharded.md). If a folder is packed, its other
 /// files and subfolders are copied; if an index is packed, the `config.json` in its
@@ -47,7 +52,7 @@ pub(crate) use tensor_data::Data;
 /// The result depends on the input and the options alone, not on the job.
 ///
 /// # Errors
-/// An input that is not safetensors, is cut off, or is already packed; an index that
+/// A safetensors file that is cut off; an input that is already packed; an index that
 /// does not match its files; a base that does not match; a sink that cannot take the
 /// result; [`Error::Changed`] if the input was written to meanwhile;
 /// [`Error::Cancelled`]; I/O errors. After an error, nothing of the output is left.
@@ -93,7 +98,7 @@ pub fn pack<'s>(
             false => None,
         };
         let fetching = |so_far, len| job.fetching(so_far, len);
-        let begun = feed.map(|feed| Arriving::begin(feed, check_head, &fetching));
+        let begun = feed.map(|feed| Arriving::begin(feed, check_file, &fetching));
         let fetched: Arc<Local>;
         let begun = begun.transpose()?;
         let plain = match &begun {
@@ -104,10 +109,23 @@ pub fn pack<'s>(
             Some(Begun::Whole(local)) => Plain::of(local),
             None => {
                 fetched = input.fetch(&job.http, job)?;
-                check_kind(&fetched, Some(fetched.len_bytes()))?;
+                let first = fetched.head(HEAD_LEN_BYTES)?;
+                check_file(fetched.name(), &first, Some(fetched.len_bytes()))?;
                 Plain::of(&fetched)
             }
         };
+        // A stream without bytes is more likely a mistake than a file without content.
+        if plain.input.len_bytes() == 0 && input.location().is_some_and(Location::is_read_once) {
+            catalog::recognise(&[], 0).map_err(Error::place(plain.input.name()))?;
+        }
+        if plain.arriving.is_none() && is_of_another_format(plain.input)? {
+            options.check_takes_no_base(plain.input.name())?;
+            let file = original::pack(job, plain.input, output, options)?;
+            return Ok(PackReport {
+                files: vec![file],
+                folder: None,
+            });
+        }
         let base = match options.bases.is_empty() || breaks_rules(plain.input)? {
             true => None,
             false => BaseFile::open(job, None, &options.bases)?,
@@ -170,9 +188,26 @@ pub(crate) fn pack_file(
             FrameCoder::new(job, data, options.container).write_container(&mut output)
         }),
     };
-    // If an input has changed, the change is reported: it may have caused any other
-    // error.
-    let packed = match check_unchanged(&inputs).and(packed) {
+    finish(
+        job,
+        input,
+        output,
+        check_unchanged(&inputs).and(packed),
+        None,
+    )
+}
+
+/// Completes the output of a file that has been `packed`. If an input has changed, that
+/// is the error: the change may have caused any other one. `original` describes a file
+/// that is not safetensors.
+fn finish(
+    job: &Job,
+    input: &Local,
+    output: Output,
+    packed: Result<Packed>,
+    original: Option<PackedOriginal>,
+) -> Result<PackedFile> {
+    let packed = match packed {
         Ok(packed) => packed,
         Err(error) => return Err(output.give_up(error)),
     };
@@ -183,6 +218,7 @@ pub(crate) fn pack_file(
         packed_bytes: packed.len_bytes,
         tensors: packed.tensors,
         storage: packed.storage,
+        original,
         upload: output.complete(job)?,
     })
 }
@@ -237,6 +273,28 @@ pub(crate) fn breaks_rules(file: &Local) -> Result<bool> {
     Ok(parsed.is_err_and(|error| error.rule() != Some(Rule::SafetensorsTruncated)))
 }
 
+/// Refuses a file that is packed already or is cut off, according to its first bytes.
+fn check_file(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
+    match is_foreign(first, len_bytes) {
+        true => Ok(()),
+        false => check_head(name, first, len_bytes),
+    }
+}
+
+/// Returns whether a file that [`check_file`] has accepted is not a safetensors file.
+fn is_of_another_format(file: &Local) -> Result<bool> {
+    Ok(is_foreign(
+        &file.head(HEAD_LEN_BYTES)?,
+        Some(file.len_bytes()),
+    ))
+}
+
+/// Returns whether a file with these first bytes is neither packed nor safetensors, not
+/// even a damaged one.
+pub(crate) fn is_foreign(first: &[u8], len_bytes: Option<u64>) -> bool {
+    catalog::is_other_format(first, len_bytes.unwrap_or(u64::MAX))
+}
+
 fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     if first.starts_with(&zstn::MAGIC) {
         return Err(Error::Usage(format!("{name} is packed already")));
@@ -245,7 +303,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     if safetensors::unreadable_header_len_bytes(first, len_bytes).is_some() {
         return Ok(());
     }
-    match catalog::recognise(first, len_bytes).map_err(Error::place(name))? {
+    match catalog::recognise_named(name, first, len_bytes).map_err(Error::place(name))? {
         FileKind::Safetensors => Ok(()),
         FileKind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a delta from another checkpoint"

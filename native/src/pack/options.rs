@@ -62,8 +62,7 @@ impl PackOptions {
         self
     }
 
-    /// Sets the SHA-256 of the input, a single safetensors file, which is then not
-    /// computed. A model hub lists this digest, and git-lfs names the file by it
+    /// Sets the SHA-256 of the input, a single file, which is then not computed. A model hub lists this digest, and git-lfs names the file by it
     /// ([`parse_sha256`](zstn_core::container::zstn::parse_sha256) parses its digits).
     ///
     /// The digest is not checked while packing. The container records that it was only
@@ -107,6 +106,17 @@ impl PackOptions {
     /// only be recognised at its end.
     pub(crate) fn can_arrive(&self) -> bool {
         !self.container.allow_truncated
+    }
+
+    /// Refuses bases for the file called `name`, which is not a safetensors file.
+    pub(super) fn check_takes_no_base(&self, name: &str) -> Result<()> {
+        match &self.bases[..] {
+            [] => Ok(()),
+            _ => Err(Error::Usage(format!(
+                "{name} is not a safetensors file, and only these are stored as a delta; leave \
+                 out the base"
+            ))),
+        }
     }
 
     /// Refuses options that exclude each other, and a job without enough memory.

@@ -13,6 +13,7 @@ use zstn_core::model::{self, Model, wants_config};
 
 use super::async_driver::run;
 use super::decode::ReadTensor;
+use super::external;
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
@@ -23,7 +24,8 @@ use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::FILES_AT_ONCE;
 use crate::source::{
-    AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, if_any, on_thread,
+    AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, Source, data_shard,
+    if_any, on_thread,
 };
 use crate::{Engine, Error, Result, Tensor};
 
@@ -326,7 +328,7 @@ impl ReaderOptions {
         let name = source.name().to_owned();
         let opened = vec![open_file(&engine, Arc::new(source)).await?];
         let stored = self.clone().view(View::Stored);
-        stored.open_opened(&engine, name, opened, None, None).await
+        stored.open_opened(&engine, name, opened, None, &[]).await
     }
 
     /// Opens a model without its base.
@@ -354,7 +356,7 @@ impl ReaderOptions {
                 inputs.collect::<Result<_>>()?
             }
         };
-        let first = files.first().and_then(Input::location).cloned();
+        let locations: Vec<_> = files.iter().map(|file| file.location().cloned()).collect();
         let are_many = files.len() > MAX_OPEN_FILES;
         let opened = files.iter().map(|file| async move {
             let source: Arc<dyn AsyncSource> = match file.location() {
@@ -370,8 +372,35 @@ impl ReaderOptions {
         let opened: Vec<_> = opened.collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
         let opened: Result<Vec<_>> = opened.try_collect().await;
-        self.open_opened(engine, input.to_string(), opened?, index, first)
+        self.open_opened(engine, input.to_string(), opened?, index, &locations)
             .await
+    }
+
+    /// Opens the other files of ONNX models at the `locations`, and returns their
+    /// catalogs.
+    async fn open_external_async(
+        &self,
+        catalogs: &mut [FileCatalog],
+        locations: &[Option<Location>],
+    ) -> Result<Vec<(Arc<dyn AsyncSource>, FileCatalog)>> {
+        let files = external::find(catalogs, locations);
+        let are_many = files.len() > MAX_OPEN_FILES;
+        let opened = files.iter().map(|file| async move {
+            let source: Arc<dyn AsyncSource> = match &file.location {
+                Err(_) => return Err(external::without_location()),
+                Ok(Location::Path(path)) if are_many => {
+                    let path = path.clone();
+                    let file = on_thread(move || ClosedFile::open(&path)).await?;
+                    Arc::new(BlockingSource::new(file))
+                }
+                Ok(location) => location.open_async(&self.http).await?,
+            };
+            let len_bytes = source.len_bytes();
+            Ok((source, len_bytes))
+        });
+        let opened: Vec<_> = opened.collect();
+        let opened: Vec<_> = stream::iter(opened).buffered(FILES_AT_ONCE).collect().await;
+        external::catalogs(catalogs, &files, opened)
     }
 
     async fn open_shards(&self, location: &Location) -> Result<Option<Shards>> {
@@ -388,21 +417,38 @@ impl ReaderOptions {
         }
     }
 
-    /// Opens the model that consists of `files`. `first` is the location of the first
-    /// one.
+    /// Opens the model that consists of `files` at `locations`.
     async fn open_opened(
         &self,
         engine: &Engine,
         name: String,
         files: Vec<(Arc<dyn AsyncSource>, FileCatalog)>,
         index: Option<&ShardIndex>,
-        first: Option<Location>,
+        locations: &[Option<Location>],
     ) -> Result<AsyncReader> {
-        let (sources, catalogs): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let (mut sources, mut catalogs): (Vec<Arc<dyn AsyncSource>>, Vec<_>) =
+            files.into_iter().unzip();
+        let pinned = sources.iter().map(|source| source.pinned_location());
+        let locations: Vec<_> = pinned
+            .zip(locations)
+            .map(|(pinned, location)| pinned.or_else(|| location.clone()))
+            .collect();
+        for (source, catalog) in self.open_external_async(&mut catalogs, &locations).await? {
+            sources.push(source);
+            catalogs.push(catalog);
+        }
+        let place = |number: usize| locations.get(number).cloned().flatten();
+        let data_shards = data_shard::append(&mut catalogs, place, &self.http);
+        sources.extend(data_shards.into_iter().map(|shard| {
+            let blocking: Arc<dyn Source> = shard;
+            Arc::new(BlockingSource::from(blocking)) as Arc<dyn AsyncSource>
+        }));
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
-                let config = pinned.or(first).and_then(|file| file.sibling(CONFIG));
+                let first = || locations.first().cloned().flatten();
+                let config = pinned.or_else(first).and_then(|file| file.sibling(CONFIG));
                 match config {
                     Some(config) => {
                         if_any(config.read_small_async(&self.http, HEADER_LEN_BYTES).await)?

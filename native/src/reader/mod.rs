@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
+use zstn_core::catalog::FileCatalog;
 use zstn_core::model::{self, Model};
 
 use crate::delta::check_chain;
+use crate::source::data_shard::DataShardSource;
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, Tensor};
 
@@ -17,8 +19,10 @@ mod async_reader;
 mod bands;
 mod batch;
 mod decode;
+mod external;
 mod opening;
 mod options;
+mod original;
 mod rows;
 mod selection;
 pub(crate) mod state_machine;
@@ -42,8 +46,20 @@ pub enum View {
     /// next to the files states how they are stored.
     #[default]
     Dense,
-    /// Every tensor is read as it is stored.
+    /// Every tensor is read as it is stored. The tensors of a file that was packed from
+    /// a format other than safetensors are then the entries of its virtual header, which
+    /// fill that file (docs/formats/zstn-virtual-header.md 2).
     Stored,
+}
+
+impl View {
+    /// Returns the catalogs with the tensors that this view has.
+    fn of(self, catalogs: Vec<FileCatalog>) -> Vec<FileCatalog> {
+        match self {
+            Self::Dense => catalogs,
+            Self::Stored => catalogs.into_iter().map(FileCatalog::entries).collect(),
+        }
+    }
 }
 
 /// An opened model. Opening reads the head, header and index of each file; after that,
@@ -95,6 +111,10 @@ pub struct Reader {
 struct Files {
     name: String,
     sources: Vec<Box<dyn Source>>,
+    /// Those sources that a zTensor file lists.
+    data_shards: Vec<Arc<DataShardSource>>,
+    /// The packed file, if the only source is the file that it restores.
+    packed: Option<FileCatalog>,
 }
 
 impl Reader {
@@ -171,6 +191,11 @@ impl Reader {
         &self.files.sources
     }
 
+    /// Returns the sources that a zTensor file lists as its shards.
+    pub(crate) fn data_shards(&self) -> &[Arc<DataShardSource>] {
+        &self.files.data_shards
+    }
+
     /// Returns the names of all tensors, file by file, and within a file in the order
     /// of its index.
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -192,7 +217,8 @@ impl Reader {
         self.model.tensors()
     }
 
-    /// Returns the `__metadata__` of the safetensors headers.
+    /// Returns the `__metadata__` of the safetensors headers. Of a file that was packed
+    /// from another format, [`Reader::original`] has the metadata.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.model.metadata()

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::catalog::FileKind;
+use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
 use super::opening::{OpenModel, of_one_version};
-use super::state_machine;
 use super::{Files, Reader, View, check_takes_base};
+use super::{external, state_machine};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
 use crate::shards::Shards;
 use crate::source::parallel::{self, FILES_AT_ONCE};
-use crate::source::{CONFIG, HttpOptions, Input};
+use crate::source::{CONFIG, ClosedFile, HttpOptions, Input, Location, Source, data_shard};
 use crate::{Engine, Error, Result};
 
 /// The maximum number of files of a checkpoint that are kept open. Many systems allow a
@@ -206,7 +206,28 @@ impl ReaderOptions {
             let catalog = open_catalog(engine, &*source)?;
             Ok((source, catalog))
         });
-        let (sources, catalogs): (Vec<_>, Vec<_>) = opened?.into_iter().unzip();
+        let (mut sources, mut catalogs): (Vec<Box<dyn Source>>, Vec<_>) =
+            opened?.into_iter().unzip();
+        let locations = (0..count).map(|number| match files {
+            None => location.cloned(),
+            Some(files) => Some(files[number].location.clone()),
+        });
+        let pinned = sources.iter().map(|source| source.pinned_location());
+        let locations: Vec<_> = pinned
+            .zip(locations)
+            .map(|(one, two)| one.or(two))
+            .collect();
+        for (source, catalog) in self.open_external(&mut catalogs, &locations)? {
+            sources.push(source);
+            catalogs.push(catalog);
+        }
+        let place = |number: usize| locations.get(number).cloned().flatten();
+        let data_shards = data_shard::append(&mut catalogs, place, &self.http);
+        let boxed = data_shards
+            .iter()
+            .map(|shard| Box::new(Arc::clone(shard)) as Box<dyn Source>);
+        sources.extend(boxed);
+        let catalogs = self.view.of(catalogs);
         let config = match self.view {
             View::Dense if wants_config(&catalogs) => {
                 let pinned = sources.first().and_then(|source| source.pinned_location());
@@ -222,12 +243,57 @@ impl ReaderOptions {
         let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
         let model = of_one_version(opened, changes.next())?;
-        Ok(Reader {
-            files: Arc::new(Files { name, sources }),
+        let reader = Reader {
+            files: Arc::new(Files {
+                name,
+                sources,
+                data_shards,
+                packed: None,
+            }),
             model: Arc::new(model),
             engine: engine.clone(),
             base: None,
             bands: Arc::default(),
-        })
+        };
+        match self.view {
+            View::Dense => reader.with_all_tensors(),
+            View::Stored => Ok(reader),
+        }
+    }
+
+    /// Opens the other files of ONNX models at the `locations`, and returns their
+    /// catalogs.
+    fn open_external(
+        &self,
+        catalogs: &mut [FileCatalog],
+        locations: &[Option<Location>],
+    ) -> Result<Vec<(Box<dyn Source>, FileCatalog)>> {
+        let files = external::find(catalogs, locations);
+        let is_remote = |file: &external::ExternalFile| {
+            let location = file.location.as_ref();
+            location.is_ok_and(Location::is_remote)
+        };
+        let at_once = parallel::at_once(files.iter().map(is_remote), FILES_AT_ONCE);
+        let are_many = files.len() > MAX_OPEN_FILES;
+        let opened = parallel::run(files.len(), at_once, |number| {
+            let Ok(location) = &files[number].location else {
+                return Ok(None);
+            };
+            let opened: Result<Box<dyn Source>> = match location {
+                Location::Path(path) if are_many => {
+                    ClosedFile::open(path).map(|file| Box::new(file) as Box<dyn Source>)
+                }
+                location => location.open(&self.http),
+            };
+            Ok(Some(opened))
+        });
+        let opened = opened?.into_iter().map(|opened| {
+            let opened = opened.unwrap_or_else(|| Err(external::without_location()));
+            opened.map(|source| {
+                let len_bytes = source.len_bytes();
+                (source, len_bytes)
+            })
+        });
+        external::catalogs(catalogs, &files, opened.collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use zstn_core::bytes::index;
 use zstn_core::model::TensorInfo;
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 /// The bytes of a tensor, once a thread has decoded it. Other threads that need the
-/// same tensor wait for that thread.
+/// same tensor wait for that thread, unless they belong to an engine.
 type Slot = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
 
 impl DecodedTensors {
@@ -52,9 +52,6 @@ impl DecodedTensors {
 
     /// Reads the bytes `range` of tensor `number` into `out`, which must have the same
     /// length.
-    ///
-    /// Must not be called from threads of the engine: a thread that waits for a tensor
-    /// could be needed to decode it.
     pub(super) fn read(
         &self,
         reader: &Reader,
@@ -153,12 +150,21 @@ impl State {
     }
 }
 
+/// Returns the decoded tensor of a slot. A thread of an engine does not wait for another
+/// thread that decodes it, because that one may wait for work of the first. It decodes
+/// the tensor itself instead.
 fn decode(slot: &Slot, reader: &Reader, name: &str) -> Result<Arc<Vec<u8>>> {
-    let mut bytes = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let read = || Ok(Arc::new(reader.read(name)?.bytes));
+    let mut bytes = match slot.try_lock() {
+        Ok(bytes) => bytes,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        Err(TryLockError::WouldBlock) if rayon::current_thread_index().is_some() => return read(),
+        Err(TryLockError::WouldBlock) => slot.lock().unwrap_or_else(PoisonError::into_inner),
+    };
     if let Some(bytes) = &*bytes {
         return Ok(Arc::clone(bytes));
     }
-    let decoded = Arc::new(reader.read(name)?.bytes);
+    let decoded = read()?;
     *bytes = Some(Arc::clone(&decoded));
     Ok(decoded)
 }

@@ -13,7 +13,7 @@ use super::{Index, PACKED, PLAIN, Shard, Shards};
 use crate::output::{Mode, OutputFolder};
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location, regular};
-use crate::{Error, Result};
+use crate::{Error, Result, original_file};
 
 /// The maximum length of a `config.json` in bytes; real files have a few kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
@@ -53,6 +53,12 @@ impl<'a> Unit<'a> {
     fn new(folder: PathBuf, shards: Cow<'a, Shards>, from: FileKind, to: FileKind) -> Result<Self> {
         let index = shards.index().map(|index| from.renamed_index(index, to));
         let names = shards.files().iter().map(|file| {
+            if let (FileKind::Safetensors, Location::Path(path)) = (to, &file.location)
+                && let Some(name) = file.name.strip_suffix(".zstn")
+                && original_file::is_in(path)
+            {
+                return Ok(name.into());
+            }
             from.renamed(&file.name, to).ok_or_else(|| {
                 Error::Usage(format!(
                     "{} is not a .{} file",

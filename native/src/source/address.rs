@@ -14,14 +14,16 @@ pub const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// Returns the address of the file called `name` in the folder of `url`, with the query
-/// of `url`. `name` must be a plain file name.
+/// of `url`. `name` must be a plain file name, or several joined by `/`.
 pub(super) fn sibling(url: &str, name: &str) -> String {
     if is_literal(url) {
         return format!("{}{name}", &url[..url.len() - literal_name(url).len()]);
     }
     let (path, query) = split(url);
     let folder = path.rfind('/').map_or(path, |slash| &path[..=slash]);
-    let name = utf8_percent_encode(name, PLAIN);
+    let names = name.split('/');
+    let names = names.map(|name| utf8_percent_encode(name, PLAIN).to_string());
+    let name = names.collect::<Vec<_>>().join("/");
     format!("{folder}{name}{query}")
 }
 

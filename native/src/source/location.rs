@@ -309,7 +309,7 @@ impl Location {
 
     /// Returns the location of the file called `name` in the same folder, with the
     /// query of an address. Standard input has no siblings. `name` must be a plain file
-    /// name.
+    /// name, or several joined by `/` for a file in a folder below.
     #[must_use]
     pub fn sibling(&self, name: &str) -> Option<Self> {
         match self {
@@ -359,6 +359,7 @@ mod tests {
             ),
             ("http://h/m.index.json?x=/y/z", "s", "http://h/s?x=/y/z"),
             ("http://h/a/m", "s?evil#%2e", "http://h/a/s%3Fevil%23%252e"),
+            ("http://h/a/m?x", "b/s 1", "http://h/a/b/s%201?x"),
         ] {
             let sibling = Location::url(location).sibling(name);
             assert_eq!(sibling, Some(Location::url(expected)), "{location}");

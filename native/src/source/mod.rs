@@ -12,6 +12,7 @@ mod async_source;
 mod blocking_http;
 mod byte_stream;
 mod closed_file;
+pub(crate) mod data_shard;
 mod file;
 mod http;
 mod hub;

@@ -10,6 +10,7 @@ use crate::delta::Checked;
 use crate::report::VerifiedFile;
 use crate::source::{Local, Source};
 use crate::unpack::{check_unchanged, files};
+use crate::verify::virtual_header;
 use crate::{Error, Job, Output, Result};
 
 /// Decodes every frame of `input`, or every record of a delta with its `base`, and compares
@@ -38,10 +39,14 @@ fn verify_container(
     fast: bool,
 ) -> Result<VerifiedFile> {
     let container = Container::parse(job, input)?;
-    let header = container.header()?;
-    let expected = Original::new(input, original, &header);
-    expected.check_header(container.original_len_bytes())?;
+    let expected = Original {
+        name: input.name(),
+        original,
+        head: container.original_head()?,
+    };
+    expected.check_head(container.original_len_bytes())?;
     container.decode(job, fast, |span, bytes| expected.check(&span, bytes))?;
+    virtual_header::check(job, &container)?;
     Ok(VerifiedFile {
         name: input.name().into(),
         kind: FileKind::Zstn,
@@ -64,8 +69,13 @@ fn verify_records(
 ) -> Result<VerifiedFile> {
     let checked = Checked::parse(job, input, base)?;
     let delta = &checked.table;
-    let expected = Original::new(input, original, delta.header());
-    expected.check_header(delta.original_len_bytes())?;
+    let header = delta.header();
+    let expected = Original {
+        name: input.name(),
+        original,
+        head: [&(header.len() as u64).to_le_bytes(), header].concat(),
+    };
+    expected.check_head(delta.original_len_bytes())?;
     if !checked.is_tiled() {
         // Tensors that share bytes can only be compared in the restored file.
         checked.restore(&job.quiet(), &Output::temporary()?)?;
@@ -88,23 +98,16 @@ fn verify_records(
 struct Original<'a> {
     name: &'a str,
     original: Option<&'a Local>,
-    header: &'a [u8],
+    /// The bytes of the restored file before its data.
+    head: Vec<u8>,
 }
 
-impl<'a> Original<'a> {
-    fn new(input: &'a Local, original: Option<&'a Local>, header: &'a [u8]) -> Self {
-        Self {
-            name: input.name(),
-            original,
-            header,
-        }
-    }
-
+impl Original<'_> {
     fn data_start(&self) -> u64 {
-        8 + self.header.len() as u64
+        self.head.len() as u64
     }
 
-    fn check_header(&self, original_len_bytes: u64) -> Result<()> {
+    fn check_head(&self, original_len_bytes: u64) -> Result<()> {
         let (Some(original), name) = (self.original, self.name) else {
             return Ok(());
         };
@@ -116,9 +119,7 @@ impl<'a> Original<'a> {
                 original.len_bytes()
             )));
         }
-        let head = original.read(0..self.data_start())?;
-        let (len, header) = head.split_at(8);
-        if header != self.header || len != (self.header.len() as u64).to_le_bytes() {
+        if *original.read(0..self.data_start())? != *self.head {
             return Err(differs(format!(
                 "the header in {name} differs from that of {}",
                 original.name()

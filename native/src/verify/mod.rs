@@ -1,6 +1,6 @@
 //! Verifies checkpoints.
 
-use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::BaseFile;
@@ -12,6 +12,7 @@ use crate::{Error, Job, Result, View};
 mod confirm;
 mod files;
 mod tensors;
+mod virtual_header;
 
 pub(crate) use files::verify_file;
 
@@ -250,5 +251,5 @@ fn is_packed(source: &dyn Source) -> Result<bool> {
 fn kind(source: &dyn Source) -> Result<FileKind> {
     let len = source.len_bytes();
     let head = source.read(0..len.min(HEAD_LEN_BYTES))?;
-    recognise(&head, len).map_err(Error::place(source.name()))
+    recognise_named(source.name(), &head, len).map_err(Error::place(source.name()))
 }

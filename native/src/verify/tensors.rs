@@ -36,6 +36,9 @@ pub(super) fn verify_tensors(
             ),
         });
     }
+    for shard in input.data_shards() {
+        shard.verify(|| job.ensure_running())?;
+    }
     job.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
     let mut max_error: Option<f64> = None;
     for tensor in model.tensors() {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
-use zstn_core::catalog::{FileCatalog, FileOpener, FileKind};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::checksum::ARE_IGNORED;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::model::{Model, ModelBuilder, TensorInfo};
@@ -45,9 +45,17 @@ pub fn pair(input: &[u8]) -> Option<(&[u8], &[u8])> {
 /// # Errors
 /// If the file is malformed.
 pub fn catalog(file: &[u8]) -> Result<FileCatalog> {
+    named_catalog("", file)
+}
+
+/// Opens a file like [`catalog`], whose name may determine its format.
+///
+/// # Errors
+/// If the file is malformed.
+pub fn named_catalog(name: &str, file: &[u8]) -> Result<FileCatalog> {
     let len_bytes = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len_bytes)).to_vec();
-    let mut opener = FileOpener::new(len_bytes, head)?;
+    let mut opener = FileOpener::named(name, len_bytes, head)?;
     loop {
         let needs = opener.needs()?;
         if needs.is_empty() {
@@ -197,12 +205,14 @@ fn read_rows(model: &Model, files: &[&[u8]], number: usize, whole: Option<&[u8]>
 /// format have separate corpora.
 pub fn read_kind(file: &[u8], kind: FileKind) {
     with_and_without_checksums(|checksums_count| {
-        match catalog(file) {
-            Ok(catalog) if catalog.kind() == kind => {}
+        let name = format!("file.{}", kind.extension());
+        let catalog = match named_catalog(&name, file) {
+            Ok(catalog) if catalog.kind() == kind => catalog,
             Ok(_) => return,
             Err(error) => return speak(&error),
-        }
-        match model(file, None) {
+        };
+        let builder = ModelBuilder::new(vec![catalog], None, None);
+        match builder.and_then(|builder| builder.finish(&*NATIVE)) {
             Ok(model) => read(&model, &[file], checksums_count),
             Err(error) => speak(&error),
         }

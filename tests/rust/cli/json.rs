@@ -86,7 +86,7 @@ fn collect_described(schema: &Value, keys: &mut BTreeSet<String>) {
 }
 
 /// Commands that print JSON, in every variant that leads to different keys.
-const LINES: [&str; 23] = [
+const LINES: [&str; 24] = [
     "pack a.safetensors",
     "pack tuned.safetensors --base a.zstn",
     "pack model",
@@ -98,6 +98,7 @@ const LINES: [&str; 23] = [
     "ls tuned.z4dm",
     "info tuned.z4dm --base a.zstn",
     "info a.zstn",
+    "info a.zstn --gpu",
     "info a.safetensors",
     "get a.zstn w",
     "get a.zstn w --rows 1..3 -o rows.bin",
@@ -166,6 +167,9 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     }
     // Only an upload to an object store has these keys.
     keys.extend(["parts_sent", "parts_reused"].map(String::from));
+    // Only `bench --device` has these keys, which needs a GPU.
+    keys.extend(["device", "load_plain_seconds"].map(String::from));
+    keys.extend(["load_packed_seconds", "cpu_tensors"].map(String::from));
     assert_eq!(keys, documented);
 }
 
@@ -199,6 +203,23 @@ fn lengths_mean_the_same_in_every_report() {
 }
 
 #[test]
+fn info_counts_the_tensors_that_a_gpu_decodes() {
+    let folder = folder();
+    report(folder.path(), "pack a.safetensors --json");
+    let packed = report(folder.path(), "info a.zstn --gpu --json");
+    let plain = report(folder.path(), "info a.safetensors --gpu --json");
+    assert_eq!(plain["gpu_tensors"], plain["tensors"]);
+    let (by_gpu, all) = (packed["gpu_bytes"].as_u64(), plain["gpu_bytes"].as_u64());
+    assert!(by_gpu > Some(0) && by_gpu <= all, "{packed} {plain}");
+    let text = text(&zstn(folder.path(), &["info", "a.zstn", "--gpu"]).stdout);
+    let line = text.lines().find(|line| line.starts_with("by a GPU"));
+    assert!(
+        line.is_some_and(|line| line.contains("tensors, ")),
+        "{text}"
+    );
+}
+
+#[test]
 fn wrong_usage_is_json_as_well() {
     let folder = folder();
     for (line, part) in [
@@ -207,6 +228,9 @@ fn wrong_usage_is_json_as_well() {
         ("pakc --json", "pakc"),
         ("unpack a.safetensors --json -o x", "not a packed one"),
         ("convert a.safetensors --json", "-o"),
+        ("bench a.safetensors --json --device tpu", "cuda:1"),
+        // There is no such GPU, and most machines have no driver.
+        ("bench a.safetensors --json --device cuda:65535", "cannot"),
     ] {
         let out = zstn(folder.path(), &line.split(' ').collect::<Vec<_>>());
         assert_eq!(out.status.code(), Some(2), "{line}");

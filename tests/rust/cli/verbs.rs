@@ -9,6 +9,71 @@ use zstn_tests::rng::Rng;
 use super::{folder_with, vector};
 
 #[test]
+fn a_file_of_another_format_keeps_its_whole_name() {
+    let original = zstn_tests::cases::read("gguf", "k-blocks.gguf");
+    let folder = folder_with("model.gguf", &original);
+    let at = |name: &str| folder.path().join(name);
+    let run = |arguments: &[&str]| {
+        let out = zstn(folder.path(), arguments);
+        assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
+        out
+    };
+    let report = json(&run(&["pack", "model.gguf", "--json"]));
+    assert_eq!(report["files"][0]["original_kind"], "gguf");
+    assert!(report["files"][0]["refusal"].is_null());
+    std::fs::rename(at("model.gguf"), at("original")).unwrap();
+    run(&["verify", "model.gguf.zstn", "--against", "original"]);
+    run(&["unpack", "model.gguf.zstn"]);
+    assert!(std::fs::read(at("model.gguf")).unwrap() == original);
+    let [packed, plain] = ["model.gguf.zstn", "model.gguf"].map(|name| {
+        let list = json(&run(&["ls", name, "--json"]));
+        let names = list["tensors"].as_array().expect("a list").iter();
+        names
+            .map(|tensor| tensor["name"].to_string())
+            .collect::<std::collections::BTreeSet<_>>()
+    });
+    assert_eq!(packed, plain);
+    let [packed, plain] = ["model.gguf.zstn", "model.gguf"].map(|name| {
+        let info = json(&run(&["info", name, "--json"]));
+        (
+            info["metadata"].clone(),
+            info["tensors"].clone(),
+            info["by_dtype"]["F32"]["elements"].clone(),
+        )
+    });
+    assert_eq!(packed, plain);
+    let name = plain_names(folder.path()).remove(0);
+    let [packed, plain] =
+        ["model.gguf.zstn", "model.gguf"].map(|file| run(&["get", file, &name, "-o", "-"]).stdout);
+    assert!(packed == plain && !plain.is_empty());
+    for file in ["model.gguf.zstn", "model.gguf"] {
+        run(&["convert", file, "-o", &format!("{file}.safetensors")]);
+    }
+    let converted = ["model.gguf.zstn.safetensors", "model.gguf.safetensors"];
+    run(&["verify", converted[0], "--against", converted[1]]);
+    // A file that zstn cannot read is packed as bytes.
+    std::fs::write(at("notes.txt"), "some notes\n").unwrap();
+    let packed = run(&["pack", "notes.txt"]);
+    assert!(
+        text(&packed.stderr).contains("was packed as bytes"),
+        "{}",
+        text(&packed.stderr)
+    );
+    std::fs::remove_file(at("notes.txt")).unwrap();
+    run(&["unpack", "notes.txt.zstn"]);
+    assert_eq!(
+        std::fs::read_to_string(at("notes.txt")).unwrap(),
+        "some notes\n"
+    );
+}
+
+/// Returns the names of the tensors of `model.gguf`.
+fn plain_names(folder: &std::path::Path) -> Vec<String> {
+    let reader = zstn::Reader::open(folder.join("model.gguf")).expect("opened");
+    reader.names().map(String::from).collect()
+}
+
+#[test]
 fn pack_unpack_verify_ls_info_get() {
     let original = vector("tiny_llama_tied.safetensors");
     let folder = folder_with("model.safetensors", &original);

@@ -12,7 +12,7 @@ use zstn::source::{AsyncSource, HttpOptions, ObjectStoreSource, Reading};
 use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader};
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, native};
+use zstn_tests::{checkpoint, native, ztensor2};
 
 /// Runs `work` on a runtime with one thread and without timers or connections of its
 /// own.
@@ -185,4 +185,25 @@ fn dropping_a_future_ends_its_request() {
         }
     });
     was_closed.recv_timeout(Duration::from_secs(1)).unwrap();
+}
+
+#[test]
+fn tensors_in_shards_of_ztensor_are_read() {
+    let shard = ztensor2::data_shard(&[b"abcd"]);
+    let entry = ztensor2::map(&[
+        ("size", ztensor2::number(shard.len())),
+        ("digest", ztensor2::text("xxh3:0000000000000000")),
+    ]);
+    let part = ztensor2::part(0, "u8", 4, &[("shard", ztensor2::text("far"))]);
+    let tensor = ztensor2::tensor(&[4], "dense", &[("data", part)]);
+    let root = [
+        ("objects", ztensor2::map(&[("a", tensor)])),
+        ("shards", ztensor2::map(&[("far", entry)])),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.zt"), ztensor2::file(&root, &[])).unwrap();
+    std::fs::write(folder.path().join("m-far.zt"), shard).unwrap();
+    let reader = AsyncReader::open(folder.path().join("m.zt"));
+    let read = block_on(async { reader.await?.read("a").await });
+    assert_eq!(read.unwrap().bytes, b"abcd");
 }

@@ -12,10 +12,12 @@ use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
 use zstn_serve::{Served, Server};
+use zstn_tests::archives::{Archive, state_dict};
 use zstn_tests::cases;
+use zstn_tests::protobuf;
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, with_header};
+use zstn_tests::{checkpoint, with_header, ztensor2};
 
 /// Returns a checkpoint of 40 tensors of 1.5 MB and its packed file.
 fn model() -> (Vec<u8>, Vec<u8>) {
@@ -93,6 +95,38 @@ fn one_tensor_costs_three_requests_and_its_own_bytes() {
 }
 
 #[test]
+fn a_shard_of_ztensor_is_fetched_once_its_first_tensor_is_read() {
+    let blobs: [&[u8]; 2] = [b"abcd", b"efgh"];
+    let shard = ztensor2::data_shard(&blobs);
+    let entry = ztensor2::map(&[
+        ("size", ztensor2::number(shard.len())),
+        ("digest", ztensor2::text("xxh3:0000000000000000")),
+    ]);
+    let far = |page| {
+        let part = ztensor2::part(page, "u8", 4, &[("shard", ztensor2::text("far"))]);
+        ztensor2::tensor(&[4], "dense", &[("data", part)])
+    };
+    let root = [
+        ("objects", ztensor2::map(&[("a", far(0)), ("b", far(1))])),
+        ("shards", ztensor2::map(&[("far", entry)])),
+    ];
+    let served = serve(&[("m.zt", &ztensor2::file(&root, &[])), ("m-far.zt", &shard)]);
+    let fetched = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    let reader = served.open("m.zt");
+    assert_eq!(reader.names().collect::<Vec<_>>(), ["a", "b"]);
+    let listing = fetched();
+    assert_eq!(listing.len(), 1, "{listing:?}");
+    assert_eq!(reader.read("a").unwrap().bytes, b"abcd");
+    // The magic, the footer and the tensor.
+    assert_eq!(fetched()[1..], [8, 40, 4]);
+    assert_eq!(reader.read("b").unwrap().bytes, b"efgh");
+    assert_eq!(fetched()[4..], [4]);
+}
+
+#[test]
 fn a_gguf_file_is_listed_by_one_request_and_rows_fetch_their_blocks() {
     let file = cases::read("gguf", "k-blocks.gguf");
     // The data of real files are long.
@@ -112,6 +146,58 @@ fn a_gguf_file_is_listed_by_one_request_and_rows_fetch_their_blocks() {
     let whole = reader.read("w.q4_k").unwrap();
     assert!(rows.bytes == whole.bytes[2048..4096]);
     assert_eq!(requests(), [32 << 10, 2 * 144, 6 * 144]);
+}
+
+#[test]
+fn an_onnx_model_is_listed_by_a_request_for_each_file() {
+    let at = [("location", "w.bin"), ("offset", "65536")];
+    let own = protobuf::tensor("own", 2, &[1 << 20]).bytes(9, vec![7; 1 << 20]);
+    let far = protobuf::external("far", 2, &[4, 1 << 16], &at);
+    let file = protobuf::model(&[], std::slice::from_ref(&far));
+    let weights: Vec<u8> = (0..5 << 16)
+        .map(|number: u32| number.to_le_bytes()[2])
+        .collect();
+    let large = protobuf::model(
+        &[],
+        &vec![own; 10]
+            .into_iter()
+            .zip(0..)
+            .map(|(own, number)| own.bytes(8, number.to_string()))
+            .collect::<Vec<_>>(),
+    );
+    let served = serve(&[
+        ("m.onnx", &file),
+        ("w.bin", &weights),
+        ("large.onnx", &large),
+    ]);
+    let requests = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        assert!(log.iter().all(|served| served.status == 206));
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    let reader = served.open("m.onnx");
+    assert_eq!(reader.names().collect::<Vec<_>>(), ["far"]);
+    assert_eq!(requests(), [file.len() as u64, 32 << 10]);
+    let rows = reader.read_rows("far", 1..3).unwrap();
+    assert_eq!(requests()[2..], [2 << 16]);
+    assert!(rows.bytes == weights[2 << 16..4 << 16]);
+    // Long values are not fetched to list a model.
+    let before = requests().len();
+    let reader = served.open("large.onnx");
+    assert_eq!(reader.names().count(), 10);
+    let listing = requests()[before..].to_vec();
+    assert!(
+        listing.len() <= 12 && listing.iter().sum::<u64>() <= 12 << 15,
+        "{listing:?}"
+    );
+    assert!(
+        reader
+            .read("7")
+            .unwrap()
+            .bytes
+            .iter()
+            .all(|byte| *byte == 7)
+    );
 }
 
 #[test]
@@ -450,4 +536,59 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     let refused = zstn::pack(&job, &plain_index, at("c"), &options);
     assert!(refused.is_err(), "a container takes no base");
     assert!(packed.finished_rounds().len() > 2);
+}
+
+#[test]
+fn a_pytorch_file_is_listed_by_three_requests_in_two_round_trips() {
+    // The pickle does not fit in the first request.
+    let names: Vec<String> = (0..400).map(|i| format!("layers.{i}.weight")).collect();
+    let tensors = names.iter().zip(0..);
+    let tensors: Vec<_> = tensors
+        .map(|(name, i)| (name.clone(), i.to_string(), 1000))
+        .collect();
+    let mut archive = Archive::default().aligned("m/data.pkl", &state_dict(&tensors));
+    for i in 0..400u32 {
+        let values: Vec<u8> = (i..i + 1000)
+            .flat_map(|i| (i as f32).to_le_bytes())
+            .collect();
+        archive = archive.aligned(&format!("m/data/{i}"), &values);
+    }
+    let file = archive.finish();
+    let served = serve(&[("m.pt", &file)]);
+    let reader = served.open("m.pt");
+    let requests = || -> Vec<u64> {
+        let log = served.log.lock().unwrap();
+        assert!(log.iter().all(|served| served.status == 206));
+        log.iter().map(|served| served.body_bytes).collect()
+    };
+    assert_eq!(reader.names().count(), 400);
+    let opened = requests();
+    assert_eq!((opened[0], opened.len()), (32 << 10, 3), "{opened:?}");
+    assert!(opened.iter().sum::<u64>() <= 192 << 10, "{opened:?}");
+    let rows = reader.read_rows("layers.9.weight", 3..5).unwrap();
+    assert_eq!(rows.bytes, [12f32, 13.].map(f32::to_le_bytes).concat());
+    assert_eq!(requests()[3..], [8]);
+    let whole = reader.read("layers.9.weight").unwrap();
+    assert_eq!(requests()[3..], [8, 4000]);
+    assert!(whole.bytes.starts_with(&9f32.to_le_bytes()) && whole.bytes.len() == 4000);
+
+    // The beginnings of arrays are fetched together where they are close.
+    let array = |len: usize| {
+        let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({len},), }}\n");
+        let header = [
+            b"\x93NUMPY\x01\x00",
+            &[u8::try_from(dict.len()).unwrap(), 0][..],
+        ]
+        .concat();
+        [&header, dict.as_bytes(), &vec![0; 4 * len]].concat()
+    };
+    let mut archive = Archive::default();
+    for (i, len) in [10, 10, 50_000, 10, 50_000, 10].into_iter().enumerate() {
+        archive = archive.member(&format!("{i}.npy"), &array(len));
+    }
+    let served = serve(&[("m.npz", &archive.finish())]);
+    assert_eq!(served.open("m.npz").names().count(), 6);
+    let log = served.log.lock().unwrap();
+    let bytes: u64 = log.iter().map(|served| served.body_bytes).sum();
+    assert!(log.len() <= 4 && bytes < 80 << 10, "{bytes} bytes: {log:?}");
 }

@@ -69,6 +69,8 @@ fn one_tensor_of_any_file() {
         ("ztensor", "zt"),
         ("gauss", "gauss"),
         ("gguf", "gguf"),
+        ("onnx", "onnx"),
+        ("pytorch", "pt"),
     ] {
         let mut count = 0;
         for entry in std::fs::read_dir(cases::path(folder)).expect("vectors") {

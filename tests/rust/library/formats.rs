@@ -1,6 +1,6 @@
 //! Reads files of every format through the reader and through the command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use zstn::{Engine, Error, Job, Reader, VerifyOptions};
@@ -8,6 +8,7 @@ use zstn_core::catalog::FileKind;
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::command;
 use zstn_tests::foreign::{BAD, GOOD, model_folder};
+use zstn_tests::protobuf;
 
 fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
     Reader::open(path.as_ref())
@@ -70,6 +71,202 @@ fn gguf_files_read_and_convert_like_others() {
         &["pack", path.to_str().expect("UTF-8"), "-o", "p.zstn"],
     );
     assert_eq!(run.status.code(), Some(2));
+}
+
+/// Returns an ONNX model with values in two other files, one of which is missing.
+fn onnx_in_files(folder: &Path) -> PathBuf {
+    let at = |name, offset| [("location", name), ("offset", offset)];
+    let raw: Vec<u8> = [1.0f32, 2.0]
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect();
+    let model = protobuf::model(
+        &[],
+        &[
+            protobuf::tensor("own", 1, &[2]).bytes(9, &raw),
+            protobuf::external("far", 1, &[3, 2], &at("data/weights 1.bin", "4")),
+            protobuf::external("lost", 1, &[2], &at("missing.bin", "0")),
+            protobuf::external("itself", 2, &[2], &at("model.onnx", "0")),
+        ],
+    );
+    let path = folder.join("model.onnx");
+    std::fs::create_dir(folder.join("data")).expect("a folder");
+    std::fs::write(
+        folder.join("data/weights 1.bin"),
+        (0..28).collect::<Vec<u8>>(),
+    )
+    .expect("written");
+    std::fs::write(&path, model).expect("written");
+    path
+}
+
+#[test]
+fn onnx_models_read_values_of_other_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = onnx_in_files(folder.path());
+    let check = |names: Vec<&str>, files: usize, refused: Vec<(String, String)>, far: Vec<u8>| {
+        assert_eq!((names, files), (vec!["own", "far"], 2));
+        assert_eq!(far, (12..20).collect::<Vec<u8>>());
+        let [(itself, of_itself), (lost, missing)] = &refused[..] else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((itself.as_str(), lost.as_str()), ("itself", "lost"));
+        assert!(
+            of_itself.contains("the file of the model itself"),
+            "{of_itself}"
+        );
+        assert!(missing.contains("missing.bin") && missing.contains("beside the model"));
+    };
+    let refused = |model: &zstn_core::model::Model| -> Vec<(String, String)> {
+        let refused = model.refused();
+        refused
+            .map(|(name, error)| (name.into(), error.to_string()))
+            .collect()
+    };
+    let reader = open(&path).expect("a model");
+    let far = reader.read_rows("far", 1..2).expect("rows").bytes;
+    let files = reader.sources().len();
+    check(
+        reader.names().collect(),
+        files,
+        refused(reader.model()),
+        far,
+    );
+    assert_eq!(
+        reader.read("far").expect("values").bytes,
+        (4..28).collect::<Vec<u8>>()
+    );
+    assert!(
+        reader
+            .read("lost")
+            .expect_err("missing")
+            .to_string()
+            .contains("missing.bin")
+    );
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let reader = zstn::AsyncReader::open(&path).await.expect("a model");
+        let far = reader.read_rows("far", 1..2).await.expect("rows").bytes;
+        let files = reader.model().files().len();
+        check(
+            reader.names().collect(),
+            files,
+            refused(reader.model()),
+            far,
+        );
+    });
+
+    // A model in memory has no folder.
+    let bytes = std::fs::read(&path).expect("written");
+    let input = zstn::Input::bytes("m.onnx", bytes);
+    let reader = Reader::options().open(input).expect("a model");
+    let refused = refused(reader.model());
+    assert_eq!(refused.len(), 3);
+    assert!(
+        refused[0].1.contains("by its path or address"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn onnx_models_are_listed_printed_and_converted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    onnx_in_files(folder.path());
+    let run = |arguments: &[&str]| {
+        let run = command::zstn(folder.path(), arguments);
+        let text = String::from_utf8(run.stdout).expect("UTF-8");
+        (run.status.code(), text)
+    };
+    let (code, list) = run(&["ls", "model.onnx"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        list.contains("far  ") && list.contains("2 tensors"),
+        "{list}"
+    );
+    assert!(list.contains("warning: lost cannot be read"), "{list}");
+    let (code, text) = run(&["ls", "model.onnx", "--json"]);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((code, &json["kind"]), (Some(0), &"onnx".into()));
+    assert_eq!(json["refused"].as_array().map(Vec::len), Some(2));
+    let (code, text) = run(&["info", "model.onnx"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        text.contains("onnx") && text.contains("ir_version"),
+        "{text}"
+    );
+    let (code, _) = run(&["get", "model.onnx", "far", "-o", "far.npy"]);
+    assert_eq!(code, Some(0));
+    let far = std::fs::read(folder.path().join("far.npy")).expect("written");
+    assert!(far.ends_with(&(4..28).collect::<Vec<u8>>()));
+
+    for (vector, tensors) in [
+        ("onnx/raw-types.onnx", 19),
+        ("msgpack/types.msgpack", 12),
+        ("tflite/types.tflite", 3),
+    ] {
+        let path = cases::path("").join(vector);
+        let model = open(&path).expect(vector);
+        for name in ["m.safetensors", "m.zstn"] {
+            let out = folder.path().join(name);
+            let convert = ["convert", path.to_str().expect("UTF-8"), name, "--force"];
+            assert_eq!(run(&convert).0, Some(0), "{vector}");
+            let converted = open(&out).expect("converted");
+            assert_eq!(converted.names().count(), tensors, "{vector}");
+            same(&converted, &model);
+        }
+        let pack = ["pack", path.to_str().expect("UTF-8"), "-o", "p.zstn"];
+        assert_eq!(run(&pack).0, Some(2), "{vector}");
+    }
+}
+
+#[test]
+fn archives_read_convert_and_verify_like_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (from, name, kind) in [
+        ("npz", "deflated.npz", FileKind::Npz),
+        ("pytorch", "strided.pt", FileKind::PyTorch),
+        ("pytorch", "training-checkpoint.ckpt", FileKind::PyTorch),
+        ("pytorch", "legacy-shared-storage.pth", FileKind::PyTorch),
+    ] {
+        let path = cases::path(from).join(name);
+        let model = open(&path).expect(name);
+        assert_eq!(model.model().kind(), kind);
+        let path = path.to_str().expect("UTF-8");
+        let list = command::json(&command::zstn(folder.path(), &["ls", path, "--json"]));
+        assert_eq!(list["kind"], kind.name());
+        for out in ["m.safetensors", "m.zstn"] {
+            let run = command::zstn(folder.path(), &["convert", path, out, "--force", "--json"]);
+            let report: Value = serde_json::from_slice(&run.stdout).expect("a report");
+            assert_eq!(report["from"], kind.name());
+            same(&open(folder.path().join(out)).expect("converted"), &model);
+        }
+        read_all(Path::new(path)).expect(name);
+    }
+    // A tensor that cannot be read is named, the others are read, and nothing that is
+    // written lacks it.
+    let path = cases::path("pytorch").join("unreadable-beside.pt");
+    assert!(read_all(&path).is_err());
+    let path = path.to_str().expect("UTF-8");
+    let listed = command::zstn(folder.path(), &["ls", path]);
+    assert!(listed.status.success());
+    let warned = command::text(&listed.stderr) + &command::text(&listed.stdout);
+    assert!(warned.contains("quantised cannot be read"), "{warned}");
+    let got = command::zstn(folder.path(), &["get", path, "a", "--json"]);
+    assert_eq!(command::json(&got)["name"], "a");
+    let run = command::zstn(folder.path(), &["convert", path, "part.safetensors"]);
+    assert!(!run.status.success() && !folder.path().join("part.safetensors").exists());
+    // Values that are no tensors are metadata.
+    let path = cases::path("pytorch").join("training-checkpoint.ckpt");
+    let model = open(&path).expect("a vector");
+    let metadata = model.model().metadata();
+    assert!(
+        metadata
+            .keys()
+            .any(|key| key.starts_with("optimizer.param_groups.0."))
+    );
 }
 
 #[test]

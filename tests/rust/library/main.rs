@@ -3,11 +3,13 @@
 mod as_safetensors;
 mod cancelled;
 mod convert;
+mod data_shards;
 mod decode_task;
 mod delta_bases;
 mod documents;
 mod family;
 mod formats;
+mod original_files;
 mod reader;
 mod readme;
 mod restore_proof;

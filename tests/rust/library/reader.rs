@@ -42,6 +42,8 @@ fn tensors_of_any_file_are_read_into_a_buffer() {
         ("ztensor", "zt"),
         ("gauss", "gauss"),
         ("gguf", "gguf"),
+        ("onnx", "onnx"),
+        ("pytorch", "pt"),
     ] {
         let mut count = 0;
         for entry in fs::read_dir(cases::path(folder)).expect("vectors") {

@@ -10,9 +10,10 @@ use zstn_core::limits::{GAUSS_ELEMENTS_PER_WORD, GAUSS_UNEARNED_ELEMENTS};
 use zstn_core::pure::Pure;
 use zstn_core::{Error, ErrorKind};
 use zstn_tests::allocator::{alone, peak_bytes};
+use zstn_tests::archives::{self, Archive};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::{
-    GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_tensors, vector,
+    GAUSS_FOLDER, manifest, open_gauss, open_in_trips, read_gauss, read_named, read_tensors, vector,
 };
 use zstn_tests::native;
 
@@ -186,6 +187,106 @@ fn bad_gguf_files_are_refused_for_their_rule_in_bounded_memory() {
         let file = cases::named("gguf-bad", &entry);
         let result = measured(&name, || read_tensors(&Pure, &file));
         Refusal::of_opened(&entry).check(&name, result);
+    }
+}
+
+#[test]
+fn bad_archives_are_refused_for_their_rule_in_bounded_memory() {
+    let _alone = alone();
+    for folder in ["npz-bad", "pytorch-bad"] {
+        for entry in cases::malformed(folder) {
+            let name = text(&entry["file"]);
+            let file = cases::named(folder, &entry);
+            let result = measured(&name, || open_in_trips(&file).map(drop));
+            if let Err(error) = result {
+                Refusal::of_opened(&entry).check::<()>(&name, Err(error));
+            }
+        }
+    }
+}
+
+#[test]
+fn pickles_take_memory_and_time_that_their_length_justifies() {
+    let _alone = alone();
+    let open = |pickle: &[u8]| {
+        let file = Archive::default().member("a/data.pkl", pickle).finish();
+        let (result, peak) = peak_bytes(|| open_in_trips(&file).map(drop));
+        let len = pickle.len().max(1 << 20);
+        assert!(peak < 160 * len, "{peak} bytes for {len}");
+        result
+    };
+    let refused = |pickle: &[u8]| {
+        let error = open(pickle).expect_err("too much");
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    };
+    // One list of 200,000 pairs becomes 200,000 dicts.
+    let pairs = b"K\x01K\x02\x86".repeat(200_000);
+    let dicts = b"ccollections\nOrderedDict\nh\0\x85R".repeat(200_000);
+    refused(&[b"\x80\x02]q\0(", &pairs[..], b"e0(", &dicts, b"t."].concat());
+    // Ten million values on the stack.
+    let values = [&b"N"[..], &b"2".repeat(10_000_000), b"."].concat();
+    refused(&values);
+    // A long key in front of 200,000 tensors that are not there.
+    let key = archives::text(&"k".repeat(60_000));
+    let class = b"ctorch._utils\n_rebuild_x\n)Rq\0";
+    let pairs: Vec<u8> = (0..200_000u32)
+        .flat_map(|i| [b"J", &i.to_le_bytes()[..], b"h\0"].concat())
+        .collect();
+    let pickle = [
+        b"\x80\x02}",
+        &key[..],
+        b"}",
+        b"q\x01(N",
+        class,
+        &pairs,
+        b"u",
+        b"s.",
+    ]
+    .concat();
+    refused(&pickle);
+    // A million lists in each other.
+    let deep = [
+        &b"\x80\x02"[..],
+        &b"]".repeat(1_000_000),
+        &b"a".repeat(999_999),
+        b".",
+    ]
+    .concat();
+    let _ = open(&deep);
+    // 90,000 tensors of a class with a long name that is not known.
+    let class = [&b"ctorch._utils\n_rebuild_"[..], &[1; 900], b"\n)R"].concat();
+    let inner = [&b"q\0("[..], &b"h\0".repeat(300), b"tq\0("].concat();
+    let outer = [&b"h\0".repeat(300)[..], b"t."].concat();
+    let _ = open(&[b"\x80\x02", &class[..], &inner, &outer].concat());
+    // 2,000 storages with one key of a megabyte, which has to be unescaped.
+    let id = [
+        &b"(X\x07\0\0\0storagectorch\nFloatStorage\nV\\u0041"[..],
+        &b"k".repeat(1 << 20),
+        b"\nNK\x01tq\0",
+    ];
+    let storages = b"h\0Q0".repeat(2000);
+    refused(&[b"\x80\x02", &id.concat()[..], &storages, b"."].concat());
+    // 100 references to an object of a class that is not known, with 200,000 entries.
+    let object = [
+        &b"ctorch._utils\n_rebuild_x\n)R("[..],
+        &b"N".repeat(200_000),
+        b"eq\0(",
+    ];
+    let outer = [&b"h\0".repeat(100)[..], b"t."].concat();
+    refused(&[b"\x80\x02", &object.concat()[..], &outer].concat());
+}
+
+#[test]
+fn bad_files_of_walked_formats_are_refused_in_bounded_memory() {
+    let _alone = alone();
+    for folder in ["onnx-bad", "msgpack-bad", "tflite-bad", "hdf5-bad"] {
+        for entry in cases::malformed(folder) {
+            let name = text(&entry["file"]);
+            let file = cases::named(folder, &entry);
+            let result = measured(&name, || read_named(&name, &file));
+            let is_external = name == "external-missing.onnx";
+            assert_eq!(result.is_ok(), is_external, "{name}");
+        }
     }
 }
 

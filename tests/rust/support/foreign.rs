@@ -17,8 +17,9 @@ use zstn_core::container::foreign::ztensor::{FOOTER_BYTES, Manifest, ZTensorFoot
 use zstn_core::container::safetensors::{Header, header_len_bytes};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine;
+use zstn_core::model::ModelBuilder;
 use zstn_core::pure::Pure;
-use zstn_core::{Error, Result};
+use zstn_core::{Error, Result, Rule};
 
 use crate::cases;
 
@@ -60,9 +61,14 @@ pub fn vector(name: &str) -> Vec<u8> {
 /// Opens a file of any format as an HTTP reader does, and returns the number of round
 /// trips with it.
 pub fn open_in_trips(file: &[u8]) -> Result<(FileCatalog, usize)> {
+    open_named("", file)
+}
+
+/// Opens a file like [`open_in_trips`], whose name may determine its format.
+pub fn open_named(name: &str, file: &[u8]) -> Result<(FileCatalog, usize)> {
     let len = file.len() as u64;
     let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
-    let mut opening = FileOpener::new(len, head)?;
+    let mut opening = FileOpener::named(name, len, head)?;
     let mut trips = 1;
     loop {
         let needs = opening.needs()?;
@@ -79,7 +85,45 @@ pub fn open_in_trips(file: &[u8]) -> Result<(FileCatalog, usize)> {
 
 /// Decodes every tensor of a file in catalog order.
 pub fn read_tensors(engine: &impl Engine, file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let (catalog, _) = open_in_trips(file)?;
+    read_opened(engine, &open_in_trips(file)?.0, file)
+}
+
+/// Opens a file by its name and reads everything. The result is the values of the
+/// tensors by name.
+///
+/// # Errors
+/// The first error: of the file, of a tensor that cannot be read, or of the values of a
+/// tensor.
+pub fn read_named(name: &str, file: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
+    let catalog = open_named(name, file)?.0;
+    let model = ModelBuilder::new(vec![catalog.clone()], None, None)?.finish(&Pure)?;
+    if let Some((_, refusal)) = model.refused().next() {
+        return Err(refusal.clone());
+    }
+    let names = catalog.tensors().iter().map(|tensor| tensor.name.clone());
+    Ok(names.zip(read_opened(&Pure, &catalog, file)?).collect())
+}
+
+/// Returns the broken rules of the tensors that cannot be read, by name.
+///
+/// # Panics
+/// If the catalog makes no model.
+#[must_use]
+pub fn refused(catalog: FileCatalog) -> BTreeMap<String, Option<Rule>> {
+    let model = ModelBuilder::new(vec![catalog], None, None).and_then(|b| b.finish(&Pure));
+    let model = model.expect("a model");
+    let refused = model.refused();
+    refused
+        .map(|(name, error)| (name.into(), error.rule()))
+        .collect()
+}
+
+/// Decodes every tensor of an opened file in catalog order.
+pub fn read_opened(
+    engine: &impl Engine,
+    catalog: &FileCatalog,
+    file: &[u8],
+) -> Result<Vec<Vec<u8>>> {
     let tensors = catalog.tensors().iter().enumerate();
     tensors
         .map(|(number, tensor)| {

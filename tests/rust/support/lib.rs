@@ -2,6 +2,7 @@
 //! line, memory accounting.
 
 pub mod allocator;
+pub mod archives;
 pub mod cases;
 pub mod checkpoints;
 pub mod command;
@@ -10,6 +11,7 @@ pub mod faults;
 pub mod foreign;
 pub mod frames;
 pub mod http_request;
+pub mod protobuf;
 pub mod rng;
 pub mod round_server;
 pub mod schema;
@@ -19,6 +21,7 @@ pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;
 pub mod upload_server;
+pub mod ztensor2;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,10 @@ import { parseIndexName } from "./index-name.js";
  * The extensions of files that `open` reads, most preferred first: packed before plain. A delta comes last because it
  * needs its base.
  */
-const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "npy", "z4dm"];
+const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "npy", "npz", "pt", "z4dm"];
+
+/** The extensions of other files that `open` reads. Repositories have them besides a model, so they are only chosen alone. */
+const OTHERS = ["h5", "onnx", "msgpack", "tflite"];
 
 /** The usual names of a model in its own folder, without extensions. */
 const STEMS = ["model", "diffusion_pytorch_model"];
@@ -14,11 +17,13 @@ const STEMS = ["model", "diffusion_pytorch_model"];
 const SHARD = /-\d{5}-of-\d{5}\.[^./]+$/;
 
 /** Returns whether `open` can read a file of this name, by itself or as an index. */
-export const isModelFile = (path: string): boolean => EXTENSIONS.includes(extensionOf(path));
+export const isModelFile = (path: string): boolean => [...EXTENSIONS, ...OTHERS].includes(extensionOf(path));
 
 /** Returns the one file to open, several candidates if there is no obvious choice, or none if nothing can be opened. */
 export function chooseFiles(paths: readonly string[], folder = ""): readonly string[] {
-  const inside = paths.filter((path) => path.startsWith(folder) && isModelFile(path));
+  const all = paths.filter((path) => path.startsWith(folder) && isModelFile(path));
+  const preferred = all.filter((path) => EXTENSIONS.includes(extensionOf(path)));
+  const inside = preferred.length > 0 ? preferred : all;
   const top = inside.filter((path) => !path.slice(folder.length).includes("/"));
   if (top.length > 0) return chooseAmong(top, folder);
   return inside.filter((path) => !SHARD.test(path) || !hasIndex(path, inside));
@@ -26,7 +31,7 @@ export function chooseFiles(paths: readonly string[], folder = ""): readonly str
 
 function chooseAmong(paths: readonly string[], folder: string): readonly string[] {
   for (const wantsIndex of [true, false]) {
-    for (const extension of EXTENSIONS) {
+    for (const extension of [...EXTENSIONS, ...OTHERS]) {
       const ending = wantsIndex ? `.${extension}.index.json` : `.${extension}`;
       const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending)) && !SHARD.test(path);
       const all = paths.filter(isWanted);

@@ -1,12 +1,9 @@
 /** Describes the files of a repository that has nothing to open, by their names. */
 
 const FORMATS: readonly [RegExp, string][] = [
-  [/\.(bin|pt|pth|ckpt)$/i, "PyTorch"],
-  [/\.onnx$/i, "ONNX"],
-  [/\.(h5|keras)$/i, "Keras"],
-  [/(\.pb|\.tflite)$/i, "TensorFlow"],
-  [/\.msgpack$/i, "Flax"],
-  [/\.(npz|npy)$/i, "NumPy"],
+  [/\.(bin|pth|ckpt)$/i, "PyTorch"],
+  [/\.keras$/i, "Keras"],
+  [/\.pb$/i, "TensorFlow"],
 ];
 
 /** Returns a sentence that lists some of the files, for an error message. */
@@ -15,7 +12,7 @@ export function describeFiles(paths: readonly string[]): string {
     const path = paths.find((path) => pattern.test(path));
     return path === undefined ? [] : [`${path} (${format})`];
   });
-  if (models.length > 0) return `It has ${models.slice(0, 4).join(", ")}. Convert one to safetensors first.`;
+  if (models.length > 0) return `It has ${models.slice(0, 4).join(", ")}. PyTorch files are opened by their own address; convert others to safetensors first.`;
   if (paths.length === 0) return "It is empty.";
   const few = paths.slice(0, 6).join(", ");
   return `It has ${few}${paths.length > 6 ? ` and ${paths.length - 6} more` : ""}.`;

@@ -1,23 +1,22 @@
 /** Recognises a file by its first bytes, like `core/src/catalog/file_opener.rs`. */
 
+import { loadCoreFiles } from "../core-files-loader.js";
 import { FormatError } from "../errors.js";
 import { malformed } from "./core-error.js";
 
 /** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
 export const HEAD_BYTES = 32768;
 
-/** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM)/;
-
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
- * safetensors.
+ * safetensors. The magic numbers of most formats are loaded on demand.
  */
-export async function isPacked(head: Uint8Array): Promise<boolean> {
+export async function isPacked(head: Uint8Array, name: string): Promise<boolean> {
   const text = String.fromCharCode(...head.subarray(0, 16));
-  if (PACKED.test(text)) return true;
-  // In a plain file, JSON follows the header length. A truncated container must not be mistaken for a damaged plain file.
-  if (/^[^]{8}($|[{ \t\r\n])/.test(text)) return false;
+  if (/^Z(STN|4DM)/.test(text)) return true;
+  // In a plain file, JSON follows the header length, which has 32 bits.
+  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : (await loadCoreFiles()).isPacked(text, name);
+  if (packed !== undefined) return packed;
   throw await described(undefined, head);
 }
 

@@ -168,7 +168,8 @@ function optionsOf({ source, token }: ModelRequest, { signal, onStep }: Context,
   options.fetch = log.fetch;
   if ("file" in source) {
     options.siblings = (name) => {
-      const file = source.siblings.find((candidate) => candidate.name === name);
+      // Dropped files have no folder.
+      const file = source.siblings.find((candidate) => candidate.name === name.split("/").at(-1));
       return file && log.file(file);
     };
   }

@@ -45,6 +45,12 @@ const KINDS: Readonly<Record<string, string>> = {
   gauss: "Gauss, lossy",
   gguf: "GGUF",
   npy: "NumPy array",
+  onnx: "ONNX",
+  msgpack: "msgpack",
+  tflite: "TensorFlow Lite",
+  npz: "NumPy archive",
+  pytorch: "PyTorch",
+  hdf5: "HDF5",
   "compressed-tensors": "compressed-tensors",
 };
 

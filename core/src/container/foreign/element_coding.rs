@@ -2,12 +2,15 @@
 //! without compression.
 
 use alloc::borrow::Cow;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::byte_order::swapped;
 #[cfg(feature = "gguf")]
 use super::gguf::{self, ByteOrder, ElementType};
+#[cfg(any(feature = "onnx", feature = "tflite"))]
+use super::narrow::NarrowType;
 use crate::bytes::index;
 use crate::{Error, Result};
 
@@ -23,6 +26,18 @@ pub enum ElementCoding {
     /// The values are `F32` (docs/formats/gguf.md 4).
     #[cfg(feature = "gguf")]
     Blocks(ElementType, ByteOrder),
+    /// Elements that are smaller than a byte. A unit is a stored byte, so the
+    /// values of the last one may include padding (docs/formats/onnx.md 3).
+    #[cfg(any(feature = "onnx", feature = "tflite"))]
+    Narrow(NarrowType),
+}
+
+/// The units that contain some bytes of a decoded tensor.
+pub(crate) struct Units {
+    /// The range of the stored tensor.
+    pub stored: Range<u64>,
+    /// The number of decoded bytes before the wanted ones.
+    pub skipped_bytes: u64,
 }
 
 impl ElementCoding {
@@ -34,6 +49,19 @@ impl ElementCoding {
             Self::Swapped(width) => (width.max(1), width.max(1)),
             #[cfg(feature = "gguf")]
             Self::Blocks(element, _) => (4 * element.block_elements(), element.block_bytes()),
+            #[cfg(any(feature = "onnx", feature = "tflite"))]
+            Self::Narrow(narrow) => (narrow.values_per_byte(), 1),
+        }
+    }
+
+    /// Returns the units that contain the bytes `span` of the decoded tensor.
+    #[must_use]
+    pub(crate) fn units(self, span: &Range<u64>) -> Units {
+        let (decoded_bytes, stored_bytes) = self.unit_bytes();
+        let first = span.start / decoded_bytes;
+        Units {
+            stored: first * stored_bytes..span.end.div_ceil(decoded_bytes) * stored_bytes,
+            skipped_bytes: span.start - first * decoded_bytes,
         }
     }
 
@@ -60,6 +88,8 @@ impl ElementCoding {
                 gguf::decode_blocks(element, order, stored, &mut out);
                 out.into()
             }
+            #[cfg(any(feature = "onnx", feature = "tflite"))]
+            Self::Narrow(narrow) => narrow.widen(stored)?.into(),
         })
     }
 }

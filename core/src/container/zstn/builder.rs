@@ -11,9 +11,11 @@ use super::index::write_record;
 use super::integrity::{
     ChecksumBuilder, FrameDigests, HeadChecksums, OriginalHash, Section, checksum, write_entry,
 };
+#[cfg(feature = "virtual-headers")]
+use super::virtual_header::VirtualHeader;
 use super::{
-    Announced, ContainerFooter, ContainerLayout, ContainerOptions, IndexRecord, PREFIX_FIXED_BYTES,
-    RecordContent, VERSIONS, prefix_bytes,
+    Announced, ContainerFooter, ContainerLayout, ContainerOptions, FLAG_OFFSET_BYTES,
+    HAS_VIRTUAL_HEADER, IndexRecord, PREFIX_FIXED_BYTES, RecordContent, VERSIONS, prefix_bytes,
 };
 use crate::bytes::index;
 use crate::container::VERSION_OFFSET_BYTES;
@@ -111,6 +113,50 @@ impl ContainerBuilder {
             }
             _ => return Ok(ContainerStart::SingleFrame),
         };
+        let head = [&(header.len() as u64).to_le_bytes(), header].concat();
+        Ok(Self::indexed(
+            engine,
+            header,
+            &head,
+            data_len_bytes,
+            tensors,
+            options,
+        ))
+    }
+
+    /// Starts the container of a file of `len_bytes` with this virtual header.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the header is not that
+    /// of a file of this length.
+    #[cfg(feature = "virtual-headers")]
+    pub fn start_virtual<E: PackEngine>(
+        engine: &E,
+        header: &VirtualHeader,
+        len_bytes: u64,
+        options: &ContainerOptions,
+    ) -> Result<ContainerStart> {
+        let tensors = Header::parse(header.json(), len_bytes)?.tensors;
+        Ok(Self::indexed(
+            engine,
+            header.json(),
+            &[],
+            len_bytes,
+            tensors,
+            options,
+        ))
+    }
+
+    /// Starts an indexed container. `head` contains the bytes of the original
+    /// before its data buffer; it is empty if the header is virtual.
+    fn indexed<E: PackEngine>(
+        engine: &E,
+        header: &[u8],
+        head: &[u8],
+        data_len_bytes: u64,
+        tensors: Vec<HeaderTensor>,
+        options: &ContainerOptions,
+    ) -> ContainerStart {
         let is_long = PREFIX_FIXED_BYTES + header.len() as u64 > HEAD_LEN_BYTES;
         let header_copy = (options.has_integrity && is_long).then(|| {
             let mut copy = Vec::new();
@@ -122,29 +168,32 @@ impl ContainerBuilder {
             (None, true) => Announced::Integrity,
             (None, false) => Announced::Nothing,
         };
-        let prefix = prefix_bytes(
+        let mut prefix = prefix_bytes(
             Edition::Plain,
             ContainerLayout::Indexed,
             announced,
             header,
             data_len_bytes,
         );
+        if head.is_empty() {
+            prefix[index(FLAG_OFFSET_BYTES)] |= HAS_VIRTUAL_HEADER;
+        }
         let builder = Self {
             header_copy,
-            original_len_bytes: (header.len() as u64 + 8).saturating_add(data_len_bytes),
+            original_len_bytes: (head.len() as u64).saturating_add(data_len_bytes),
             prefix_checksums: prefix_checksums(&prefix, options),
             edition: Edition::Plain,
             position: prefix.len() as u64,
             records: Vec::with_capacity(tensors.len()),
             sums: options
                 .has_integrity
-                .then(|| ChecksumBuilder::new(header, options.original_sha256)),
+                .then(|| ChecksumBuilder::new(head, options.original_sha256)),
         };
-        Ok(ContainerStart::Indexed {
+        ContainerStart::Indexed {
             builder,
             prefix,
             tensors,
-        })
+        }
     }
 
     /// Returns the offset of the next frame in the file.

@@ -153,11 +153,10 @@ fn start_output<'a>(
     out: &'a mut Vec<u8>,
 ) -> Result<&'a mut [u8]> {
     let header = part(file, prefix.header.clone());
+    let head = prefix.original_head(header);
     bytes::resize(out, prefix.original_len_bytes())?;
-    let (len, rest) = out.split_at_mut(8);
-    len.copy_from_slice(&(header.len() as u64).to_le_bytes());
-    let (dest, data) = rest.split_at_mut(header.len());
-    dest.copy_from_slice(header);
+    let (dest, data) = out.split_at_mut(head.len());
+    dest.copy_from_slice(&head);
     Ok(data)
 }
 

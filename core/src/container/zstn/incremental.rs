@@ -6,21 +6,29 @@
 //! once is hashed while it is in memory, and tensors come in file order, so an
 //! equal tensor has been seen before.
 //!
+//! A file of another format is opened first, and then packed with a virtual header.
+//!
 //! If extension frames are allowed, the version of the file is only known at
 //! the end: see [`IncrementalPacker::prefix`].
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "virtual-headers")]
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
 use super::integrity::FrameDigests;
+#[cfg(feature = "virtual-headers")]
+use super::virtual_header::VirtualHeader;
 use super::{
     ContainerBuilder, ContainerOptions, ContainerStart, IndexRecord, MAGIC, RecordContent,
     StoredFrame, single_frame,
 };
 use crate::bytes::{index, part};
+#[cfg(feature = "virtual-headers")]
+use crate::catalog::{FileCatalog, FileOpener, is_other_format};
 use crate::container::safetensors::{self, HeaderTensor, PREFIX_BYTES};
 use crate::container::{FileHead, VERSION_OFFSET_BYTES};
 use crate::digest::{self, Digest};
@@ -39,6 +47,9 @@ use crate::{Error, Result, TensorRef};
 #[derive(Debug)]
 pub struct IncrementalPacker {
     head: FileHead,
+    /// The name of the file, or nothing.
+    #[cfg(feature = "virtual-headers")]
+    name: String,
     options: ContainerOptions,
     stage: Stage,
 }
@@ -46,6 +57,9 @@ pub struct IncrementalPacker {
 #[derive(Debug)]
 enum Stage {
     Start,
+    /// A file that is not safetensors and is being opened.
+    #[cfg(feature = "virtual-headers")]
+    Opening(Box<Opening>),
     Header,
     Tensors(Box<Tensors>),
     /// The data of a file that breaks the safetensors rules.
@@ -57,8 +71,21 @@ enum Stage {
     },
 }
 
+/// A file that is being opened, and the ranges of it that have been requested and not
+/// supplied.
+#[cfg(feature = "virtual-headers")]
+#[derive(Debug)]
+struct Opening {
+    opener: FileOpener,
+    /// In descending order.
+    needs: Vec<Range<u64>>,
+}
+
 #[derive(Debug)]
 struct Tensors {
+    /// The virtual header, if the file is not safetensors.
+    #[cfg(feature = "virtual-headers")]
+    virtual_header: Option<VirtualHeader>,
     data_start: u64,
     left: alloc::vec::IntoIter<HeaderTensor>,
     builder: ContainerBuilder,
@@ -94,9 +121,20 @@ impl IncrementalPacker {
     pub fn new(len_bytes: u64, options: impl Into<ContainerOptions>) -> Self {
         Self {
             head: FileHead::new(len_bytes),
+            #[cfg(feature = "virtual-headers")]
+            name: String::new(),
             options: options.into(),
             stage: Stage::Start,
         }
+    }
+
+    /// Sets the name or path of the file, which matters for formats without a magic
+    /// number ([`recognise_named`](crate::catalog::recognise_named)).
+    #[cfg(feature = "virtual-headers")]
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Returns the range of the file that is required next, or `None` when the
@@ -125,7 +163,17 @@ impl IncrementalPacker {
         };
         let bytes = self.head.complete(&wanted, bytes.into())?;
         match mem::replace(&mut self.stage, Stage::Start) {
-            Stage::Start => self.start(&bytes),
+            Stage::Start => self.start(engine, &bytes),
+            #[cfg(feature = "virtual-headers")]
+            Stage::Opening(mut opening) => {
+                let known = self.head.known().len() as u64;
+                if wanted.start <= known && wanted.end > known {
+                    self.head.extend(wanted.start, &bytes);
+                }
+                opening.needs.pop();
+                let supplied = opening.opener.supply(wanted.start, &bytes);
+                self.go_on_opening(engine, opening, supplied)
+            }
             Stage::Header => self.header(engine, &bytes),
             Stage::Tensors(mut tensors) => {
                 let mut out = tensors.next(engine, &bytes)?;
@@ -198,6 +246,8 @@ impl IncrementalPacker {
     fn wanted(&self) -> Option<Range<u64>> {
         match &self.stage {
             Stage::Start => Some(self.head.first()),
+            #[cfg(feature = "virtual-headers")]
+            Stage::Opening(opening) => opening.needs.last().cloned(),
             Stage::Header => Some(PREFIX_BYTES..self.data_start()),
             Stage::Tensors(tensors) => {
                 let span = &tensors.left.as_slice().first()?.span;
@@ -215,7 +265,20 @@ impl IncrementalPacker {
         PREFIX_BYTES + len.unwrap_or_default()
     }
 
-    fn start(&mut self, head: &[u8]) -> Result<Vec<u8>> {
+    fn start<E: PackEngine>(&mut self, engine: &E, head: &[u8]) -> Result<Vec<u8>> {
+        #[cfg(feature = "virtual-headers")]
+        if is_other_format(head, self.head.len_bytes()) {
+            self.head.extend(0, head);
+            return match FileOpener::named(&self.name, self.head.len_bytes(), head.to_vec()) {
+                Ok(opener) => {
+                    let needs = Vec::new();
+                    self.go_on_opening(engine, Box::new(Opening { opener, needs }), Ok(()))
+                }
+                Err(_) => self.virtual_header(engine, None),
+            };
+        }
+        #[cfg(not(feature = "virtual-headers"))]
+        let _ = engine;
         if head.starts_with(&MAGIC) {
             return Err(Error::invalid_input(
                 "the file is a ZSTN container: it is packed already",
@@ -241,26 +304,64 @@ impl IncrementalPacker {
             self.stage = Stage::Whole;
             return Ok(Vec::new());
         };
-        let mut lens = BTreeSet::new();
-        let repeated = tensors
-            .iter()
-            .map(|tensor| tensor.span.end - tensor.span.start)
-            .filter(|len| !lens.insert(*len))
-            .collect();
-        let tensors = Box::new(Tensors {
-            data_start,
-            left: tensors.into_iter(),
-            builder,
-            prefix: match self.options.encode.is_extended() {
-                true => mem::take(&mut prefix),
-                false => Vec::new(),
-            },
-            options: self.options,
-            repeated,
-            seen: BTreeMap::new(),
-        });
+        let tensors = Tensors::new(data_start, builder, &mut prefix, tensors, self.options);
         let mut out = prefix;
-        self.go_on(tensors, &mut out)?;
+        self.go_on(Box::new(tensors), &mut out)?;
+        Ok(out)
+    }
+
+    /// Requests the next ranges of a file that is being opened. A file that is refused is
+    /// packed as bytes.
+    #[cfg(feature = "virtual-headers")]
+    fn go_on_opening<E: PackEngine>(
+        &mut self,
+        engine: &E,
+        mut opening: Box<Opening>,
+        supplied: Result<()>,
+    ) -> Result<Vec<u8>> {
+        if opening.needs.is_empty() || supplied.is_err() {
+            match supplied.and_then(|()| opening.opener.needs()) {
+                Ok(mut needs) if !needs.is_empty() => {
+                    needs.reverse();
+                    opening.needs = needs;
+                }
+                Ok(_) => {
+                    let catalog = opening.opener.finish(engine);
+                    return self.virtual_header(engine, catalog.ok());
+                }
+                Err(_) => return self.virtual_header(engine, None),
+            }
+        }
+        self.stage = Stage::Opening(opening);
+        Ok(Vec::new())
+    }
+
+    /// Starts the container of a file with this catalog, or of a file that was refused.
+    #[cfg(feature = "virtual-headers")]
+    fn virtual_header<E: PackEngine>(
+        &mut self,
+        engine: &E,
+        catalog: Option<FileCatalog>,
+    ) -> Result<Vec<u8>> {
+        let len_bytes = self.head.len_bytes();
+        let described = catalog.and_then(|catalog| catalog.virtual_header().ok());
+        let header = match described {
+            Some(header) => header,
+            None => VirtualHeader::of_bytes(len_bytes)?,
+        };
+        let start = ContainerBuilder::start_virtual(engine, &header, len_bytes, &self.options)?;
+        let ContainerStart::Indexed {
+            builder,
+            mut prefix,
+            tensors,
+        } = start
+        else {
+            return Err(Error::invalid_input("a virtual header has an index"));
+        };
+        let mut tensors = Tensors::new(0, builder, &mut prefix, tensors, self.options);
+        tensors.virtual_header = Some(header);
+        let mut out = prefix;
+        self.go_on(Box::new(tensors), &mut out)?;
         Ok(out)
     }
 
@@ -287,6 +388,45 @@ impl IncrementalPacker {
 }
 
 impl Tensors {
+    /// Prepares the packing of tensors. Takes the `prefix` if it is written last.
+    fn new(
+        data_start: u64,
+        builder: ContainerBuilder,
+        prefix: &mut Vec<u8>,
+        tensors: Vec<HeaderTensor>,
+        options: ContainerOptions,
+    ) -> Self {
+        let mut lens = BTreeSet::new();
+        let repeated = tensors
+            .iter()
+            .map(|tensor| tensor.span.end - tensor.span.start)
+            .filter(|len| !lens.insert(*len))
+            .collect();
+        Self {
+            #[cfg(feature = "virtual-headers")]
+            virtual_header: None,
+            data_start,
+            left: tensors.into_iter(),
+            builder,
+            prefix: match options.encode.is_extended() {
+                true => mem::take(prefix),
+                false => Vec::new(),
+            },
+            options,
+            repeated,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Returns a tensor as the encoder takes it.
+    fn content<'t>(&self, tensor: &'t HeaderTensor, bytes: &'t [u8]) -> TensorRef<'t> {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(header) = &self.virtual_header {
+            return header.content(tensor, bytes);
+        }
+        TensorRef::new(bytes, tensor.dtype, &tensor.shape)
+    }
+
     fn next<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
         let Some(tensor) = self.left.next() else {
             return Ok(Vec::new());
@@ -300,7 +440,7 @@ impl Tensors {
             self.builder.alias(tensor.name, tensor.span, target)?;
             return Ok(Vec::new());
         }
-        let content = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+        let content = self.content(&tensor, bytes);
         let frame = select::encode(engine, content, self.options.encode);
         let digests = digest
             .filter(|_| has_integrity)

@@ -31,6 +31,8 @@ pub mod integrity;
 mod options;
 #[doc(hidden)]
 pub mod rows;
+#[cfg(feature = "virtual-headers")]
+pub mod virtual_header;
 
 pub use builder::{ContainerBuilder, ContainerEnd, ContainerStart, StoredFrame, single_frame};
 pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
@@ -76,6 +78,9 @@ pub struct ContainerPrefix {
     /// True if the file announces an integrity section. A file without the
     /// announcement may have a section as well.
     pub has_integrity: bool,
+    /// True if the header is virtual: the file that this container restores is
+    /// the data buffer, without the header (docs/formats/zstn-virtual-header.md).
+    pub has_virtual_header: bool,
 }
 
 impl ContainerPrefix {
@@ -115,6 +120,7 @@ impl ContainerPrefix {
             header: header_start..header_start + start.header_len,
             data_len_bytes: cursor.u64("data length")?,
             has_integrity: start.flag & HAS_INTEGRITY != 0,
+            has_virtual_header: start.flag & HAS_VIRTUAL_HEADER != 0,
         })
     }
 
@@ -133,7 +139,22 @@ impl ContainerPrefix {
     /// Returns the length in bytes of the file that this container restores.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        (self.header.end - self.header.start + 8).saturating_add(self.data_len_bytes)
+        let head_len_bytes = match self.has_virtual_header {
+            true => 0,
+            false => self.header.end - self.header.start + 8,
+        };
+        self.data_len_bytes.saturating_add(head_len_bytes)
+    }
+
+    /// Returns the bytes of the restored file before its data buffer, given the
+    /// bytes of the header: the length of the header and the header, or none if
+    /// the header is virtual.
+    #[must_use]
+    pub fn original_head(&self, header: &[u8]) -> Vec<u8> {
+        match self.has_virtual_header {
+            true => Vec::new(),
+            false => [&(header.len() as u64).to_le_bytes(), header].concat(),
+        }
     }
 }
 
@@ -161,12 +182,26 @@ fn read_start(cursor: &mut Cursor) -> Result<PrefixStart> {
     })
 }
 
+/// The offset of the layout flag in the file.
+const FLAG_OFFSET_BYTES: u64 = 5;
+
 /// The bit of the layout flag that announces a copy of the header in the
 /// integrity section. z4ai takes any flag but 0 for the indexed layout.
 const HAS_HEADER_COPY: u8 = 2;
 /// The bit of the layout flag that announces an integrity section. Without it,
 /// a file that lost its section would look like a file of z4ai.
 const HAS_INTEGRITY: u8 = 4;
+
+/// The bit of the layout flag that makes the header virtual
+/// (docs/formats/zstn-virtual-header.md 1).
+const HAS_VIRTUAL_HEADER: u8 = 8;
+
+/// Returns whether the header of a ZSTN file that begins with `head` is virtual.
+#[must_use]
+pub fn has_virtual_header(head: &[u8]) -> bool {
+    head.get(5)
+        .is_some_and(|flag| flag & HAS_VIRTUAL_HEADER != 0)
+}
 
 /// Returns whether the first bytes of a file announce a copy of the header in
 /// the integrity section (docs/formats/zstn-integrity.md 6).

@@ -73,6 +73,12 @@ impl<'a> Shared<'a> {
         })
     }
 
+    /// Returns the number of chunks.
+    #[cfg(feature = "plan")]
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// Returns the table of all chunks, unless the plane is empty, and every chunk with
     /// the number of its symbols. The plane has `len_bytes` bytes.
     #[cfg(feature = "plan")]
@@ -246,6 +252,12 @@ impl<'a> Adaptive<'a> {
                     .map_err(|e| Error::malformed(Rule::RansTable, format!("chunk {i}: {e}")))
             })
             .collect()
+    }
+
+    /// Returns the number of chunks.
+    #[cfg(feature = "plan")]
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.chunks.len()
     }
 
     /// Reads the packed tables, and returns the chunks. The plane has `len_bytes` bytes.

@@ -70,6 +70,8 @@ pub enum Reason {
     Matches,
     /// Most bytes are coded by rANS of order 1.
     Order1,
+    /// Most bytes are in rANS chunks of more than 2^18 symbols.
+    LongChunk,
     /// A Huffman code has codes of more than [`MAX_CODE_BITS`] bits.
     LongCode,
     /// A stream has 2^32 bytes or more.

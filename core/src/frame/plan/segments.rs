@@ -57,10 +57,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Leaves the tensor to the CPU if the host has to decode more than half of its
-    /// `len_bytes` bytes anyway.
+    /// Leaves the tensor to the CPU if the host has to decode half of its `len_bytes` bytes
+    /// or more anyway.
     pub fn check_share(&self, len_bytes: u64) -> Result<(), Stop> {
-        match self.host_bytes > len_bytes / 2 {
+        match self.host_bytes > 0 && self.host_bytes >= len_bytes.div_ceil(2) {
             true => Err(Stop::Cpu(self.reason)),
             false => Ok(()),
         }
@@ -151,6 +151,16 @@ impl DevicePlan {
                     position += len_bytes;
                 }
                 Ok(())
+            }
+            Coded::Rans(payload) if is_long(len_bytes, payload.chunk_count()) => {
+                budget.reason = Reason::LongChunk;
+                let method = Method::Rans;
+                self.add_host(budget, placed, 0, plane.payload(), len_bytes, method)
+            }
+            Coded::RansAdaptive(payload) if is_long(len_bytes, payload.chunk_count()) => {
+                budget.reason = Reason::LongChunk;
+                let method = Method::RansAdaptive;
+                self.add_host(budget, placed, 0, plane.payload(), len_bytes, method)
             }
             Coded::Rans(payload) => {
                 let (table, chunks) = payload.outline(len_bytes);
@@ -359,6 +369,18 @@ impl DevicePlan {
         Ok(())
     }
 }
+
+/// Returns whether the longest of `chunks` rANS chunks of a plane of `len_bytes` bytes
+/// has more than [`MAX_CHUNK_SYMBOLS`] symbols.
+fn is_long(len_bytes: u64, chunks: usize) -> bool {
+    len_bytes.div_ceil(chunks.max(1) as u64) > MAX_CHUNK_SYMBOLS
+}
+
+/// The largest number of symbols of a rANS chunk that a device decodes, twice the shortest
+/// chunk that this crate writes. The symbols of a chunk are decoded sequentially, so a GPU
+/// takes milliseconds for this number, whatever else it does at the same time. The host
+/// decodes longer chunks sooner.
+const MAX_CHUNK_SYMBOLS: u64 = 1 << 18;
 
 /// The length of a segment of stored bytes, except for the last one of its bytes. It is
 /// the largest block of a zstd frame, so that segments are about equally much work.

@@ -22,7 +22,7 @@ use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::frame::z4ai::{self, Recipe};
 use crate::frame::{Families, Family};
-use ranking::Ranking;
+use ranking::{Elements, Ranking};
 use sample::Content;
 
 mod estimate;
@@ -250,7 +250,8 @@ impl Choice {
         options: impl Into<EncodeOptions>,
     ) -> Self {
         let content = Content::Whole(tensor.bytes);
-        let estimate = Ranking::quick_estimate(engine, content, tensor.dtype, options.into());
+        let estimate =
+            Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
         let other = structured::smallest(engine, tensor, &estimate);
         let ranking = match &other {
             Some(other) if estimate.is_beaten_by(other.len()) => estimate,
@@ -276,8 +277,8 @@ impl Choice {
         Some(ranges.map(|r| r.start as u64..r.end as u64).collect())
     }
 
-    /// Makes the same choice as [`Choice::new`] for a tensor of `len_bytes` bytes.
-    /// `parts` holds the bytes of each range that [`Choice::samples`] returned, in
+    /// Makes the same choice as [`Choice::new`] for a tensor of `len_bytes` bytes,
+    /// which has the dtype and the blocks of `tensor`. `parts` holds the bytes of each range that [`Choice::samples`] returned, in
     /// the same order.
     ///
     /// # Panics
@@ -286,7 +287,7 @@ impl Choice {
     pub fn of_samples<E: PackEngine>(
         engine: &E,
         len_bytes: u64,
-        dtype: Option<Dtype>,
+        tensor: TensorRef,
         parts: Vec<Vec<u8>>,
         options: impl Into<EncodeOptions>,
     ) -> Self {
@@ -296,7 +297,8 @@ impl Choice {
             len_bytes,
             parts: &parts,
         };
-        let estimate = Ranking::quick_estimate(engine, content, dtype, options.into());
+        let estimate =
+            Ranking::quick_estimate(engine, content, Elements::of(tensor), options.into());
         Self::Planes(estimate.refined(engine, content).best().clone(), None)
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::estimate::{PlaneEstimate, SampleSpec};
 use super::sample::{self, Content, Sample};
 use super::{Effort, EncodeOptions, SMALL_BYTES, element_bytes, plane_choice, repeats};
+use crate::TensorRef;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::entropy::histogram::{self, huffman_bits};
@@ -34,11 +35,29 @@ const PRUNE_PLANES: f64 = 0.95;
 const PRUNE_PLANES_QUICK: f64 = 0.93;
 const PRUNE_PLANES_QUICK_SEARCH: f64 = 0.9;
 
+/// The elements of a tensor, as far as they are known.
+#[derive(Debug, Clone, Copy)]
+pub struct Elements {
+    /// The dtype, or `None` for bytes without a structure.
+    pub dtype: Option<Dtype>,
+    /// The length of the blocks that the bytes consist of, if they do.
+    pub block_bytes: Option<u8>,
+}
+
+impl Elements {
+    pub(super) fn of(tensor: TensorRef) -> Self {
+        Self {
+            dtype: tensor.dtype,
+            block_bytes: tensor.block_bytes,
+        }
+    }
+}
+
 /// The recipes that may be worth trying on a tensor, one per transform, with the
 /// expected sizes.
 #[derive(Debug, Clone)]
 pub struct Ranking {
-    pub dtype: Option<Dtype>,
+    pub elements: Elements,
     pub options: EncodeOptions,
     /// Recipes with their expected sizes in bytes, in ascending order of size;
     /// never empty.
@@ -58,12 +77,12 @@ impl Ranking {
     pub(crate) fn quick_estimate<E: PackEngine>(
         engine: &E,
         content: Content,
-        dtype: Option<Dtype>,
+        elements: Elements,
         options: EncodeOptions,
     ) -> Self {
         if content.len() == 0 {
             return Self {
-                dtype,
+                elements,
                 options,
                 recipes: vec![(0.0, Recipe::stored())],
                 prune_planes: 0.0,
@@ -81,7 +100,7 @@ impl Ranking {
             Effort::Fast | Effort::Balanced if !far_repeats => Sample::QUICK,
             _ => Sample::FULL,
         };
-        rank(engine, content, dtype, options, far_repeats, sample)
+        rank(engine, content, elements, options, far_repeats, sample)
     }
 
     /// Ranks again by a full sample, unless the quick sample was conclusive.
@@ -91,8 +110,10 @@ impl Ranking {
             return self;
         }
         // A tensor with far repeats has already been ranked by a full sample.
-        let Self { dtype, options, .. } = self;
-        rank(engine, content, dtype, options, false, Sample::FULL)
+        let Self {
+            elements, options, ..
+        } = self;
+        rank(engine, content, elements, options, false, Sample::FULL)
     }
 
     /// Returns the expected size of the best planes in bytes.
@@ -133,14 +154,14 @@ impl Ranking {
 fn rank<E: PackEngine>(
     engine: &E,
     content: Content,
-    dtype: Option<Dtype>,
+    elements: Elements,
     options: EncodeOptions,
     far_repeats: bool,
     sample: Sample,
 ) -> Ranking {
-    let effort = options.effort;
+    let (effort, dtype) = (options.effort, elements.dtype);
     let (mut is_plain, mut is_searched) = (true, false);
-    let windows = content.windows(sample);
+    let windows = content.windows(sample, elements.block_bytes);
     let sampled_bytes: usize = windows.iter().map(|window| window.len()).sum();
     let scale = content.len() as f64 / sampled_bytes as f64;
     let has_same_elements = effort == Effort::Max && repeats::are_elements(&windows, dtype);
@@ -163,7 +184,7 @@ fn rank<E: PackEngine>(
     // All transforms are tried on the same long pieces. Repeats of a tensor are
     // closer together in its planes, so short pieces would favour planes.
     let pieces = (elements_repeat && sample.is_full()).then(|| content.pieces());
-    let transforms = transforms(dtype, effort);
+    let transforms = transforms(elements, effort);
     // Unless content repeats, coding planes separately gains at least as much as
     // coding all bytes together, so the latter is not estimated.
     let is_noise_at_best = !spec.repeats && transforms.len() > 1;
@@ -210,7 +231,7 @@ fn rank<E: PackEngine>(
     ranked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let is_final = sample.is_full() || is_plain;
     Ranking {
-        dtype,
+        elements,
         options,
         recipes: ranked,
         prune_planes: match (is_final, is_searched) {
@@ -244,7 +265,11 @@ fn do_elements_repeat(windows: &[&[u8]], dtype: Option<Dtype>) -> bool {
 
 /// Returns the transforms that may be worth trying. If two are expected to give the same
 /// size, the earlier one is preferred.
-pub(super) fn transforms(dtype: Option<Dtype>, effort: Effort) -> Vec<Transform> {
+pub(super) fn transforms(elements: Elements, effort: Effort) -> Vec<Transform> {
+    if let Some(width) = elements.block_bytes {
+        return vec![Transform::BytePlane(width), Transform::Opaque];
+    }
+    let dtype = elements.dtype;
     let Some(width) = element_bytes(dtype) else {
         return vec![Transform::Opaque];
     };

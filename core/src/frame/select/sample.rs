@@ -80,9 +80,19 @@ impl<'a> Content<'a> {
         ranges.into_iter().map(at).collect()
     }
 
-    /// Returns the windows of a sample.
-    pub fn windows(&self, sample: Sample) -> Vec<&'a [u8]> {
-        self.at(window_ranges(self.len(), sample))
+    /// Returns the windows of a sample. If the content consists of blocks of
+    /// `block_bytes`, each window begins with a block.
+    pub fn windows(&self, sample: Sample, block_bytes: Option<u8>) -> Vec<&'a [u8]> {
+        let ranges = window_ranges(self.len(), sample);
+        let windows = self.at(ranges.clone());
+        let Some(width) = block_bytes.map(usize::from) else {
+            return windows;
+        };
+        let cut = ranges.iter().zip(windows).map(|(range, window)| {
+            let skipped = range.start.next_multiple_of(width) - range.start;
+            window.get(skipped..).unwrap_or_default()
+        });
+        cut.collect()
     }
 
     /// Returns the long pieces, which are evenly spaced like the windows of a
@@ -102,7 +112,7 @@ pub fn ranges(len_bytes: usize) -> Vec<Range<usize>> {
 
 /// Returns the windows of a tensor that is in memory.
 pub fn windows(tensor: &[u8], sample: Sample) -> Vec<&[u8]> {
-    Content::Whole(tensor).windows(sample)
+    Content::Whole(tensor).windows(sample, None)
 }
 
 /// Returns the long pieces of a tensor that is in memory.

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::ranking::Elements;
 use super::{
     Effort, EncodeOptions, element_bytes, plane_choice, ranking, repeats, sample, structured,
 };
@@ -41,7 +42,8 @@ pub fn encode<'a, E: PackEngine>(
     if has_repeats {
         return None;
     }
-    let transforms: Vec<CountedTransform> = ranking::transforms(dtype, effort)
+    let elements = Elements::of(tensor);
+    let transforms: Vec<CountedTransform> = ranking::transforms(elements, effort)
         .into_iter()
         .map(|transform| CountedTransform::new(bytes, transform, effort))
         .collect::<Option<_>>()?;

@@ -108,7 +108,7 @@ fn other_planes<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     if tensor.len() <= SMALL_BYTES {
         let effort = ranking.options.effort;
         let plane = plane_choice::unsampled(effort);
-        let transforms = ranking::transforms(ranking.dtype, effort).into_iter();
+        let transforms = ranking::transforms(ranking.elements, effort).into_iter();
         let recipes = transforms.map(|transform| Recipe {
             transform,
             planes: vec![plane; transform.planes()],
@@ -128,7 +128,7 @@ fn palette_or_sparse<E: PackEngine>(
     tensor: &[u8],
     ranking: &Ranking,
 ) -> Option<Vec<u8>> {
-    let width = element_bytes(ranking.dtype)?;
+    let width = element_bytes(ranking.elements.dtype)?;
     let EncodeOptions {
         effort, families, ..
     } = ranking.options;

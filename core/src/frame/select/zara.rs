@@ -37,7 +37,7 @@ pub fn smallest<E: PackEngine>(engine: &E, tensor: &[u8], ranking: &Ranking) -> 
     let frames = ranking.close(tensor.len()).map(|recipe| {
         let transform = match recipe.transform {
             z4ai::Transform::Opaque => {
-                zara::ZaraTransform::Raw(element_bytes(ranking.dtype).unwrap_or(1))
+                zara::ZaraTransform::Raw(element_bytes(ranking.elements.dtype).unwrap_or(1))
             }
             z4ai::Transform::BytePlane(width) => zara::ZaraTransform::BytePlane(width),
             z4ai::Transform::BitField(format) => zara::ZaraTransform::BitPack(format),

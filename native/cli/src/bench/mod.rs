@@ -3,7 +3,8 @@
 //! that starts the threads, loads the program's pages and allocates the buffers of both
 //! results. Later rounds reuse the buffers unless `--fresh-buffers` is given.
 //!
-//! `zstn bench --files` measures files on a disk instead (`files.rs`).
+//! `zstn bench --files` measures files on a disk instead (`files.rs`), and `--device cuda`
+//! loading into a GPU (`device.rs`).
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,9 +20,12 @@ use super::pack::Effort;
 use super::terminal::Stdout;
 use super::{print, size, table};
 
+mod device;
 mod files;
 mod synthetic;
 mod usage;
+
+pub use device::of_file;
 
 #[derive(Args)]
 pub struct Options {
@@ -43,6 +47,10 @@ pub struct Options {
     /// synthetic one
     #[arg(long, value_name = "DIR", requires = "files")]
     work: Option<PathBuf>,
+    /// Load the file into an NVIDIA GPU instead, plain and packed: cuda, or cuda:N for
+    /// the GPU with this number (docs/gpu.md)
+    #[arg(long, value_parser = device::parse, conflicts_with_all = ["files", "fresh_buffers"])]
+    device: Option<u16>,
     /// Speed/size trade-off
     #[arg(long, value_enum, default_value_t)]
     effort: Effort,
@@ -67,30 +75,21 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    match &options.file {
-        Some(file) if !options.files => in_memory(options, file),
-        file => files::run(options, file.as_deref()),
+    match (&options.file, options.device) {
+        (Some(file), Some(number)) => device::run(options, file, number),
+        (Some(file), None) if !options.files => in_memory(options, file),
+        (file, _) => files::run(options, file.as_deref()),
     }
 }
 
 fn in_memory(options: &Options, file: &Path) -> Result<()> {
     let engine = options.threads.engine()?;
     let name = file.display().to_string();
-    let original = Location::from(file).fetch(&HttpOptions::default(), &|_, _| ())?;
-    let original = original.read_all()?;
+    let original = original(file)?;
     let in_file = |source| Error::Format {
         place: name.clone(),
         source,
     };
-    match recognise(&original, original.len() as u64).map_err(in_file)? {
-        FileKind::Safetensors => {}
-        kind => {
-            return Err(Error::Usage(format!(
-                "{name} is a {} file; bench packs a safetensors file, which `zstn unpack` restores",
-                kind.name()
-            )));
-        }
-    }
     let (mut pack_times, mut unpack_times) = (Vec::new(), Vec::new());
     let (mut packed, mut restored) = (Vec::new(), Vec::new());
     for round in 0..=options.runs {
@@ -109,7 +108,7 @@ fn in_memory(options: &Options, file: &Path) -> Result<()> {
         let started = Instant::now();
         unpack_into(&engine, &packed, &mut restored)?;
         let unpack_time = started.elapsed().as_secs_f64();
-        if restored != *original {
+        if restored != original {
             return Err(Error::Differs {
                 detail: format!("{name} does not survive the round trip; this is a bug in zstn"),
             });
@@ -150,6 +149,24 @@ fn in_memory(options: &Options, file: &Path) -> Result<()> {
             format!("median of {}, {} threads", options.runs, engine.threads()),
         ),
     ])
+}
+
+/// Reads a safetensors file.
+fn original(file: &Path) -> Result<Vec<u8>> {
+    let name = file.display().to_string();
+    let bytes = Location::from(file).fetch(&HttpOptions::default(), &|_, _| ())?;
+    let bytes = bytes.read_all()?.into_owned();
+    let kind = recognise(&bytes, bytes.len() as u64).map_err(|source| Error::Format {
+        place: name.clone(),
+        source,
+    })?;
+    match kind {
+        FileKind::Safetensors => Ok(bytes),
+        kind => Err(Error::Usage(format!(
+            "{name} is a {} file; bench packs a safetensors file, which `zstn unpack` restores",
+            kind.name()
+        ))),
+    }
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {

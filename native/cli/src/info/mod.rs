@@ -1,7 +1,7 @@
 //! `zstn info`: describes a file.
 
 use std::collections::BTreeMap;
-use std::{fmt, iter};
+use std::{fmt, iter, slice};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -9,11 +9,11 @@ use zstn::source::HttpOptions;
 use zstn::{Location, Reader, Result};
 use zstn_core::catalog::{BaseUse, Extension, FileCatalog};
 use zstn_core::frame::Edition;
-use zstn_core::model::Model;
+use zstn_gpu::load::coverage;
 
 use super::arguments;
 use super::network::Network;
-use super::{Outcome, checkpoints, each, print, size, table};
+use super::{Outcome, bench, checkpoints, each, print, size, table};
 
 mod gauss;
 
@@ -25,6 +25,9 @@ pub struct Options {
     inputs: Vec<Location>,
     #[command(flatten)]
     model: arguments::Model,
+    /// Read all packed tensors to state how many a GPU can decode (docs/gpu.md)
+    #[arg(long)]
+    gpu: bool,
     /// Print the description as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
@@ -129,13 +132,27 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
     let extensions = Extensions::of(&reader)?;
     let chain = Chain::of(&reader);
+    let metadata = metadata(&reader)?;
+    let packed = reader.packed_file();
+    let files = packed.map_or(model.files(), slice::from_ref);
+    let kind = packed.map_or(model.kind(), FileCatalog::kind).name();
+    let packed_bytes = packed.map_or(model.len_bytes(), FileCatalog::len_bytes);
+    let original_bytes = packed.map_or(model.original_len_bytes(), FileCatalog::original_len_bytes);
+    let original_kind = match files {
+        [file] => file.original_kind(),
+        _ => None,
+    };
+    let by_gpu = match options.gpu {
+        true => Some(coverage(&reader).map_err(bench::of_file)?),
+        false => None,
+    };
     if options.json {
         let mut json = serde_json::json!({
             "input": input.to_string(),
-            "kind": model.kind().name(),
+            "kind": kind,
             "files": reader.sources().iter().map(|source| source.name()).collect::<Vec<_>>(),
-            "original_bytes": model.original_len_bytes(),
-            "packed_bytes": model.len_bytes(),
+            "original_bytes": original_bytes,
+            "packed_bytes": packed_bytes,
             "tensors": model.tensors().len(),
             "aliased_tensors": aliased,
             "copied_tensors": copied,
@@ -145,37 +162,37 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "chain_bytes": chain.as_ref().map(|chain| chain.len_bytes),
             "elements": all.elements,
             "by_dtype": by_dtype,
-            "metadata": model.metadata(),
+            "metadata": metadata,
+            "original_kind": original_kind,
             "gauss": gauss::json(model),
         });
+        if let Some(by_gpu) = by_gpu {
+            json["gpu_tensors"] = by_gpu.tensors.into();
+            json["gpu_bytes"] = by_gpu.len_bytes.into();
+        }
         extensions.add_to(&mut json);
-        add_originals(&mut json, &Sha256::of(model));
+        add_originals(&mut json, &Sha256::of(files));
         return print(json);
     }
     let mut facts = vec![
         ("file", input.to_string()),
-        ("kind", model.kind().name().into()),
+        ("kind", kind.into()),
         (
             "size",
-            format!(
-                "{} ({} bytes)",
-                size::bytes(model.len_bytes()),
-                model.len_bytes()
-            ),
+            format!("{} ({packed_bytes} bytes)", size::bytes(packed_bytes)),
         ),
         (
             "original",
             format!(
-                "{} ({} bytes), ratio {}",
-                size::bytes(model.original_len_bytes()),
-                model.original_len_bytes(),
-                size::ratio(model.original_len_bytes(), model.len_bytes())
+                "{} ({original_bytes} bytes), ratio {}",
+                size::bytes(original_bytes),
+                size::ratio(original_bytes, packed_bytes)
             ),
         ),
         ("tensors", format!("{} ({aliased} aliased)", all.tensors)),
         ("elements", all.elements.to_string()),
     ];
-    if let [Some(sha256)] = &Sha256::of(model)[..] {
+    if let [Some(sha256)] = &Sha256::of(files)[..] {
         facts.insert(4, ("sha256", sha256.to_string()));
     }
     if let Some(version) = extensions.needs() {
@@ -183,6 +200,12 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     }
     if let Some(tensors) = extensions.say() {
         facts.push(("extensions", tensors));
+    }
+    if let Some(by_gpu) = by_gpu {
+        let (bytes, all_bytes) = (by_gpu.len_bytes, all.original_bytes);
+        let (bytes, all_bytes) = (size::bytes(bytes), size::bytes(all_bytes));
+        let tensors = format!("{} of {} tensors", by_gpu.tensors, all.tensors);
+        facts.push(("by a GPU", format!("{tensors}, {bytes} of {all_bytes}")));
     }
     if model.files().len() > 1 {
         facts.insert(1, ("files", model.files().len().to_string()));
@@ -205,7 +228,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     if let Some(chain) = chain {
         facts.push(("chain", chain.to_string()));
     }
-    for (key, value) in model.metadata() {
+    if let Some(kind) = original_kind {
+        facts.push(("packed from", kind.into()));
+    }
+    for (key, value) in &metadata {
         facts.push(("metadata", format!("{key} = {value}")));
     }
     table::print_facts(&facts)?;
@@ -236,6 +262,18 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     gauss::print_table(model)
 }
 
+/// Returns the metadata of a model. The metadata of a file that was packed from a format
+/// other than safetensors are read from the file that it restores.
+fn metadata(reader: &Reader) -> Result<BTreeMap<String, String>> {
+    match reader.original() {
+        Ok(Some(original)) => Ok(original.metadata().clone()),
+        Ok(None) => Ok(reader.metadata().clone()),
+        // The original was packed as bytes.
+        Err(error) if error.refusal().is_some() => Ok(BTreeMap::new()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The SHA-256 of an original file.
 struct Sha256 {
     hex: String,
@@ -244,9 +282,9 @@ struct Sha256 {
 }
 
 impl Sha256 {
-    /// Returns the digests of a model's files; `None` for a file without one.
-    fn of(model: &Model) -> Vec<Option<Self>> {
-        model.files().iter().map(Self::of_file).collect()
+    /// Returns the digests of `files`; `None` for a file without one.
+    fn of(files: &[FileCatalog]) -> Vec<Option<Self>> {
+        files.iter().map(Self::of_file).collect()
     }
 
     fn of_file(file: &FileCatalog) -> Option<Self> {

@@ -14,7 +14,7 @@ use crate::manifest::{Results, key};
 use crate::proof::{StoredFile, restored_sha256};
 use crate::work::Failure;
 use zstn::{Error, Location, Result};
-use zstn_serve::path::{packed_path, restored_path};
+use zstn_serve::path::{packed_safetensors_path, restored_path};
 
 const ATTRIBUTES: &str = ".gitattributes";
 
@@ -40,7 +40,7 @@ pub(super) fn select(
     let before = by_path(before);
     let mut selection = Selection::default();
     for file in files {
-        let Some(packed) = packed_path(&file.path) else {
+        let Some(packed) = packed_safetensors_path(&file.path) else {
             continue;
         };
         let is_stale = || {
@@ -142,7 +142,8 @@ impl Runner {
             files.iter().map(|file| (&*file.path, file)).collect();
         let mut restores = Restores::new();
         for file in files.iter().filter(|file| revision.has_chosen(file)) {
-            let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+            let packed =
+                packed_safetensors_path(&file.path).and_then(|path| by_path.get(&*path).copied());
             let (Some(packed), Some(sha256)) = (packed, &file.sha256) else {
                 continue;
             };

@@ -93,6 +93,9 @@ fn load_files() {
         in_streams += usize::from(error.to_string().contains("a Huffman stream"));
     }
     assert!(in_streams >= 3, "{in_streams}");
+    gpu.release_buffers();
+    gpu.set_buffer_limit_bytes(0);
+    load_file(&gpu, &open(&without_checksums).expect("opens"));
 }
 
 /// Loads a file and compares every tensor with the bytes that a reader returns.

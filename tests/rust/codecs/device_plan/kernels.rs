@@ -70,10 +70,10 @@ impl Emulator {
     ) -> Result<([u32; 2], Vec<u8>)> {
         let jobs = Jobs::new(plan);
         let mut output = vec![0xAA; output_len];
-        let mut scratch = vec![0xAA; index(plan.scratch_len_bytes())];
+        let mut scratch = vec![0xAA; index(jobs.scratch_len_bytes)];
         for host in plan.host_segments() {
             let segment = plan.segments()[host.segment as usize];
-            let plane = plan.planes()[segment.plane as usize];
+            let plane = jobs.planes[segment.plane as usize];
             let buffer = match plane.space == Space::Output as u32 {
                 true => &mut output,
                 false => &mut scratch,
@@ -82,9 +82,11 @@ impl Emulator {
             let coded = &source[index(host.source)..][..index(host.source_len)];
             host.decode(&Pure, coded, out)?;
         }
-        let lists = plan.list_bytes();
+        let mut lists = plan.list_bytes();
+        lists[1] = jobs.planes.as_bytes();
         let parts = lists.into_iter().chain([
             jobs.segments.as_bytes(),
+            jobs.copies.as_bytes(),
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),

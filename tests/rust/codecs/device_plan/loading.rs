@@ -13,8 +13,8 @@ use zstn_core::container::foreign::compressed_tensors::TensorSpec;
 use zstn_core::dtype::Dtype;
 use zstn_core::frame::plan::DevicePlan;
 use zstn_core::pure::Pure;
-use zstn_gpu::load::{LoadOptions, load};
-use zstn_gpu::{Device, Error, Queue};
+use zstn_gpu::load::{LoadOptions, Target, load, load_into};
+use zstn_gpu::{Device, Error, Output, Queue};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, tier};
 
@@ -23,8 +23,20 @@ use super::weights;
 
 #[derive(Default)]
 struct Host {
+    counts: Arc<Counts>,
+    /// The longest block of memory that the device allocates, if there is a limit.
+    longest: Option<u64>,
+    /// True if there is no memory for lists and planes.
+    is_full: bool,
+}
+
+/// What the queues of a device have done.
+#[derive(Default)]
+struct Counts {
     /// Number of segments that the host has decoded.
-    host_segments: Arc<AtomicUsize>,
+    host_segments: AtomicUsize,
+    /// Number of decoded plans.
+    plans: AtomicUsize,
 }
 
 type Memory = Arc<Mutex<Vec<u8>>>;
@@ -32,9 +44,20 @@ type Memory = Arc<Mutex<Vec<u8>>>;
 /// A queue whose copies happen when a caller waits for them, out of the buffer as it is
 /// then.
 struct HostQueue {
-    buffer: Vec<u8>,
-    copies: Vec<(Range<usize>, Memory, usize)>,
-    host_segments: Arc<AtomicUsize>,
+    ring: [Vec<u8>; 2],
+    current: usize,
+    copies: Vec<(usize, Range<usize>, Memory, usize)>,
+    source: Option<Memory>,
+    longest: Option<u64>,
+    is_full: bool,
+    counts: Arc<Counts>,
+}
+
+fn allocate(len_bytes: u64, longest: Option<u64>) -> zstn_gpu::Result<Memory> {
+    match longest {
+        Some(longest) if len_bytes > longest => Err(Error::DeviceMemory { len_bytes }),
+        _ => Ok(Arc::new(Mutex::new(vec![0xAA; index(len_bytes)]))),
+    }
 }
 
 fn index(value: u64) -> usize {
@@ -46,14 +69,18 @@ impl Device for Host {
     type Queue = HostQueue;
 
     fn allocate(&self, len_bytes: u64) -> zstn_gpu::Result<Memory> {
-        Ok(Arc::new(Mutex::new(vec![0xAA; index(len_bytes)])))
+        allocate(len_bytes, self.longest)
     }
 
     fn queue(&self, buffer_bytes: usize) -> zstn_gpu::Result<HostQueue> {
         Ok(HostQueue {
-            buffer: vec![0; buffer_bytes],
+            ring: [vec![0; buffer_bytes], vec![0; buffer_bytes]],
+            current: 0,
             copies: Vec::new(),
-            host_segments: self.host_segments.clone(),
+            source: None,
+            longest: self.longest,
+            is_full: self.is_full,
+            counts: self.counts.clone(),
         })
     }
 }
@@ -62,13 +89,27 @@ impl Queue for HostQueue {
     type Memory = Memory;
 
     fn buffer(&mut self) -> zstn_gpu::Result<&mut [u8]> {
-        self.wait()?;
-        Ok(&mut self.buffer)
+        self.current = 1 - self.current;
+        let current = self.current;
+        // A copy from the other buffer ends later.
+        if self.copies.iter().any(|copy| copy.0 == current) {
+            self.wait()?;
+        }
+        Ok(&mut self.ring[current])
     }
 
     fn copy(&mut self, part: Range<usize>, to: &Memory, at: u64) -> zstn_gpu::Result<()> {
-        self.copies.push((part, to.clone(), index(at)));
+        self.copies
+            .push((self.current, part, to.clone(), index(at)));
         Ok(())
+    }
+
+    fn source(&mut self) -> zstn_gpu::Result<Memory> {
+        if let Some(source) = &self.source {
+            return Ok(source.clone());
+        }
+        let source = allocate(self.ring[0].len() as u64, self.longest)?;
+        Ok(self.source.insert(source).clone())
     }
 
     fn decode(
@@ -76,12 +117,18 @@ impl Queue for HostQueue {
         plan: &DevicePlan,
         host: &[Vec<u8>],
         source: &Memory,
-        output: &Memory,
+        outputs: &[Output<'_, Memory>],
     ) -> zstn_gpu::Result<Option<zstn_gpu::Damage>> {
+        if self.is_full {
+            return Err(Error::DeviceMemory { len_bytes: 1 });
+        }
         self.wait()?;
+        self.counts.plans.fetch_add(1, Ordering::Relaxed);
         let lens = host.iter().map(|bytes| bytes.len() as u64);
         assert!(lens.eq(plan.host_segments().iter().map(|segment| segment.len)));
-        self.host_segments.fetch_add(host.len(), Ordering::Relaxed);
+        self.counts
+            .host_segments
+            .fetch_add(host.len(), Ordering::Relaxed);
         let source = source.lock().unwrap();
         // The lock of the output is not held, since queues work at the same time.
         let mut decoded = vec![0; index(plan.output_len_bytes())];
@@ -90,7 +137,6 @@ impl Queue for HostQueue {
             Err((Damage::Segment(number), _)) => Some([u32::try_from(number).unwrap(), u32::MAX]),
             Err((Damage::Tensor(number), _)) => Some([u32::MAX, u32::try_from(number).unwrap()]),
         };
-        let mut output = output.lock().unwrap();
         let joined = plan.tensors().iter().map(|tensor| {
             let len = tensor.elements * u64::from(tensor.item_bytes);
             tensor.output..tensor.output + len
@@ -101,15 +147,18 @@ impl Queue for HostQueue {
             .iter()
             .filter(|plane| plane.space == is_output);
         for range in joined.chain(planes.map(|plane| plane.at..plane.at + plane.len)) {
-            let range = index(range.start)..index(range.end);
-            output[range.clone()].copy_from_slice(&decoded[range]);
+            let bytes = &decoded[index(range.start)..index(range.end)];
+            if !bytes.is_empty() {
+                let (memory, at) = Output::find(outputs, range.start, bytes.len() as u64)?;
+                memory.lock().unwrap()[index(at)..][..bytes.len()].copy_from_slice(bytes);
+            }
         }
         Ok(damage.and_then(zstn_gpu::Damage::of_report))
     }
 
     fn wait(&mut self) -> zstn_gpu::Result<()> {
-        for (part, to, at) in self.copies.drain(..) {
-            let bytes = &self.buffer[part];
+        for (buffer, part, to, at) in self.copies.drain(..) {
+            let bytes = &self.ring[buffer][part];
             to.lock().unwrap()[at..at + bytes.len()].copy_from_slice(bytes);
         }
         Ok(())
@@ -136,7 +185,7 @@ fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
         let range = index(tensor.range.start)..index(tensor.range.end);
         assert!(memory[range] == expected.bytes, "{name}: {}", tensor.name);
     }
-    [loaded.tensors.len(), loaded.by_cpu]
+    [loaded.tensors.len(), loaded.report.by_cpu]
 }
 
 /// Returns a safetensors file with many small tensors, some long ones, and one whose
@@ -189,7 +238,7 @@ fn plain_and_packed_files_are_loaded() {
     let host = Host::default();
     let plain = open(&original).expect("opens");
     assert_eq!(assert_loads(&host, "plain", &plain)[1], 0);
-    assert_eq!(host.host_segments.load(Ordering::Relaxed), 0);
+    assert_eq!(host.counts.host_segments.load(Ordering::Relaxed), 0);
     for integrity in [true, false] {
         let reader = open(&packed(&original, integrity)).expect("opens");
         let [all, by_cpu] = assert_loads(&host, "packed", &reader);
@@ -202,7 +251,61 @@ fn plain_and_packed_files_are_loaded() {
         }
     }
     assert!(tensors >= 100, "{tensors}");
-    assert!(host.host_segments.load(Ordering::Relaxed) > 0);
+    assert!(host.counts.host_segments.load(Ordering::Relaxed) > 0);
+}
+
+/// Loads every tensor into memory of its own. Returns how many tensors the CPU has decoded.
+fn load_separately(host: &Host, reader: &Reader) -> usize {
+    let lens = reader.tensors().iter().map(|tensor| tensor.len_bytes());
+    let memory: Vec<Memory> = lens
+        .map(|len_bytes| allocate(len_bytes + 16, None).expect("memory"))
+        .collect();
+    let targets = reader.names().zip(&memory);
+    let targets = targets.map(|(name, memory)| Target {
+        name,
+        memory,
+        at: 16,
+    });
+    let report = load_into(host, reader, &targets.collect::<Vec<_>>(), &options());
+    for (name, memory) in reader.names().zip(&memory) {
+        let expected = reader.read(name).expect("reads").bytes;
+        assert!(memory.lock().unwrap()[16..] == expected, "{name}");
+    }
+    report.expect("loads").by_cpu
+}
+
+#[test]
+fn what_does_not_fit_into_the_device_is_decoded_by_the_cpu() {
+    let reader = open(&packed(&model(), true)).expect("opens");
+    let all = reader.tensors().len();
+    let host = Host::default();
+    let by_cpu = load_separately(&host, &reader);
+    let plans = host.counts.plans.load(Ordering::Relaxed);
+    assert!(by_cpu < 5 && plans > 3, "{by_cpu} {plans}");
+    let is_long = |tensor: &&zstn_core::model::TensorInfo| {
+        tensor.parts.iter().any(|part| part.len_bytes() > 48 << 10)
+    };
+    let long = reader.tensors().iter().filter(is_long).count();
+    assert!(long >= 2, "{long}");
+    for (longest, is_full, expected) in [
+        (Some(48 << 10), false, long..=long + by_cpu),
+        (Some(0), false, all..=all),
+        (None, true, all..=all),
+    ] {
+        let host = Host {
+            longest,
+            is_full,
+            ..Host::default()
+        };
+        let by_cpu = load_separately(&host, &reader);
+        assert!(expected.contains(&by_cpu), "{longest:?}: {by_cpu}");
+    }
+    let no_memory = Host {
+        longest: Some(0),
+        ..Host::default()
+    };
+    let error = load(&no_memory, &reader, &options()).expect_err("has no place");
+    assert!(matches!(error, Error::DeviceMemory { .. }), "{error}");
 }
 
 #[test]

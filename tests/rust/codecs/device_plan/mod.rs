@@ -8,7 +8,7 @@ use zstn_core::bytes::part;
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::ZstdCoding;
 use zstn_core::frame::FrameFamily as _;
-use zstn_core::frame::plan::{Coding, DevicePlan, PlacedFrame, Placement};
+use zstn_core::frame::plan::{Coding, DevicePlan, PlacedFrame, Placement, Reason};
 use zstn_core::frame::select::{Effort, encode};
 use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
 use zstn_core::frame::{ContainedFrame, Edition, Families, Family, decompress};
@@ -105,7 +105,7 @@ fn plans_of_all_vectors_restore_them() {
         *placements.entry(format!("{placement:?}")).or_insert(0) += 1;
     }
     let on_device = placements.remove("Device").unwrap_or(0);
-    assert!(on_device >= 190, "{on_device} {placements:?}");
+    assert!(on_device >= 170, "{on_device} {placements:?}");
 }
 
 #[test]
@@ -268,7 +268,7 @@ const DTYPES: [Dtype; 4] = [Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::F8E4M3];
 fn weights_of_every_dtype_and_effort_are_decoded_by_the_device() {
     let engine = native();
     for dtype in DTYPES {
-        let bytes = weights(&mut Rng(7), dtype, 300_003);
+        let bytes = weights(&mut Rng(7), dtype, 200_003);
         for effort in EFFORTS {
             let frame = encode(&engine, TensorRef::flat(&bytes, Some(dtype)), effort);
             let name = format!("{} {effort:?}", dtype.name());
@@ -278,6 +278,33 @@ fn weights_of_every_dtype_and_effort_are_decoded_by_the_device() {
             assert_eq!(by_host, 0, "{name}");
         }
     }
+}
+
+#[test]
+fn long_rans_chunks_are_decoded_by_the_host() {
+    let float = FloatFormat::by_name(b"bfloat16").expect("a format");
+    let rans = PlaneRecipe::Smallest(&[Codec::Rans]);
+    for count in [1 << 18, (1 << 18) + 1] {
+        let bytes = weights(&mut Rng(7), Dtype::Bf16, count);
+        let recipe = Recipe {
+            transform: Transform::BitField(float),
+            planes: vec![PlaneRecipe::Store, rans, PlaneRecipe::Store],
+        };
+        let (placement, decoded) = check("rANS", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
+        // Half of the bytes are exponents.
+        let expected = match count > 1 << 18 {
+            true => Placement::Cpu(Reason::LongChunk),
+            false => Placement::Device,
+        };
+        assert_eq!((placement, decoded[1]), (expected, 0), "{count}");
+    }
+    let bytes = weights(&mut Rng(7), Dtype::F8E4M3, (1 << 18) + 1);
+    let recipe = Recipe {
+        transform: Transform::Opaque,
+        planes: vec![rans],
+    };
+    let (placement, _) = check("opaque", &z4ai::encode(&Pure, &bytes, &recipe), &bytes);
+    assert_eq!(placement, Placement::Cpu(Reason::LongChunk));
 }
 
 #[test]

@@ -199,6 +199,14 @@ fn statistics(file: &[u8]) -> Result<()> {
     opener.finish(&Pure)?.statistics().map(drop)
 }
 
+/// Returns a container whose header is said to be virtual, and does not describe a file.
+fn undescribed() -> Vec<u8> {
+    let options = ContainerOptions::default().integrity(false);
+    let mut file = pack(&Pure, &checkpoint(&[("t", "U8", b"bytes")]), options).expect("packed");
+    file[5] |= 8;
+    file
+}
+
 pub fn zstn_files(engine: &impl Engine) -> Vec<Case> {
     let unpacked =
         |tag: &[u8; 4], value: &[u8]| unpack(engine, &with_record(*tag, value)).map(drop);
@@ -218,6 +226,7 @@ pub fn zstn_files(engine: &impl Engine) -> Vec<Case> {
         (Rule::ZstnFrameChecksum, unpacked(b"FRMS", &[0; 8])),
         (Rule::ZstnTensorDigest, unpacked(b"TENS", &[0; 32])),
         (Rule::ZstnFileDigest, unpacked(b"FILE", &other_file())),
+        (Rule::ZstnVirtualHeader, read_all(engine, &undescribed())),
         (
             Rule::ZstnBlockTable,
             BlockTable::parse(&[0; 8], 0, 0).map(drop),

@@ -16,11 +16,17 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 14] = [
     "compressed-tensors-bad",
     "gauss-bad",
     "gguf-bad",
+    "hdf5-bad",
+    "msgpack-bad",
     "npy-bad",
+    "onnx-bad",
+    "tflite-bad",
+    "npz-bad",
+    "pytorch-bad",
     "z4ai-bad",
     "zstd-bad",
     "zstn-bad",

@@ -72,6 +72,48 @@ fn long_tensors_are_decoded_in_blocks_or_refused() {
 }
 
 #[test]
+fn a_file_of_another_format_is_served_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = cases::read("gguf", "k-blocks.gguf");
+    let path = folder.path().join("m.gguf");
+    std::fs::write(&path, &original).unwrap();
+    let packed = folder.path().join("m.gguf.zstn");
+    zstn::pack(
+        &zstn::Job::new(),
+        &path,
+        packed,
+        &zstn::PackOptions::default(),
+    )
+    .unwrap();
+    std::fs::remove_file(path).unwrap();
+    let server = serve(folder.path());
+    let whole = get(server, "/m.gguf", &[]);
+    assert_eq!(whole.status, 200);
+    assert!(whole.body == original);
+    for (start, end) in [(0, 1), (100, 3000), (original.len() - 5, original.len())] {
+        let range = format!("Range: bytes={start}-{}", end - 1);
+        let part = get(server, "/m.gguf", &[&range]);
+        assert_eq!(part.status, 206, "{range}");
+        assert!(part.body == original[start..end], "{range}");
+    }
+    assert!(get(server, "/", &[]).text().contains(">m.gguf<"));
+    // Under the name of a packed safetensors file, it restores no safetensors file.
+    let packed = folder.path().join("m.gguf.zstn");
+    std::fs::copy(packed, folder.path().join("other.zstn")).unwrap();
+    assert_eq!(get(server, "/other.safetensors", &[]).status, 404);
+    assert!(!get(server, "/", &[]).text().contains(">other.safetensors<"));
+    // Its tensors are read over HTTP, from the packed file.
+    let address = format!("http://{server}/m.gguf.zstn");
+    let reader = zstn::Reader::open(zstn::Location::url(&address)).unwrap();
+    let packed = folder.path().join("m.gguf.zstn");
+    let local = zstn::Reader::open(packed).unwrap();
+    for name in local.names() {
+        assert_eq!(reader.read(name).unwrap(), local.read(name).unwrap());
+    }
+    assert!(!reader.original().unwrap().unwrap().metadata().is_empty());
+}
+
+#[test]
 fn it_is_the_original_whole_and_in_ranges() {
     let (original, packed) = model(1);
     let folder = tempfile::tempdir().unwrap();

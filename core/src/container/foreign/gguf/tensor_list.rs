@@ -10,6 +10,7 @@ use super::ElementCoding;
 use super::element_type::ElementType;
 use super::field_reader::{FieldReader, Read};
 use crate::container::foreign::byte_order::ByteOrder;
+use crate::container::foreign::shape::{SIZE, element_count};
 use crate::{Error, Result, Rule, sort};
 
 /// The largest number of dimensions of a tensor.
@@ -18,9 +19,6 @@ const DIMENSIONS: u32 = 4;
 /// The least length in bytes of a tensor's entry: an empty name, the number of
 /// dimensions, the type and the offset.
 pub(super) const TENSOR_LEAST_BYTES: u64 = 8 + 4 + 4 + 8;
-
-/// The largest size: 2^63 − 1 elements or bytes.
-const SIZE: u64 = i64::MAX as u64;
 
 /// A tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,15 +150,6 @@ impl<'a> Listed<'a> {
             len_bytes: self.count * (self.element.dtype().bits() / 8),
         })
     }
-}
-
-/// Returns the number of elements, or `None` if the product of the sizes that
-/// are not zero exceeds 2^63 − 1.
-fn element_count(shape: &[u64]) -> Option<u64> {
-    let mut sizes = shape.iter().filter(|size| **size != 0);
-    let product = sizes.try_fold(1u64, |product, size| product.checked_mul(*size))?;
-    let count = if shape.contains(&0) { 0 } else { product };
-    (product <= SIZE).then_some(count)
 }
 
 /// Returns the tensors with their places in a file of `file_len_bytes` whose

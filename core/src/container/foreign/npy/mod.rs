@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NPY_MAGIC;
 pub use super::element_coding::ElementCoding;
+use super::strided::{fortran_strides, gather};
 use crate::bytes::{self, Cursor};
 use crate::dtype::Dtype;
 use crate::limits::NPY_HEADER_LEN_BYTES;
@@ -160,6 +161,26 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
 }
 
 impl NpyLayout {
+    /// Returns the strides, in elements of the dtype, of an array that is not stored in
+    /// row-major order.
+    #[cfg(feature = "virtual-headers")]
+    pub(crate) fn strides(self, dtype: Dtype, shape: &[u64]) -> Option<Vec<u64>> {
+        // Each stored element may be a row of the last dimension.
+        let (dimensions, row) = match shape {
+            [dimensions @ .., last] if dtype.len_bytes() != Some(self.stored_bytes) => {
+                (dimensions, Some(*last))
+            }
+            dimensions => (dimensions, None),
+        };
+        let long = dimensions.iter().filter(|&&size| size != 1).count();
+        if !self.is_fortran || long < 2 {
+            return None;
+        }
+        let strides = fortran_strides(dimensions).into_iter();
+        let in_elements = strides.map(|stride| stride.saturating_mul(row.unwrap_or(1)));
+        Some(in_elements.chain(row.map(|_| 1)).collect())
+    }
+
     /// Decodes the stored bytes of an array to little-endian, row-major values.
     /// Values that are stored so are borrowed.
     pub fn decode<'a>(
@@ -179,35 +200,7 @@ impl NpyLayout {
         if !self.is_fortran || long.len() < 2 {
             return Ok(decoded);
         }
-        transposed(&decoded, &long, self.stored_bytes).map(Cow::Owned)
+        let strides = fortran_strides(&long);
+        gather(&decoded, &long, &strides, self.stored_bytes).map(Cow::Owned)
     }
-}
-
-/// Converts elements of `width` bytes from an order in which the first
-/// dimension is the fastest to one in which the last is.
-fn transposed(elements: &[u8], shape: &[u64], width: usize) -> Result<Vec<u8>> {
-    let mut out = bytes::buffer(elements.len() as u64)?;
-    // The distance between neighbours along each dimension, in elements.
-    let mut steps = Vec::new();
-    let mut step = 1u64;
-    for size in shape {
-        steps.push(step);
-        step = step.saturating_mul(*size);
-    }
-    let mut position: Vec<u64> = shape.iter().map(|_| 0).collect();
-    let mut at = 0u64;
-    for out in out.chunks_exact_mut(width) {
-        let start = bytes::index(at) * width;
-        out.copy_from_slice(&elements[start..start + width]);
-        for ((position, size), step) in position.iter_mut().zip(shape).zip(&steps).rev() {
-            *position += 1;
-            at += step;
-            if *position < *size {
-                break;
-            }
-            at -= size * step;
-            *position = 0;
-        }
-    }
-    Ok(out)
 }

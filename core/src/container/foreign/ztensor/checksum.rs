@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checksum::{agrees, checksum};
+use crate::checksum::{agrees, checksum, checksum_fed};
 use crc::{CRC_32_ISCSI, Crc, Table};
 use sha2::{Digest as _, Sha256};
 
@@ -107,21 +107,42 @@ impl PartDigest {
         }
     }
 
-    fn check(&self, bytes: &[u8]) -> Result<()> {
-        let is_right = match self {
-            Self::Crc32c(value) => agrees(*value, CRC32C.checksum(bytes)),
-            Self::Sha256(value) => agrees(*value, sha256(bytes)),
-            Self::Xxh3(value) => agrees(*value, xxh3(bytes)),
-            Self::Unreadable(text) => {
-                return Err(Error::malformed(
-                    Rule::ZTensorChecksumText,
-                    format!(
-                        "the value of the checksum `{}` is invalid",
-                        text.escape_default()
-                    ),
-                ));
+    /// Returns whether this is the digest of the bytes that `feed` passes to its
+    /// argument piece by piece.
+    pub(super) fn agrees_with<E>(
+        &self,
+        feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        Ok(match self {
+            Self::Crc32c(value) => {
+                let mut crc = CRC32C.digest();
+                feed(&mut |piece| crc.update(piece))?;
+                agrees(*value, crc.finalize())
             }
-        };
+            Self::Sha256(value) => {
+                let mut sha256 = Sha256::new();
+                feed(&mut |piece| sha256.update(piece))?;
+                agrees(*value, sha256.finalize().into())
+            }
+            Self::Xxh3(value) => agrees(*value, checksum_fed(feed)?),
+            Self::Unreadable(_) => false,
+        })
+    }
+
+    fn check(&self, bytes: &[u8]) -> Result<()> {
+        if let Self::Unreadable(text) = self {
+            return Err(Error::malformed(
+                Rule::ZTensorChecksumText,
+                format!(
+                    "the value of the checksum `{}` is invalid",
+                    text.escape_default()
+                ),
+            ));
+        }
+        let is_right = self.agrees_with(|add| {
+            add(bytes);
+            Ok::<_, Error>(())
+        })?;
         if is_right {
             return Ok(());
         }

@@ -19,7 +19,8 @@ pub const FOOTER_BYTES: u64 = 40;
 const MAGIC_V0: [u8; 8] = *b"ZTEN0001";
 const MAGIC_V1: [u8; 8] = *b"ZTEN1000";
 const MAGIC_V2: [u8; 8] = *b"\x89ZT2\r\n\x1a\n";
-const PAGE_BYTES: u64 = 4096;
+/// The alignment of blobs in version 2, and the offset of the first.
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// Returns the first bytes of a version 0.1 file.
 pub(super) fn magic() -> [u8; 8] {
@@ -95,7 +96,7 @@ impl ZTensorFooter {
                 let end = footer_start(file_len_bytes, 8, 8)?;
                 Self::after_blobs(ZTensorVersion::V1_0, length(tail, 8)?, end, 8)
             }
-            Some(&MAGIC_V2) => Self::version_2(tail, file_len_bytes),
+            Some(&MAGIC_V2) => Self::version_2(head, tail, file_len_bytes),
             _ => Err(Error::malformed(
                 Rule::ZTensorMagic,
                 "the file begins like a zTensor file, but of a version that does not exist",
@@ -132,24 +133,10 @@ impl ZTensorFooter {
         }
     }
 
-    fn version_2(tail: &[u8], file_len_bytes: u64) -> Result<Self> {
-        let end = footer_start(file_len_bytes, 8, FOOTER_BYTES)?;
+    fn version_2(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<Self> {
+        let [start, len_bytes, hash] = check_version_2(head, tail, file_len_bytes)?;
+        let end = file_len_bytes - FOOTER_BYTES;
         let bad = |detail| Error::malformed(Rule::ZTensorFooter, detail).at(end);
-        if !tail.ends_with(&MAGIC_V2) {
-            return Err(bad(
-                "the file does not end with the zTensor magic; it looks cut off or has bytes \
-                 appended"
-                    .into(),
-            ));
-        }
-        let mut cursor = Cursor::new(last(tail, FOOTER_BYTES)?);
-        let start = cursor.u64("manifest offset")?;
-        let len_bytes = cursor.u64("manifest length")?;
-        let hash = cursor.u64("manifest hash")?;
-        let version = cursor.u32("version")?;
-        if version != 2 {
-            return Err(bad(format!("version {version} where 2 is expected")));
-        }
         if (start, len_bytes, hash) == (0, 0, 0) {
             return Err(Error::unsupported(
                 "this zTensor file contains data for another file and has no list of tensors: \
@@ -209,6 +196,35 @@ impl ZTensorFooter {
             )),
         }
     }
+}
+
+/// Checks the magic at both ends of a file of version 2 and its version. Returns
+/// the offset, the length and the hash of the manifest, which are zero if there
+/// is none.
+pub(super) fn check_version_2(head: &[u8], tail: &[u8], file_len_bytes: u64) -> Result<[u64; 3]> {
+    if !head.starts_with(&MAGIC_V2) {
+        let detail = "the file does not begin with the magic of zTensor 2";
+        return Err(Error::malformed(Rule::ZTensorMagic, detail).at(0));
+    }
+    let end = footer_start(file_len_bytes, 8, FOOTER_BYTES)?;
+    let bad = |detail| Error::malformed(Rule::ZTensorFooter, detail).at(end);
+    if !tail.ends_with(&MAGIC_V2) {
+        return Err(bad(
+            "the file does not end with the zTensor magic; it looks cut off or has bytes appended"
+                .into(),
+        ));
+    }
+    let mut cursor = Cursor::new(last(tail, FOOTER_BYTES)?);
+    let manifest = [
+        cursor.u64("manifest offset")?,
+        cursor.u64("manifest length")?,
+        cursor.u64("manifest hash")?,
+    ];
+    let version = cursor.u32("version")?;
+    if version != 2 {
+        return Err(bad(format!("version {version} where 2 is expected")));
+    }
+    Ok(manifest)
 }
 
 /// Returns the offset of the footer; fails if the file has fewer than

@@ -28,6 +28,7 @@ mod cbor;
 mod checksum;
 mod footer;
 mod part;
+mod shard;
 mod sparse;
 mod tensor;
 mod v0;
@@ -39,6 +40,7 @@ pub use super::byte_order::ByteOrder;
 pub use checksum::{Checksum, Covers, DigestKind, PartDigest};
 pub use footer::{FOOTER_BYTES, ZTensorFooter, ZTensorVersion};
 pub use part::{Part, PartCoding};
+pub use shard::Shard;
 pub use tensor::{ElementType, ManifestTensor, TensorLayout};
 pub use writer::{PartStorage, SourceTensor, ZTensorWriter, can_write, write};
 
@@ -51,6 +53,9 @@ pub struct Manifest {
     pub tensors: Vec<ManifestTensor>,
     /// The attributes of the whole file; version 0.1 has none.
     pub attributes: Vec<Field>,
+    /// The other files that contain parts, in the order of their names; only
+    /// version 2 has any.
+    pub shards: Vec<Shard>,
 }
 
 impl Manifest {
@@ -62,6 +67,7 @@ impl Manifest {
             version: footer.version,
             tensors: Vec::new(),
             attributes: Vec::new(),
+            shards: Vec::new(),
         };
         if bytes.is_empty() && footer.version == ZTensorVersion::V0_1 {
             // The released readers of 0.1 take this for a file without tensors.

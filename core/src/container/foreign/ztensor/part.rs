@@ -35,8 +35,7 @@ pub struct Part {
     pub role: String,
     /// The type of the elements.
     pub element: ElementType,
-    /// The range of the part in the file. It is empty if the part is in a
-    /// shard.
+    /// The range of the part in the file, or in the shard that contains it.
     pub stored: Range<u64>,
     /// The encoding of the stored bytes.
     pub coding: PartCoding,
@@ -47,6 +46,12 @@ pub struct Part {
     /// The name of the shard, a separate file, that contains the part, if one
     /// does (version 2).
     pub shard: Option<String>,
+    /// The logical type, if this library does not know it (version 2). Such a
+    /// part is listed with the dtype that stores it, and cannot be decoded.
+    pub unknown_type: Option<String>,
+    /// The encoding, if this library does not know it (version 2). Such a part
+    /// cannot be decoded.
+    pub unknown_encoding: Option<String>,
 }
 
 impl Part {
@@ -67,6 +72,37 @@ impl Part {
         }
     }
 
+    /// Returns whether this library knows the element type and the encoding.
+    pub(super) fn is_known(&self) -> bool {
+        self.unknown_type.is_none() && self.unknown_encoding.is_none()
+    }
+
+    /// Returns the number of elements that follows from the decoded length;
+    /// `None` if the file does not state it, or it ends inside an element.
+    pub(super) fn element_count(&self) -> Option<u64> {
+        let (len_bytes, width) = (self.decoded_len_bytes?, self.element.width_bytes()? as u64);
+        len_bytes.is_multiple_of(width).then(|| len_bytes / width)
+    }
+
+    /// Checks that the part has the length of `count` elements, unless its
+    /// element type is not known. A count of `None` fits no length.
+    ///
+    /// # Errors
+    /// [`Rule::ZTensorLength`].
+    pub(super) fn check_len(&self, count: Option<u64>) -> Result<()> {
+        let expected = count.and_then(|count| self.element.len_bytes(count));
+        if self.unknown_type.is_some() || expected.is_some() && expected == self.decoded_len_bytes {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::ZTensorLength,
+            format!(
+                "the length of the part `{}` does not match the shape and dtype of the tensor",
+                self.role.escape_default()
+            ),
+        ))
+    }
+
     /// Decodes the `stored` bytes to exactly `len_bytes` in little-endian
     /// order, and compares them with the checksum. Borrows the bytes if they
     /// need no conversion.
@@ -82,6 +118,17 @@ impl Part {
                 self.role,
                 shard.escape_default()
             )));
+        }
+        for (what, unknown) in [
+            ("element type", &self.unknown_type),
+            ("encoding", &self.unknown_encoding),
+        ] {
+            if let Some(name) = unknown {
+                return Err(Error::unsupported(format!(
+                    "this version cannot read the {what} `{}`",
+                    name.escape_default()
+                )));
+            }
         }
         if stored.len() as u64 != self.stored_len_bytes() {
             return Err(Error::invalid_input(

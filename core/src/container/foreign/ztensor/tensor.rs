@@ -70,6 +70,14 @@ impl ManifestTensor {
         }
     }
 
+    /// Returns the tensor as an entry of the shard that contains all its parts.
+    pub(crate) fn of_shard(mut self) -> Self {
+        for part in &mut self.parts {
+            part.shard = None;
+        }
+        self
+    }
+
     /// Returns the type of the elements. For an unknown layout, this is the
     /// element type of the part `values` or else of the first part.
     #[must_use]
@@ -152,6 +160,12 @@ impl ManifestTensor {
         if self.element() == ElementType::Dtype(Dtype::Bool) {
             return self.truth_values(bytes);
         }
+        if self.has_unused_half() && bytes.last().is_some_and(|last| last >> 4 != 0) {
+            return Err(Error::malformed(
+                Rule::ZTensorPadding,
+                "the unused half of the last byte is not zero",
+            ));
+        }
         Ok(bytes)
     }
 
@@ -172,8 +186,10 @@ impl ManifestTensor {
             && part.checksum.is_none()
             && part.stored_len_bytes() == len_bytes
             && part.decoded_len_bytes.is_none_or(|len| len == len_bytes)
-            // Truth values may have to be normalised.
-            && self.element() != ElementType::Dtype(Dtype::Bool);
+            && part.is_known()
+            // These bytes have to be checked or normalised.
+            && self.element() != ElementType::Dtype(Dtype::Bool)
+            && !self.has_unused_half();
         is_plain.then(|| part.stored.clone())
     }
 
@@ -188,6 +204,14 @@ impl ManifestTensor {
             )),
             Some(_) => Ok(bytes.iter().map(|&byte| u8::from(byte != 0)).collect()),
         }
+    }
+
+    /// Returns whether the last byte holds one element of four bits instead of
+    /// two; version 2 requires its other half to be zero.
+    fn has_unused_half(&self) -> bool {
+        self.version == ZTensorVersion::V2
+            && self.element() == ElementType::Dtype(Dtype::F4)
+            && !self.element_count().is_multiple_of(2)
     }
 
     pub(super) fn required(&self, role: &str) -> Result<&Part> {
@@ -282,18 +306,8 @@ impl ElementType {
         let Some(logical) = logical else {
             return Ok(Self::Dtype(stored));
         };
-        let (over, element) = match logical {
-            "bool" => (Dtype::U8, Self::Dtype(Dtype::Bool)),
-            "f8_e4m3fn" => (Dtype::U8, Self::Dtype(Dtype::F8E4M3)),
-            "f8_e5m2" => (Dtype::U8, Self::Dtype(Dtype::F8E5M2)),
-            "f8_e4m3fnuz" => (Dtype::U8, Self::Dtype(Dtype::F8E4M3Fnuz)),
-            "f8_e5m2fnuz" => (Dtype::U8, Self::Dtype(Dtype::F8E5M2Fnuz)),
-            "f8_e8m0" => (Dtype::U8, Self::Dtype(Dtype::F8E8M0)),
-            "f4_e2m1" => (Dtype::U8, Self::Dtype(Dtype::F4)),
-            "complex64" => (Dtype::F32, Self::Dtype(Dtype::C64)),
-            "complex128" => (Dtype::F64, Self::Complex128),
-            _ => return Err(unknown("type", logical)),
-        };
+        let known = LOGICAL.iter().find(|(name, ..)| *name == logical);
+        let &(_, over, element) = known.ok_or_else(|| unknown("type", logical))?;
         if over != stored {
             return Err(Error::malformed(
                 Rule::ZTensorDtype,
@@ -301,6 +315,11 @@ impl ElementType {
             ));
         }
         Ok(element)
+    }
+
+    /// Returns whether `name` is a logical type that this library knows.
+    pub(super) fn is_logical(name: &str) -> bool {
+        LOGICAL.iter().any(|(known, ..)| *known == name)
     }
 }
 
@@ -310,6 +329,28 @@ fn unknown(what: &str, name: &str) -> Error {
         format!("the {what} `{}` does not exist", name.escape_default()),
     )
 }
+
+/// The logical types of versions 1.1, 1.2 and 2, with the dtypes that store
+/// them.
+const LOGICAL: [(&str, Dtype, ElementType); 9] = [
+    ("bool", Dtype::U8, ElementType::Dtype(Dtype::Bool)),
+    ("f8_e4m3fn", Dtype::U8, ElementType::Dtype(Dtype::F8E4M3)),
+    ("f8_e5m2", Dtype::U8, ElementType::Dtype(Dtype::F8E5M2)),
+    (
+        "f8_e4m3fnuz",
+        Dtype::U8,
+        ElementType::Dtype(Dtype::F8E4M3Fnuz),
+    ),
+    (
+        "f8_e5m2fnuz",
+        Dtype::U8,
+        ElementType::Dtype(Dtype::F8E5M2Fnuz),
+    ),
+    ("f8_e8m0", Dtype::U8, ElementType::Dtype(Dtype::F8E8M0)),
+    ("f4_e2m1", Dtype::U8, ElementType::Dtype(Dtype::F4)),
+    ("complex64", Dtype::F32, ElementType::Dtype(Dtype::C64)),
+    ("complex128", Dtype::F64, ElementType::Complex128),
+];
 
 /// Returns the name of `dtype` in version 0.1, if it is one of the thirteen
 /// dtypes there.

@@ -67,6 +67,8 @@ fn tensor(item: Item, footer: &ZTensorFooter) -> Result<ManifestTensor> {
         decoded_len_bytes: None,
         checksum: checksum.and_then(stored_checksum),
         shard: None,
+        unknown_type: None,
+        unknown_encoding: None,
     };
     let tensor = ManifestTensor {
         name: name.into(),

@@ -133,5 +133,7 @@ fn component(
         decoded_len_bytes: decoded_len,
         checksum: digest.and_then(stored_checksum),
         shard: None,
+        unknown_type: None,
+        unknown_encoding: None,
     })
 }

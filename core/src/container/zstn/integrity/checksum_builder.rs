@@ -103,17 +103,16 @@ pub struct ChecksumBuilder {
 }
 
 impl ChecksumBuilder {
-    /// Starts with the header of the original file. `original` determines the
-    /// source of the SHA-256 of that file.
+    /// Starts with `head`, the bytes of the original file before its data.
+    /// `original` determines the source of the SHA-256 of that file.
     #[must_use]
-    pub fn new(header: &[u8], original: OriginalSha256) -> Self {
+    pub fn new(head: &[u8], original: OriginalSha256) -> Self {
         let mut sums = Self {
             original,
             hash: OriginalHash::default(),
             frames: Vec::new(),
         };
-        sums.data(&(header.len() as u64).to_le_bytes());
-        sums.data(header);
+        sums.data(head);
         sums
     }
 

@@ -10,7 +10,7 @@ use crate::work::stream_sha256;
 use zstn::internals::on_thread;
 use zstn::source::{BlockingSource, FileSource, HttpOptions};
 use zstn::{AsyncSource, Error, Job, Location, Result, Sink, UnpackOptions};
-use zstn_serve::path::packed_path;
+use zstn_serve::path::packed_safetensors_path;
 
 /// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
 /// `X.safetensors` that it restores, which is restored whole on its first read.
@@ -176,5 +176,5 @@ fn version(row: &Row) -> String {
 
 /// Returns the path under which a container is shown.
 fn shown_path(path: &str) -> String {
-    packed_path(path).unwrap_or_else(|| path.to_owned())
+    packed_safetensors_path(path).unwrap_or_else(|| path.to_owned())
 }

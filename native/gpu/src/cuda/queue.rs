@@ -1,0 +1,472 @@
+//! A stream of a GPU, with the memory that its work uses.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::CUevent_flags;
+use zerocopy::IntoBytes as _;
+use zstn_core::frame::plan::{DevicePlan, JoinedTensor, PlannedPlane, Space};
+
+use super::context::{Context, Event, Kernel, Pinned, Stream, cannot};
+use super::{Memory, Shared};
+use crate::{Damage, Error, Jobs, Output, Queue, Result, host_place, stream_shared_bytes};
+
+/// The length of the kernels' `DecodeTable`.
+const DECODE_TABLE_BYTES: u64 = 8448;
+/// The alignment of lists in device memory.
+const LIST_ALIGN: usize = 16;
+
+/// Numbers of threads of a block.
+const TABLE_THREADS: u32 = 128;
+const STREAM_THREADS: u32 = 512;
+const COPY_THREADS: u32 = 256;
+const RANS_THREADS: u32 = 32;
+const JOIN_THREADS: u32 = 256;
+
+/// The parts of a queue that another queue can use again.
+pub(super) struct Parts {
+    stream: Stream,
+    /// The buffers that copies are made from.
+    ring: [Buffer; 2],
+    /// Index of the buffer that was returned last.
+    current: usize,
+    source: Option<Memory>,
+    /// Memory for lists, planes and expanded codes, which all plans use.
+    lists: Option<Memory>,
+    scratch: Option<Memory>,
+    tables: Option<Memory>,
+    /// The start and the end of the kernels of the last plan.
+    kernels: [Event; 2],
+}
+
+struct Buffer {
+    pinned: Pinned,
+    /// Follows the last copy from the buffer.
+    copied: Event,
+}
+
+impl Parts {
+    /// The context must be the current one.
+    fn new(context: &Arc<Context>, buffer_bytes: usize) -> Result<Self> {
+        let buffer = || {
+            Ok::<_, Error>(Buffer {
+                pinned: Pinned::zeroed(context, buffer_bytes)?,
+                copied: Event::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING)?,
+            })
+        };
+        let timed = || Event::new(context, CUevent_flags::CU_EVENT_DEFAULT);
+        Ok(Self {
+            stream: Stream::new(context)?,
+            ring: [buffer()?, buffer()?],
+            current: 0,
+            source: None,
+            lists: None,
+            scratch: None,
+            tables: None,
+            kernels: [timed()?, timed()?],
+        })
+    }
+
+    pub fn buffer_bytes(&self) -> usize {
+        self.ring[0].pinned.len()
+    }
+
+    pub fn pinned_bytes(&self) -> u64 {
+        self.ring.len() as u64 * self.buffer_bytes() as u64
+    }
+
+    /// Frees all memory of the GPU, which other libraries may need between loads.
+    fn free_device_memory(&mut self) {
+        self.source = None;
+        self.lists = None;
+        self.scratch = None;
+        self.tables = None;
+    }
+}
+
+/// A stream of a GPU, with pinned buffers.
+pub struct GpuQueue {
+    shared: Arc<Shared>,
+    /// Taken when the queue is dropped.
+    parts: ManuallyDrop<Parts>,
+    /// Memory of callers that enqueued work may still use.
+    in_use: Vec<Memory>,
+}
+
+impl Drop for GpuQueue {
+    fn drop(&mut self) {
+        // The buffers and the memory must exist until the work is done. If the driver
+        // fails here, it has ended all work of the context.
+        let waited = self.wait();
+        // SAFETY: nothing uses the field after this, as the queue is being dropped.
+        let mut parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+        if waited.is_ok() {
+            parts.free_device_memory();
+            self.shared.put_idle(parts);
+        }
+    }
+}
+
+impl GpuQueue {
+    pub(super) fn new(shared: &Arc<Shared>, buffer_bytes: usize) -> Result<Self> {
+        let _entered = shared.context.enter()?;
+        let parts = match shared.take_idle(buffer_bytes.max(1)) {
+            Some(parts) => parts,
+            None => Parts::new(&shared.context, buffer_bytes)?,
+        };
+        Ok(Self {
+            shared: shared.clone(),
+            parts: ManuallyDrop::new(parts),
+            in_use: Vec::new(),
+        })
+    }
+
+    /// Lets all later work wait for an event.
+    pub(super) fn wait_for(&self, event: &Event) -> Result<()> {
+        let _entered = self.shared.context.enter()?;
+        self.parts.stream.wait_for(event)
+    }
+
+    /// Returns how many seconds the kernels of the last plan have taken, without the
+    /// copies of lists.
+    ///
+    /// # Errors
+    /// No plan has been decoded.
+    pub fn kernel_seconds(&self) -> Result<f32> {
+        let _entered = self.shared.context.enter()?;
+        let [start, end] = &self.parts.kernels;
+        start.seconds_to(end)
+    }
+
+    fn keep(&mut self, memory: &Memory) {
+        let is_kept = |kept: &Memory| memory.is_kept_by(kept);
+        if !memory.is_of_caller() && !self.in_use.iter().any(is_kept) {
+            self.in_use.push(memory.clone());
+        }
+    }
+
+    /// Starts to copy bytes of pageable memory.
+    ///
+    /// # Safety
+    /// `bytes` and the memory at `address`, which has at least their length, must exist
+    /// until the stream has done this work.
+    unsafe fn upload(&self, bytes: &[u8], address: u64) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let stream = self.parts.stream.raw();
+        // SAFETY: by this function's contract, both ranges are valid during the copy.
+        let copied = unsafe { result::memcpy_htod_async(address, bytes, stream) };
+        copied.map_err(cannot("copy to the GPU"))
+    }
+
+    /// Starts to copy the decoded host segments of a plan to their planes.
+    ///
+    /// # Safety
+    /// `host` and the outputs must exist until the stream has done this work.
+    unsafe fn upload_host_segments(
+        &self,
+        plan: &DevicePlan,
+        jobs: &Jobs,
+        host: &[Vec<u8>],
+        scratch: &Memory,
+        outputs: &[Output<'_, Memory>],
+    ) -> Result<()> {
+        for (segment, bytes) in plan.host_segments().iter().zip(host) {
+            let len_bytes = bytes.len() as u64;
+            let address = match host_place(plan, jobs, segment) {
+                Some((Space::Output, at)) => address_of(outputs, at, len_bytes)?,
+                Some((Space::Scratch, at)) => scratch.at(at, len_bytes)?,
+                None => continue,
+            };
+            // SAFETY: `Memory::at` has checked the range, `self` keeps the scratch
+            // buffer, and the caller keeps the rest.
+            unsafe { self.upload(bytes, address)? };
+        }
+        Ok(())
+    }
+
+    /// Enqueues all kernels for a plan.
+    ///
+    /// # Safety
+    /// The caller guarantees for all jobs of the plan what `launch` requires.
+    unsafe fn launch_all(
+        &self,
+        plan: &DevicePlan,
+        jobs: &Jobs,
+        launch: &Launch,
+        [segments, copies, rans, bfloat16, joins]: [u64; 5],
+    ) -> Result<()> {
+        let kernels = &self.shared.kernels;
+        let codes = plan.huffman_tables().len();
+        let shared_bytes = stream_shared_bytes(plan);
+        let of_streams = |blocks| (blocks, STREAM_THREADS, shared_bytes);
+        let copies_size = (jobs.copies.len(), COPY_THREADS, 0);
+        let rans_size = (jobs.rans.len(), RANS_THREADS, 0);
+        let kernels = [
+            (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
+            (
+                kernels.decode_segments,
+                segments,
+                of_streams(jobs.segments.len()),
+            ),
+            (kernels.copy_segments, copies, copies_size),
+            (kernels.decode_rans_streams, rans, rans_size),
+            (
+                kernels.join_bfloat16_tiles,
+                bfloat16,
+                of_streams(jobs.bfloat16.len()),
+            ),
+            (
+                kernels.join_tiles,
+                joins,
+                (jobs.joins.len(), JOIN_THREADS, 0),
+            ),
+        ];
+        let [start, end] = &self.parts.kernels;
+        start.record(&self.parts.stream)?;
+        for (kernel, jobs, size) in kernels {
+            // SAFETY: the caller guarantees it for all jobs.
+            unsafe { self.launch(kernel, launch, jobs, size)? };
+        }
+        end.record(&self.parts.stream)
+    }
+
+    /// Enqueues `blocks` blocks of a kernel with the arguments `launch` and `jobs`, or
+    /// none if there are no blocks. `expand_tables` ignores the jobs.
+    ///
+    /// # Safety
+    /// The addresses in `launch` and `jobs` must be of memory that exists until the
+    /// stream has done this work, with the lists and jobs of one plan and with buffers
+    /// of the lengths that it requires.
+    unsafe fn launch(
+        &self,
+        kernel: Kernel,
+        launch: &Launch,
+        jobs: u64,
+        (blocks, threads, shared_bytes): (usize, u32, u32),
+    ) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let too_many = |_| Error::Usage("a plan has 2^31 jobs: plan fewer tensors".into());
+        let blocks = i32::try_from(blocks).map_err(too_many)?.unsigned_abs();
+        let mut arguments: [*mut c_void; 2] = [
+            std::ptr::from_ref(launch).cast_mut().cast(),
+            std::ptr::from_ref(&jobs).cast_mut().cast(),
+        ];
+        let (grid, block) = ((blocks, 1, 1), (threads, 1, 1));
+        let stream = self.parts.stream.raw();
+        // SAFETY: the kernels have these arguments (`kernels/*.cu`): `Launch`, and the
+        // address of their jobs except for `expand_tables`, for which the driver reads
+        // one argument. The driver copies them during the call. By this function's
+        // contract the addresses are valid, and kernels check all streams before they use
+        // positions in them, so that any content of the source is safe.
+        let launched = unsafe {
+            result::launch_kernel(kernel.0, grid, block, shared_bytes, stream, &mut arguments)
+        };
+        launched.map_err(cannot("launch a kernel"))
+    }
+}
+
+/// Returns the address of `len_bytes` bytes at the offset `at` of a plan's output.
+fn address_of(outputs: &[Output<'_, Memory>], at: u64, len_bytes: u64) -> Result<u64> {
+    let (memory, at) = Output::find(outputs, at, len_bytes)?;
+    memory.at(at, len_bytes)
+}
+
+/// Returns memory of at least `len_bytes` bytes: that of `slot`, or new memory in its
+/// place. No work may be using the old memory. The context must be the current one.
+fn grown(context: &Arc<Context>, slot: &mut Option<Memory>, len_bytes: u64) -> Result<Memory> {
+    slot.take_if(|memory| memory.len_bytes() < len_bytes);
+    match slot {
+        Some(memory) => Ok(memory.clone()),
+        None => Ok(slot.insert(Memory::new(context, len_bytes)?).clone()),
+    }
+}
+
+/// Replaces places in the output of a plan by addresses.
+fn at_addresses(
+    plan: &DevicePlan,
+    jobs: &Jobs,
+    outputs: &[Output<'_, Memory>],
+) -> Result<(Vec<JoinedTensor>, Vec<PlannedPlane>)> {
+    let mut tensors = plan.tensors().to_vec();
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.elements > 0) {
+        let len_bytes = tensor.elements.saturating_mul(tensor.item_bytes.into());
+        tensor.output = address_of(outputs, tensor.output, len_bytes)?;
+    }
+    let mut planes = jobs.planes.clone();
+    for plane in &mut planes {
+        if plane.space == Space::Output as u32 && plane.len > 0 {
+            plane.at = address_of(outputs, plane.at, plane.len)?;
+        }
+    }
+    Ok((tensors, planes))
+}
+
+/// Concatenates lists. Returns the bytes, and where each list begins.
+fn concatenated<const N: usize>(lists: [&[u8]; N]) -> (Vec<u8>, [u64; N]) {
+    let mut bytes = Vec::new();
+    let starts = lists.map(|list| {
+        let start = bytes.len() as u64;
+        bytes.extend_from_slice(list);
+        bytes.resize(bytes.len().next_multiple_of(LIST_ALIGN), 0);
+        start
+    });
+    (bytes, starts)
+}
+
+/// The kernels' `Launch` (`kernels/lists.h`): ten addresses of 64 bits.
+#[repr(C)]
+struct Launch {
+    source: u64,
+    scratch: u64,
+    /// Always 0, because lists contain addresses instead of offsets in the output.
+    output: u64,
+    lists: [u64; 5],
+    decode_tables: u64,
+    damage: u64,
+}
+
+impl Queue for GpuQueue {
+    type Memory = Memory;
+
+    fn buffer(&mut self) -> Result<&mut [u8]> {
+        let _entered = self.shared.context.enter()?;
+        let parts = &mut *self.parts;
+        parts.current = (parts.current + 1) % parts.ring.len();
+        let buffer = &mut parts.ring[parts.current];
+        buffer.copied.synchronize()?;
+        Ok(buffer.pinned.as_mut_slice())
+    }
+
+    fn copy(&mut self, part: Range<usize>, to: &Memory, at: u64) -> Result<()> {
+        to.check_of(&self.shared.context)?;
+        let _entered = self.shared.context.enter()?;
+        let parts = &*self.parts;
+        let buffer = &parts.ring[parts.current];
+        let outside = || Error::Usage("a copy reads outside of its buffer".into());
+        let bytes = buffer.pinned.as_slice().get(part).ok_or_else(outside)?;
+        let address = to.at(at, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: `Memory::at` has checked the range of the memory, which `self.in_use`
+        // keeps from the next line on until the stream has done the copy. `buffer` waits
+        // for the event that follows the copy before it returns a mutable reference, and
+        // dropping the queue waits for the stream before the buffer is freed.
+        let enqueued = unsafe { self.upload(bytes, address) };
+        let recorded = enqueued.and_then(|()| buffer.copied.record(&parts.stream));
+        self.keep(to);
+        if let Err(error) = recorded {
+            self.wait()?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn source(&mut self) -> Result<Memory> {
+        let context = &self.shared.context;
+        let _entered = context.enter()?;
+        let len_bytes = self.parts.buffer_bytes() as u64;
+        grown(context, &mut self.parts.source, len_bytes)
+    }
+
+    fn decode(
+        &mut self,
+        plan: &DevicePlan,
+        host: &[Vec<u8>],
+        source: &Memory,
+        outputs: &[Output<'_, Memory>],
+    ) -> Result<Option<Damage>> {
+        let source_address = source.at(0, plan.source_len_bytes())?;
+        let memories = outputs.iter().map(|output| output.memory);
+        for memory in memories.clone().chain([source]) {
+            memory.check_of(&self.shared.context)?;
+        }
+        let lens = plan.host_segments().iter().map(|segment| segment.len);
+        if !lens.eq(host.iter().map(|bytes| bytes.len() as u64)) {
+            return Err(Error::Usage(
+                "the decoded host segments are not those of the plan".into(),
+            ));
+        }
+        let jobs = Jobs::new(plan);
+        let (tensors, planes) = at_addresses(plan, &jobs, outputs)?;
+        let [_, _, segments, huffman, rans] = plan.list_bytes();
+        let mut found = [u32::MAX; 2];
+        let (bytes, starts) = concatenated([
+            found.as_bytes(),
+            tensors.as_bytes(),
+            planes.as_bytes(),
+            segments,
+            huffman,
+            rans,
+            jobs.segments.as_bytes(),
+            jobs.copies.as_bytes(),
+            jobs.rans.as_bytes(),
+            jobs.bfloat16.as_bytes(),
+            jobs.joins.as_bytes(),
+        ]);
+        let _entered = self.shared.context.enter()?;
+        let context = &self.shared.context;
+        let codes = plan.huffman_tables().len() as u64;
+        let parts = &mut *self.parts;
+        // The last plan is done, because this function waits for it.
+        let lists = grown(context, &mut parts.lists, bytes.len() as u64)?;
+        let scratch = grown(context, &mut parts.scratch, jobs.scratch_len_bytes)?;
+        let tables = grown(context, &mut parts.tables, codes * DECODE_TABLE_BYTES)?;
+        let [
+            damage,
+            tensors,
+            planes,
+            segments,
+            huffman,
+            rans,
+            jobs_at @ ..,
+        ] = starts.map(|start| lists.address() + start);
+        let launch = Launch {
+            source: source_address,
+            scratch: scratch.address(),
+            output: 0,
+            lists: [tensors, planes, segments, huffman, rans],
+            decode_tables: tables.address(),
+            damage,
+        };
+        for memory in memories.chain([source]) {
+            self.keep(memory);
+        }
+        // SAFETY: `bytes`, `host`, the lists, the scratch buffer and the tables exist
+        // until `wait` has returned, and `self.in_use` contains the source and the
+        // outputs. The lists and jobs are of `plan`, which only the core makes, and all
+        // places in its output have been replaced by addresses, whose lengths
+        // `Memory::at` has checked. The source has the length that the plan states; the
+        // other buffers have grown to the lengths that it needs; and all are allocated up
+        // to a multiple of 16.
+        let enqueued = unsafe {
+            self.upload(&bytes, lists.address())
+                .and_then(|()| self.upload_host_segments(plan, &jobs, host, &scratch, outputs))
+                .and_then(|()| self.launch_all(plan, &jobs, &launch, jobs_at))
+        };
+        let enqueued = enqueued.and_then(|()| {
+            let stream = self.parts.stream.raw();
+            // SAFETY: the report has eight bytes at the start of the lists, and `found`
+            // exists until `wait` has returned.
+            let read = unsafe { result::memcpy_dtoh_async(&mut found, lists.address(), stream) };
+            read.map_err(cannot("copy from the GPU"))
+        });
+        self.wait()?;
+        enqueued?;
+        Ok(Damage::of_report(found))
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let _entered = self.shared.context.enter()?;
+        self.parts.stream.synchronize()?;
+        self.in_use.clear();
+        Ok(())
+    }
+}

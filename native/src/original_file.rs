@@ -1,0 +1,34 @@
+//! Recognises files that are not safetensors, and packed files that restore one, by their
+//! first bytes.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use zstn_core::container::zstn::{MAGIC, has_virtual_header};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
+use crate::pack::is_foreign;
+use crate::source::regular;
+
+/// Returns whether the file at `path` is neither packed nor safetensors. A file that
+/// cannot be read is not.
+#[must_use]
+pub fn is_of_another_format(path: &Path) -> bool {
+    head(path).is_some_and(|(head, len_bytes)| is_foreign(&head, Some(len_bytes)))
+}
+
+/// Returns whether the file at `path` is packed, and restores a file that is not
+/// safetensors.
+#[must_use]
+pub fn is_in(path: &Path) -> bool {
+    head(path).is_some_and(|(head, _)| head.starts_with(&MAGIC) && has_virtual_header(&head))
+}
+
+/// Reads the first bytes and the length of a file.
+fn head(path: &Path) -> Option<(Vec<u8>, u64)> {
+    let file = regular::open(path).ok()?;
+    let len_bytes = file.metadata().ok()?.len();
+    let mut head = Vec::new();
+    file.take(HEAD_LEN_BYTES).read_to_end(&mut head).ok()?;
+    Some((head, len_bytes))
+}

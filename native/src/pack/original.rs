@@ -1,0 +1,59 @@
+//! Packs a file of a format other than safetensors, so that the container restores it
+//! (docs/formats/zstn-virtual-header.md).
+
+use zstn_core::container::zstn::virtual_header::VirtualHeader;
+
+use super::frames::FrameCoder;
+use super::tensor_data::Data;
+use super::{PackOptions, finish, max_packed_bytes};
+use crate::catalog::open_catalog;
+use crate::report::{PackedFile, PackedOriginal};
+use crate::source::{Local, Source};
+use crate::unpack::{check_unchanged, files};
+use crate::{Error, Job, Output, Result};
+
+/// Packs `input` into a container. Its tensors become tensors of the container if the
+/// format is one that zstn reads; otherwise the file is packed as bytes.
+///
+/// # Errors
+/// An output that is the input; a file that is too long for a container;
+/// [`Error::Changed`] if the input was written to meanwhile; I/O errors. After an error,
+/// nothing of the output is left.
+pub(super) fn pack(
+    job: &Job,
+    input: &Local,
+    mut output: Output,
+    options: &PackOptions,
+) -> Result<PackedFile> {
+    let inputs = files([Some(input)]);
+    output.check_inputs(&inputs)?;
+    output.expect(max_packed_bytes(input));
+    let (header, refusal) = header(job, input)?;
+    let original = PackedOriginal {
+        kind: header.kind().into(),
+        refusal,
+    };
+    let coder = FrameCoder::new(job, Data::new(job, input, 0), options.container);
+    let packed = coder.write_original(&header, &mut output);
+    let packed = check_unchanged(&inputs).and(packed);
+    finish(job, input, output, packed, Some(original))
+}
+
+/// Returns the virtual header of a file and, if the file is packed as bytes, the reason.
+fn header(job: &Job, input: &Local) -> Result<(VirtualHeader, Option<String>)> {
+    let place = Error::place(input.name());
+    let opened = open_catalog(&job.engine, input);
+    let refusal = match opened.map(|catalog| catalog.virtual_header()) {
+        Ok(Ok(header)) => return Ok((header, None)),
+        Ok(Err(refusal))
+        | Err(
+            Error::Format {
+                source: refusal, ..
+            }
+            | Error::Core(refusal),
+        ) => refusal,
+        Err(error) => return Err(error),
+    };
+    let header = VirtualHeader::of_bytes(input.len_bytes()).map_err(place)?;
+    Ok((header, Some(refusal.to_string())))
+}

@@ -1,0 +1,168 @@
+//! Opens the file that a packed file restores, inside the packed file
+//! (docs/formats/zstn-virtual-header.md 6).
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use zstn_core::Rule;
+use zstn_core::bytes::buffer;
+use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::model::{Model, ModelBuilder};
+
+use super::{Files, Reader};
+use crate::catalog::open_restored;
+use crate::safetensors_view::UnpackedRanges;
+use crate::source::{FileId, Source};
+use crate::{Error, Result};
+
+/// The most bytes of decoded tensors that are cached for further reads of the original.
+const CACHE_BYTES: u64 = 64 << 20;
+
+impl Reader {
+    /// Opens the file that a packed file restores, without restoring it: its bytes are
+    /// decoded when they are read. This reader has the metadata of that file, and all of
+    /// its tensors.
+    ///
+    /// Returns `None` unless the model is a single packed file that was not packed from
+    /// safetensors.
+    ///
+    /// # Errors
+    /// A restored file that is refused, such as one that was packed as bytes; the errors
+    /// of reading.
+    pub fn original(&self) -> Result<Option<Self>> {
+        let [file] = self.model.files() else {
+            return Ok(None);
+        };
+        let Some(kind) = file.original_kind() else {
+            return Ok(None);
+        };
+        let packed = Self {
+            model: Arc::new(self.model_of(file.clone().entries())?),
+            bands: Arc::default(),
+            ..self.clone()
+        };
+        let source = Restored {
+            ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
+            packed,
+        };
+        let mut catalog = open_restored(&self.engine, &source, kind)?;
+        self.check_restored(&mut catalog)?;
+        Ok(Some(Self {
+            model: Arc::new(self.model_of(catalog)?),
+            files: Arc::new(Files {
+                name: self.name().into(),
+                sources: vec![Box::new(source)],
+                data_shards: Vec::new(),
+                packed: Some(file.clone()),
+            }),
+            engine: self.engine.clone(),
+            base: None,
+            bands: Arc::default(),
+        }))
+    }
+
+    /// Refuses an original that is packed itself. Makes those tensors unreadable whose
+    /// values are in other files.
+    fn check_restored(&self, catalog: &mut FileCatalog) -> Result<()> {
+        let refuse = Error::place(self.name());
+        if matches!(catalog.kind(), FileKind::Zstn | FileKind::Delta) {
+            let detail = "the file restores a packed file: unpack it, and open that file";
+            let refusal = zstn_core::Error::malformed(Rule::ZstnVirtualHeader, detail);
+            return Err(refuse(refusal));
+        }
+        let files = 0..catalog.external_files().count();
+        let reason = "restore the model beside this file with `zstn unpack`, and open it";
+        let files: Vec<_> = files.map(|number| (number, reason.to_owned())).collect();
+        catalog.refuse_external(&files).map_err(refuse)
+    }
+
+    /// Returns the catalog of the packed file, if this reader was opened inside it
+    /// ([`Reader::original`]). The model of this reader is that of the restored file.
+    #[must_use]
+    pub fn packed_file(&self) -> Option<&FileCatalog> {
+        self.files.packed.as_ref()
+    }
+
+    /// Returns the original of a packed file, which has the metadata and all tensors, or
+    /// this reader if there is no original or it is of an unknown format.
+    ///
+    /// # Errors
+    /// An original that was packed as bytes; the errors of reading.
+    pub(crate) fn into_original(self) -> Result<Self> {
+        match self.original() {
+            Ok(Some(original)) => Ok(original),
+            Ok(None) => Ok(self),
+            // A model that does not list all tensors has a refusal that says so.
+            Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn model_of(&self, catalog: FileCatalog) -> Result<Model> {
+        let builder = ModelBuilder::new(vec![catalog], None, None);
+        let model = builder.and_then(|builder| builder.finish(&self.engine));
+        model.map_err(Error::place(self.name()))
+    }
+
+    /// Returns the original if this reader does not list all of its tensors, otherwise
+    /// this reader. It remains as it is, with a refusal of the other tensors, if the
+    /// original cannot be opened.
+    pub(super) fn with_all_tensors(self) -> Result<Self> {
+        if self
+            .model
+            .files()
+            .iter()
+            .all(FileCatalog::is_original_complete)
+        {
+            return Ok(self);
+        }
+        match self.original() {
+            Ok(Some(original)) => Ok(original),
+            Ok(None) => Ok(self),
+            Err(error) if error.refusal().is_some() => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The file that a packed file restores.
+struct Restored {
+    packed: Reader,
+    ranges: UnpackedRanges,
+}
+
+impl Source for Restored {
+    fn name(&self) -> &str {
+        self.packed.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.ranges.len_bytes()
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        let mut out = buffer(range.end.saturating_sub(range.start))?;
+        self.read_into(range.start, &mut out)?;
+        Ok(Cow::Owned(out))
+    }
+
+    fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
+        self.ranges.read_into(&self.packed, start, out)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.packed.all_sources().any(Source::is_remote)
+    }
+
+    fn file_ids(&self) -> &[FileId] {
+        let mut sources = self.packed.sources().iter();
+        sources.next().map_or(&[], |source| source.file_ids())
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        self.packed
+            .all_sources()
+            .try_for_each(Source::check_unchanged)
+    }
+}

@@ -1,0 +1,526 @@
+//! Files of formats other than safetensors: they are packed, restored byte for byte, and
+//! read tensor by tensor from the packed file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use tempfile::TempDir;
+use zstn::{
+    Job, PackOptions, PackReport, Reader, SafetensorsView, UnpackOptions, VerifyOptions, View,
+};
+use zstn_core::Rule;
+use zstn_core::bytes::{index, part};
+use zstn_core::catalog::FileKind;
+use zstn_core::container::zstn::ContainerPrefix;
+use zstn_core::frame::Frame;
+use zstn_core::frame::z4ai::Transform;
+use zstn_tests::foreign::open_in_trips;
+use zstn_tests::rng::Rng;
+use zstn_tests::{cases, checkpoint};
+
+const FLAG_AT: usize = 5;
+const VIRTUAL: u8 = 8;
+
+fn pack(folder: &Path, name: &str, options: &PackOptions) -> PackReport {
+    let packed = folder.join("packed.zstn");
+    zstn::pack(&Job::new(), folder.join(name), packed, options)
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Packs a file, and checks that the packed file restores it and is verified. Returns the
+/// packed file.
+fn packed_and_restored(
+    folder: &Path,
+    name: &str,
+    original: &[u8],
+    options: &PackOptions,
+) -> Vec<u8> {
+    std::fs::write(folder.join(name), original).expect("written");
+    pack(folder, name, options);
+    let (packed, back) = (folder.join("packed.zstn"), folder.join("back"));
+    let report = zstn::unpack(&Job::new(), &packed, &back, &UnpackOptions::default());
+    let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(report.original_bytes(), original.len() as u64, "{name}");
+    assert!(
+        std::fs::read(&back).expect("restored") == original,
+        "{name}"
+    );
+    let against = VerifyOptions::default().original(folder.join(name));
+    let verified = zstn::verify(&Job::new(), &packed, &against);
+    let verified = verified.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(verified.identical, "{name}");
+    let bytes = std::fs::read(packed).expect("packed");
+    assert_eq!(bytes[FLAG_AT] & VIRTUAL, VIRTUAL, "{name}");
+    bytes
+}
+
+fn rule_of(error: &zstn::Error) -> Option<Rule> {
+    error.refusal().and_then(zstn_core::Error::rule)
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// Compares all tensors of two readers: names, types, shapes, values, and some rows.
+fn assert_same_tensors(name: &str, packed: &Reader, plain: &Reader) {
+    let sorted =
+        |reader: &Reader| -> BTreeSet<String> { reader.names().map(String::from).collect() };
+    assert_eq!(sorted(packed), sorted(plain), "{name}");
+    for tensor in plain.tensors() {
+        let place = format!("{name}: {}", tensor.name);
+        let found = packed.find(&tensor.name).expect(&place);
+        assert_eq!(found.dtype, tensor.dtype, "{place}");
+        assert_eq!(found.shape, tensor.shape, "{place}");
+        assert_eq!(found.format(), tensor.format(), "{place}");
+        let read = |reader: &Reader| reader.read(&tensor.name).expect(&place).bytes;
+        assert!(read(packed) == read(plain), "{place}");
+        if let Some(&rows) = tensor.shape.first() {
+            let rows = rows / 3..rows - rows / 4;
+            let read = |reader: &Reader| {
+                let rows = reader.read_rows(&tensor.name, rows.clone()).expect(&place);
+                (rows.shape, rows.bytes)
+            };
+            assert!(read(packed) == read(plain), "{place}");
+        }
+    }
+}
+
+#[test]
+fn every_vector_is_restored_and_its_tensors_are_read() {
+    let folder = folder();
+    let mut listed = 0;
+    for (kind, of, extension) in [
+        (FileKind::Gguf, "gguf", "gguf"),
+        (FileKind::Npy, "npy", "npy"),
+    ] {
+        for entry in cases::entries(of, "files") {
+            let file = cases::text(&entry["file"]);
+            let name = format!("original.{extension}");
+            let original = cases::read(of, &file);
+            for options in [
+                PackOptions::default(),
+                PackOptions::default().integrity(false),
+            ] {
+                packed_and_restored(folder.path(), &name, &original, &options);
+                let packed = Reader::open(folder.path().join("packed.zstn")).expect(&file);
+                let plain = Reader::open(folder.path().join(&name)).expect(&file);
+                assert_same_tensors(&file, &packed, &plain);
+                let inner = match packed.model().files()[0].original_kind() {
+                    Some(found) => {
+                        assert_eq!(found, kind.name(), "{file}");
+                        packed.original().expect(&file).expect("an original")
+                    }
+                    // Not all tensors are in the header, so the original was opened.
+                    None => packed.clone(),
+                };
+                assert_eq!(inner.metadata(), plain.metadata(), "{file}");
+                assert_same_tensors(&file, &inner, &plain);
+                listed += 1;
+            }
+        }
+    }
+    assert!(listed >= 80, "only {listed}");
+}
+
+#[test]
+fn other_bytes_are_restored() {
+    let folder = folder();
+    let mut packed = 0;
+    for of in ["gguf-bad", "npy-bad", "ztensor-bad", "gauss-bad"] {
+        for entry in cases::malformed(of) {
+            let original = cases::named(of, &entry);
+            if original.starts_with(b"ZSTN") || original.starts_with(b"Z4DM") {
+                continue;
+            }
+            let name = cases::text(&entry["file"]);
+            let bytes =
+                packed_and_restored(folder.path(), "file", &original, &PackOptions::default());
+            let (catalog, _) = open_in_trips(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(
+                catalog.original_len_bytes(),
+                original.len() as u64,
+                "{name}"
+            );
+            packed += 1;
+        }
+    }
+    assert!(packed >= 100, "only {packed}");
+    let long = Rng(7).bytes(17 << 20);
+    for original in [&b""[..], b"x", b"plain text\n", &long] {
+        packed_and_restored(folder.path(), "file", original, &PackOptions::default());
+        let report = pack(folder.path(), "file", &PackOptions::default());
+        let of = report.files[0].original.as_ref().expect("not safetensors");
+        assert_eq!(of.kind, "bytes");
+        assert!(of.refusal.is_some());
+        assert_eq!(report.files[0].tensors, 0);
+    }
+}
+
+#[test]
+fn a_safetensors_file_has_no_virtual_header() {
+    let folder = folder();
+    let original = checkpoint(&[("w", "F32", &[1, 2, 3, 4])]);
+    std::fs::write(folder.path().join("m.safetensors"), original).expect("written");
+    let report = pack(folder.path(), "m.safetensors", &PackOptions::default());
+    assert_eq!(report.files[0].original, None);
+    let packed = std::fs::read(folder.path().join("packed.zstn")).expect("packed");
+    assert_eq!(packed[FLAG_AT] & VIRTUAL, 0);
+}
+
+/// A tensor of a GGUF file: name, number and block length of its type, sizes with the
+/// fastest first, and bytes.
+type GgufTensor<'a> = (&'a str, u32, &'a [u64], Vec<u8>);
+
+fn gguf(tensors: &[GgufTensor]) -> Vec<u8> {
+    let mut file = b"GGUF\x03\0\0\0".to_vec();
+    file.extend((tensors.len() as u64).to_le_bytes());
+    file.extend(1u64.to_le_bytes());
+    let string = |file: &mut Vec<u8>, text: &str| {
+        file.extend((text.len() as u64).to_le_bytes());
+        file.extend(text.as_bytes());
+    };
+    string(&mut file, "general.name");
+    file.extend(8u32.to_le_bytes());
+    string(&mut file, "a model");
+    let mut offset = 0u64;
+    for (name, number, sizes, bytes) in tensors {
+        string(&mut file, name);
+        file.extend(u32::try_from(sizes.len()).expect("few").to_le_bytes());
+        sizes
+            .iter()
+            .for_each(|size| file.extend(size.to_le_bytes()));
+        file.extend(number.to_le_bytes());
+        file.extend(offset.to_le_bytes());
+        offset = (offset + bytes.len() as u64).next_multiple_of(32);
+    }
+    for (_, _, _, bytes) in tensors {
+        file.resize(file.len().next_multiple_of(32), 0);
+        file.extend(bytes);
+    }
+    file
+}
+
+const F32: u32 = 0;
+const Q8_0: u32 = 8;
+const Q4_K: u32 = 12;
+const BF16: u32 = 30;
+
+/// Returns blocks whose first bytes, the scales, are similar, and whose other bytes are
+/// random.
+fn blocks(rng: &mut Rng, count: usize, block_bytes: usize) -> Vec<u8> {
+    let mut bytes = rng.bytes(count * block_bytes);
+    for (number, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
+        block[0] = (number % 7).to_le_bytes()[0];
+        block[1] = 0x2a;
+    }
+    bytes
+}
+
+/// A GGUF file with long and short tensors of block types and of plain ones.
+fn model() -> Vec<u8> {
+    let mut rng = Rng(3);
+    let scales = |rng: &mut Rng, count: usize| -> Vec<u8> {
+        (0..count)
+            .flat_map(|_| {
+                let value = u16::try_from(rng.next_u64() % 1000).expect("below 1000");
+                (f32::from(value) / 1000.0).to_le_bytes()
+            })
+            .collect()
+    };
+    let q4 = blocks(&mut rng, 256 * 24, 144);
+    gguf(&[
+        ("blk.0.attn_q.weight", Q4_K, &[256 * 24, 256], q4.clone()),
+        ("blk.0.norm.weight", F32, &[64], scales(&mut rng, 64)),
+        ("blk.0.norm.bias", F32, &[64], scales(&mut rng, 64)),
+        (
+            "blk.0.attn_k.weight",
+            Q8_0,
+            &[1024, 512],
+            blocks(&mut rng, 32 * 512, 34),
+        ),
+        (
+            "blk.0.scales.weight",
+            Q8_0,
+            &[32, 2],
+            blocks(&mut rng, 2, 34),
+        ),
+        ("blk.1.attn_q.weight", Q4_K, &[256 * 24, 256], q4),
+        (
+            "output.weight",
+            BF16,
+            &[512, 1024],
+            rng.bf16_weights(512 * 1024),
+        ),
+        ("empty", F32, &[0, 7], Vec::new()),
+    ])
+}
+
+#[test]
+fn quantised_tensors_are_coded_by_the_bytes_of_their_blocks() {
+    let folder = folder();
+    let original = model();
+    let packed = packed_and_restored(
+        folder.path(),
+        "model.gguf",
+        &original,
+        &PackOptions::default(),
+    );
+    assert!(packed.len() < original.len());
+    let (catalog, trips) = open_in_trips(&packed).expect("a catalog");
+    assert_eq!(trips, 2);
+    assert_eq!(
+        (catalog.kind(), catalog.original_kind()),
+        (FileKind::Zstn, Some("gguf"))
+    );
+    for (name, width) in [("blk.0.attn_q.weight", 144), ("blk.0.attn_k.weight", 34)] {
+        let tensor = &catalog.tensors()[catalog.find(name).expect(name)];
+        let Ok(Frame::Z4ai(frame)) = Frame::parse(part(&packed, tensor.stored.clone())) else {
+            panic!("{name} has another frame");
+        };
+        assert_eq!(frame.transform(), Transform::BytePlane(width), "{name}");
+    }
+    let plain = Reader::open(folder.path().join("model.gguf")).expect("opened");
+    let reader = Reader::open(folder.path().join("packed.zstn")).expect("opened");
+    assert_same_tensors("model", &reader, &plain);
+    let equal = reader.find("blk.1.attn_q.weight").expect("listed");
+    let first = equal
+        .alias_of
+        .map(|number| reader.tensors()[number].name.as_str());
+    assert_eq!(first, Some("blk.0.attn_q.weight"));
+    // A block is in 34 planes, and each of them is cut into blocks of its own.
+    let rows = reader.plan_rows("output.weight", 3..7).expect("planned");
+    assert!(!rows.is_whole());
+    // Statistics describe values, and the bytes of blocks are none.
+    let summaries = reader.summaries().expect("read");
+    for (tensor, figures) in reader.tensors().iter().zip(summaries) {
+        let is_plain = tensor.format().is_none() && tensor.len_bytes() >= 4096;
+        assert_eq!(figures.is_some(), is_plain, "{}", tensor.name);
+    }
+}
+
+#[test]
+fn a_packed_file_is_read_as_the_original_and_as_its_entries() {
+    let folder = folder();
+    let original = model();
+    let options = PackOptions::default();
+    let packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
+    let stored = Reader::options().view(View::Stored);
+    let stored = stored
+        .open(folder.path().join("packed.zstn"))
+        .expect("opened");
+    let entries: Vec<_> = stored.tensors().iter().map(|t| t.len_bytes()).collect();
+    assert_eq!(entries.iter().sum::<u64>(), original.len() as u64);
+    assert!(stored.names().any(|name| name == "@bytes/0"));
+    let q4 = stored.find("blk.0.attn_q.weight").expect("an entry");
+    assert_eq!(
+        (q4.dtype.name(), &q4.shape[..]),
+        ("U8", &[256, 144 * 24][..])
+    );
+    let view = SafetensorsView::new(stored, 1 << 20).expect("a view");
+    assert!(view.is_original());
+    assert_eq!(view.len_bytes(), original.len() as u64);
+    let mut bytes = vec![0; 100_000];
+    for start in [0, 777, 500_000, original.len() - bytes.len()] {
+        view.read_into(start as u64, &mut bytes).expect("read");
+        assert!(bytes == original[start..start + bytes.len()], "{start}");
+    }
+    // A stream gets the original, too.
+    let mut out = Vec::new();
+    let sink = zstn::Sink::writer(&mut out);
+    zstn::unpack(
+        &Job::new(),
+        folder.path().join("packed.zstn"),
+        sink,
+        &UnpackOptions::default(),
+    )
+    .expect("restored");
+    assert!(out == original);
+    assert!(zstn_core::container::zstn::unpack(&zstn_tests::native(), &packed) == Ok(original));
+}
+
+#[test]
+fn a_damaged_flag_or_length_is_found() {
+    let folder = folder();
+    let original = model();
+    let options = PackOptions::default();
+    let packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
+    let damaged = folder.path().join("damaged.zstn");
+    let refused = |bytes: &[u8]| -> Option<Rule> {
+        std::fs::write(&damaged, bytes).expect("written");
+        let unpacked = zstn::unpack(
+            &Job::new(),
+            &damaged,
+            folder.path().join("restored"),
+            &UnpackOptions::default(),
+        );
+        let opened = Reader::open(&damaged).err();
+        let rule = rule_of(&unpacked.expect_err("damaged"));
+        assert_eq!(opened.as_ref().and_then(rule_of), rule);
+        rule
+    };
+    let mut flag = packed.clone();
+    flag[FLAG_AT] &= !VIRTUAL;
+    assert_eq!(refused(&flag), Some(Rule::ZstnHeadChecksum));
+    // Without checksums, the file without the flag restores the form.
+    let options = PackOptions::default().integrity(false);
+    let mut packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
+    let prefix = ContainerPrefix::parse(&packed, packed.len() as u64).expect("a prefix");
+    assert_eq!(prefix.original_len_bytes(), original.len() as u64);
+    let mut length = packed.clone();
+    length[index(prefix.header.end)] ^= 1;
+    assert_eq!(refused(&length), Some(Rule::ZstnTiling));
+    packed[FLAG_AT] &= !VIRTUAL;
+    let form = zstn_core::container::zstn::unpack(&zstn_tests::native(), &packed).expect("a form");
+    assert!(form.ends_with(&original));
+    std::fs::write(folder.path().join("form.safetensors"), &form).expect("written");
+    let form = Reader::open(folder.path().join("form.safetensors")).expect("a safetensors file");
+    assert!(form.find("output.weight").is_ok());
+}
+
+/// Replaces a text in the header of a packed file by another one of the same length.
+fn replaced(packed: &[u8], from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let at = packed
+        .windows(from.len())
+        .position(|window| window == from.as_bytes());
+    let at = at.unwrap_or_else(|| panic!("{from} is not in the header"));
+    let mut out = packed.to_vec();
+    out[at..at + to.len()].copy_from_slice(to.as_bytes());
+    out
+}
+
+#[test]
+fn headers_that_do_not_describe_the_original_are_refused() {
+    let folder = folder();
+    let original = model();
+    let options = PackOptions::default().integrity(false);
+    let packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
+    let opened = |packed: &[u8]| open_in_trips(packed).map(drop).map_err(|e| e.rule());
+    assert_eq!(opened(&packed), Ok(()));
+    let views = |text: &str| text.replace('"', "\\\"");
+    let places = views(r#"["blk.0.norm.bias","F32",[64],"#);
+    let at = packed
+        .windows(places.len())
+        .position(|w| w == places.as_bytes());
+    let at = at.expect("a view") + places.len();
+    let digits = packed[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let place = std::str::from_utf8(&packed[at..at + digits])
+        .expect("digits")
+        .to_owned();
+    // The view before this one begins with its span, and has 256 bytes.
+    let across = (place.parse::<u64>().expect("a number") - 260).to_string();
+    let elsewhere = "9".repeat(digits);
+    for (from, to) in [
+        ("zstn.file".into(), "zstn.fil_".into()),
+        (views(r#""complete":true"#), views(r#""complete":tru_"#)),
+        (
+            views(r#""bytes":"@bytes/""#),
+            views(r#""bytes":77@bytes/77"#),
+        ),
+        (r#""type":"Q4_K""#.into(), r#""type":"Q4_X""#.into()),
+        (r#""type":"Q4_K""#.into(), r#""type":"Q5_K""#.into()),
+        (format!("{places}{place}"), format!("{places}{across}")),
+        ("blk.0.norm.bias".into(), "blk.0.norm.bia\\".into()),
+        (views(r#""F32",[64]"#), views(r#""F99",[64]"#)),
+    ] {
+        let (from, to): (String, String) = (from, to);
+        let refused = opened(&replaced(&packed, &from, &to));
+        assert!(
+            matches!(
+                refused,
+                Err(Some(Rule::ZstnVirtualHeader | Rule::SafetensorsJson))
+            ),
+            "{from} → {to}: {refused:?}"
+        );
+    }
+    // Two views of one name, and a view with the name of an entry.
+    for (from, to) in [
+        (
+            r#"["blk.0.norm.bias","F32",[64]"#,
+            r#"["output.weight","F32",[64,1]"#,
+        ),
+        (
+            r#"["blk.0.scales.weight","Q8_0",[2,32]"#,
+            r#"["blk.0.norm.weight","Q8_0",[1,2,32]"#,
+        ),
+    ] {
+        let (from, to) = (views(from), views(to));
+        assert_eq!(
+            opened(&replaced(&packed, &from, &to)),
+            Err(Some(Rule::ZstnVirtualHeader))
+        );
+    }
+    // These headers describe a file, but not this one, which only the original shows.
+    for (from, to) in [
+        ("blk.0.norm.bias", "blk.0.norm.biaz"),
+        (r#"\"F32\",[64]"#, r#"\"U32\",[64]"#),
+        (
+            &*format!("{places}{place}"),
+            &*format!("{places}{elsewhere}"),
+        ),
+        (r#"\"kind\":\"gguf\""#, r#"\"kind\":\"npy\" "#),
+    ] {
+        let lie = replaced(&packed, from, to);
+        assert_eq!(opened(&lie), Ok(()), "{to}");
+        std::fs::write(folder.path().join("lie.zstn"), lie).expect("written");
+        let path = folder.path().join("lie.zstn");
+        let verified = zstn::verify(&Job::new(), path, &VerifyOptions::default());
+        let error = verified.expect_err("another file");
+        assert_eq!(rule_of(&error), Some(Rule::ZstnVirtualHeader), "{to}");
+    }
+}
+
+/// The formats whose tensors are read from the restored file inside the packed one.
+const READ_INSIDE: [(&str, &str); 6] = [
+    ("onnx", "onnx"),
+    ("msgpack", "msgpack"),
+    ("tflite", "tflite"),
+    ("npz", "npz"),
+    ("pytorch", "pt"),
+    ("hdf5", "h5"),
+];
+
+#[test]
+fn tensors_of_other_formats_are_read_and_verified_inside_a_packed_file() {
+    let folder = folder();
+    let (mut read, mut refused) = (0, 0);
+    for (of, extension) in READ_INSIDE {
+        for entry in cases::entries(of, "files") {
+            let file = cases::text(&entry["file"]);
+            let name = format!("original.{extension}");
+            let original = cases::read(of, &file);
+            let bytes =
+                packed_and_restored(folder.path(), &name, &original, &PackOptions::default());
+            let Ok(plain) = Reader::open(folder.path().join(&name)) else {
+                continue;
+            };
+            let packed = Reader::open(folder.path().join("packed.zstn")).expect(&file);
+            assert_same_tensors(&file, &packed, &plain);
+            let names = |reader: &Reader| -> Vec<String> {
+                let refused = reader.model().refused();
+                refused.map(|(name, _)| name.to_owned()).collect()
+            };
+            assert_eq!(names(&packed), names(&plain), "{file}");
+            let outer = packed.packed_file().or(packed.model().files().first());
+            assert_eq!(
+                outer.and_then(|file| file.original_kind()),
+                Some(of),
+                "{file}"
+            );
+            read += 1;
+            // Without the restored file, no list passes for a complete one.
+            let (catalog, _) = open_in_trips(&bytes).expect(&file);
+            let is_complete = catalog.is_original_complete();
+            let model = zstn_core::model::ModelBuilder::new(vec![catalog], None, None);
+            let model = model.and_then(|model| model.finish(&zstn_tests::native()));
+            let model = model.expect(&file);
+            assert_eq!(model.refused().next().is_none(), is_complete, "{file}");
+            refused += usize::from(!is_complete);
+        }
+    }
+    assert!(read >= 40 && refused > 0, "{read} read, {refused} refused");
+}

@@ -1,0 +1,164 @@
+//! Zip archives and pickles, written as PyTorch writes them.
+
+/// A zip archive that is being written.
+#[derive(Debug, Default)]
+pub struct Archive {
+    file: Vec<u8>,
+    directory: Vec<u8>,
+    count: u16,
+}
+
+impl Archive {
+    /// Adds a member that begins after its header.
+    #[must_use]
+    pub fn member(self, name: &str, data: &[u8]) -> Self {
+        self.add(name, data, 0, &[])
+    }
+
+    /// Adds a member as PyTorch does: its data begin at a multiple of 64, and are
+    /// followed by their lengths and checksum.
+    #[must_use]
+    pub fn aligned(self, name: &str, data: &[u8]) -> Self {
+        let start = self.file.len() + 30 + name.len() + 4;
+        let padding = start.next_multiple_of(64) - start;
+        let extra = [b"FB", &short(padding)[..], &vec![b'Z'; padding]].concat();
+        let mut archive = self.add(name, data, 8, &extra);
+        let lens = [
+            crc32(data).to_le_bytes(),
+            long(data.len()),
+            long(data.len()),
+        ];
+        archive
+            .file
+            .extend([*b"PK\x07\x08"].iter().chain(&lens).flatten());
+        archive
+    }
+
+    /// Adds a deflated member, which consists of stored blocks.
+    #[must_use]
+    pub fn deflated(mut self, name: &str, data: &[u8]) -> Self {
+        let len = short(data.len());
+        let block = [&[1][..], &len, &len.map(|byte| !byte), data].concat();
+        let (start, entry) = (self.file.len(), self.directory.len());
+        self = self.add(name, &block, 0, &[]);
+        // The method, the checksum and the length of the inflated member.
+        for (bytes, at) in [(&mut self.file, start), (&mut self.directory, entry + 2)] {
+            bytes[at + 8] = 8;
+            bytes[at + 14..at + 18].copy_from_slice(&crc32(data).to_le_bytes());
+            bytes[at + 22..at + 26].copy_from_slice(&long(data.len()));
+        }
+        self
+    }
+
+    /// Adds bytes that belong to no member.
+    #[must_use]
+    pub fn gap(mut self, len: usize) -> Self {
+        self.file.resize(self.file.len() + len, 0);
+        self
+    }
+
+    fn add(mut self, name: &str, data: &[u8], flags: u8, extra: &[u8]) -> Self {
+        let start = self.file.len();
+        let values = |is_known: bool| {
+            let known = [
+                crc32(data).to_le_bytes(),
+                long(data.len()),
+                long(data.len()),
+            ];
+            if is_known { known } else { [[0; 4]; 3] }.concat()
+        };
+        let version = [20, 0, flags, 0, 0, 0, 0, 0, 0, 0];
+        for part in [
+            b"PK\x03\x04",
+            &version[..],
+            &values(flags == 0),
+            &short(name.len()),
+            &short(extra.len()),
+            name.as_bytes(),
+            extra,
+            data,
+        ] {
+            self.file.extend(part);
+        }
+        for part in [
+            b"PK\x01\x02\x14\x00",
+            &version[..],
+            &values(true),
+            &short(name.len()),
+            &[0; 12],
+            &long(start),
+            name.as_bytes(),
+        ] {
+            self.directory.extend(part);
+        }
+        self.count += 1;
+        self
+    }
+
+    /// Returns the archive with its directory.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        let count = self.count.to_le_bytes();
+        let end = [
+            b"PK\x05\x06\0\0\0\0",
+            &count[..],
+            &count,
+            &long(self.directory.len()),
+            &long(self.file.len()),
+            &[0, 0],
+        ]
+        .concat();
+        [self.file, self.directory, end].concat()
+    }
+}
+
+/// Returns a pickle of a dict of F32 tensors, given as names, keys of storages and
+/// lengths.
+#[must_use]
+pub fn state_dict(tensors: &[(String, String, usize)]) -> Vec<u8> {
+    let mut pickle = b"\x80\x02}(".to_vec();
+    for (name, key, len) in tensors {
+        let int = |number: usize| [b"J", &long(number)[..]].concat();
+        let class = b"ctorch\nFloatStorage\n";
+        let storage = [&text("storage")[..], class, &text(key), &text("cpu")].concat();
+        for part in [
+            &text(name)[..],
+            b"ctorch._utils\n_rebuild_tensor_v2\n((",
+            &storage,
+            &int(*len),
+            b"tQ",
+            &int(0),
+            &int(*len),
+            b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR",
+        ] {
+            pickle.extend(part);
+        }
+    }
+    pickle.extend(b"u.");
+    pickle
+}
+
+/// Returns the opcode of a text.
+#[must_use]
+pub fn text(text: &str) -> Vec<u8> {
+    [b"X", &long(text.len())[..], text.as_bytes()].concat()
+}
+
+fn short(number: usize) -> [u8; 2] {
+    u16::try_from(number).expect("a short length").to_le_bytes()
+}
+
+fn long(number: usize) -> [u8; 4] {
+    u32::try_from(number).expect("a length").to_le_bytes()
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
