@@ -14,7 +14,8 @@ use crate::source::regular;
 /// cannot be read is not.
 #[must_use]
 pub fn is_of_another_format(path: &Path) -> bool {
-    head(path).is_some_and(|(head, len_bytes)| is_foreign(&head, Some(len_bytes)))
+    let name = path.to_string_lossy();
+    head(path).is_some_and(|(head, len_bytes)| is_foreign(&name, &head, Some(len_bytes)))
 }
 
 /// Returns whether the file at `path` is packed, and restores a file that is not

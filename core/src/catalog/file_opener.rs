@@ -24,6 +24,7 @@ use crate::frame::{self, Family};
 use crate::limits::HEAD_LEN_BYTES;
 use crate::{Error, Result, Rule, bytes};
 
+const SAFETENSORS_EXTENSION: &str = ".safetensors";
 /// The extension of files that are recognised by their name and their first
 /// bytes, since their format has no magic number.
 #[cfg(feature = "onnx")]
@@ -34,26 +35,28 @@ const MSGPACK_EXTENSION: &str = ".msgpack";
 /// Returns the format of a file without a magic number, if its `name` has the
 /// extension of such a format and it begins with plausible bytes.
 fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
-    // Addresses may have a query.
+    #[cfg(feature = "onnx")]
+    if ends_in(name, ONNX_EXTENSION) && onnx::is_plausible(head) {
+        return Some(FileKind::Onnx);
+    }
+    #[cfg(feature = "msgpack")]
+    if ends_in(name, MSGPACK_EXTENSION) && matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]) {
+        return Some(FileKind::Msgpack);
+    }
+    let _ = (name, head);
+    None
+}
+
+/// Returns whether the file name, path or address `name` has an extension, which begins
+/// with a dot. The case of letters and the query of an address do not count.
+fn ends_in(name: &str, extension: &str) -> bool {
     let name = match name.contains("://") {
         true => name.split(['?', '#']).next().unwrap_or(name),
         false => name,
     };
-    let ends_in = |extension: &str| {
-        let start = name.len().checked_sub(extension.len());
-        let end = start.and_then(|start| name.get(start..));
-        end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
-    };
-    #[cfg(feature = "onnx")]
-    if ends_in(ONNX_EXTENSION) && onnx::is_plausible(head) {
-        return Some(FileKind::Onnx);
-    }
-    #[cfg(feature = "msgpack")]
-    if ends_in(MSGPACK_EXTENSION) && matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]) {
-        return Some(FileKind::Msgpack);
-    }
-    let _ = (ends_in, head);
-    None
+    let start = name.len().checked_sub(extension.len());
+    let end = start.and_then(|start| name.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
 }
 
 fn by_magic(head: &[u8]) -> Option<FileKind> {
@@ -144,12 +147,18 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     Err(Error::malformed(Rule::Recognised, detail).at(0))
 }
 
-/// Returns whether a file of `file_len_bytes` with these first bytes is neither packed
-/// nor a safetensors file, not even a damaged one. Such a file is packed with a virtual
-/// header (docs/formats/zstn-virtual-header.md). A web page and a pointer of Git LFS are
-/// failed downloads of a model, and are not packed.
+/// Returns whether a file of `file_len_bytes` with this name, path or address and these
+/// first bytes is neither packed nor a safetensors file, not even a damaged one. Such a
+/// file is packed with a virtual header (docs/formats/zstn-virtual-header.md).
+///
+/// A file whose name ends in `.safetensors` is one, because its packed file has the name
+/// of one. A web page and a pointer of Git LFS are failed downloads of a model, and are
+/// not packed.
 #[must_use]
-pub fn is_other_format(head: &[u8], file_len_bytes: u64) -> bool {
+pub fn is_other_format(name: &str, head: &[u8], file_len_bytes: u64) -> bool {
+    if ends_in(name, SAFETENSORS_EXTENSION) {
+        return false;
+    }
     if safetensors::unreadable_header_len_bytes(head, file_len_bytes).is_some() {
         return false;
     }

@@ -52,8 +52,8 @@ pub(crate) use tensor_data::Data;
 /// The result depends on the input and the options alone, not on the job.
 ///
 /// # Errors
-/// A safetensors file that is cut off; an input that is already packed; an index that
-/// does not match its files; a base that does not match; a sink that cannot take the
+/// A safetensors file that is cut off; a file that is called `.safetensors` and is none;
+/// an input that is already packed; an index that does not match its files; a base that does not match; a sink that cannot take the
 /// result; [`Error::Changed`] if the input was written to meanwhile;
 /// [`Error::Cancelled`]; I/O errors. After an error, nothing of the output is left.
 ///
@@ -275,7 +275,7 @@ pub(crate) fn breaks_rules(file: &Local) -> Result<bool> {
 
 /// Refuses a file that is packed already or is cut off, according to its first bytes.
 fn check_file(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
-    match is_foreign(first, len_bytes) {
+    match is_foreign(name, first, len_bytes) {
         true => Ok(()),
         false => check_head(name, first, len_bytes),
     }
@@ -283,16 +283,14 @@ fn check_file(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
 
 /// Returns whether a file that [`check_file`] has accepted is not a safetensors file.
 fn is_of_another_format(file: &Local) -> Result<bool> {
-    Ok(is_foreign(
-        &file.head(HEAD_LEN_BYTES)?,
-        Some(file.len_bytes()),
-    ))
+    let first = file.head(HEAD_LEN_BYTES)?;
+    Ok(is_foreign(file.name(), &first, Some(file.len_bytes())))
 }
 
-/// Returns whether a file with these first bytes is neither packed nor safetensors, not
-/// even a damaged one.
-pub(crate) fn is_foreign(first: &[u8], len_bytes: Option<u64>) -> bool {
-    catalog::is_other_format(first, len_bytes.unwrap_or(u64::MAX))
+/// Returns whether a file with this name and these first bytes is neither packed nor
+/// safetensors, not even a damaged one.
+pub(crate) fn is_foreign(name: &str, first: &[u8], len_bytes: Option<u64>) -> bool {
+    catalog::is_other_format(name, first, len_bytes.unwrap_or(u64::MAX))
 }
 
 fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
@@ -308,8 +306,10 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
         FileKind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a delta from another checkpoint"
         ))),
-        _ => Err(Error::Usage(format!(
-            "{name} is not a safetensors file; `convert` packs files of other formats"
+        kind => Err(Error::Usage(format!(
+            "{name} is a file of the format {}, not safetensors; pack it under the name of its \
+             format, or `convert` it",
+            kind.name()
         ))),
     }
 }

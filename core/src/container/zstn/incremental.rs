@@ -267,7 +267,7 @@ impl IncrementalPacker {
 
     fn start<E: PackEngine>(&mut self, engine: &E, head: &[u8]) -> Result<Vec<u8>> {
         #[cfg(feature = "virtual-headers")]
-        if is_other_format(head, self.head.len_bytes()) {
+        if is_other_format(&self.name, head, self.head.len_bytes()) {
             self.head.extend(0, head);
             return match FileOpener::named(&self.name, self.head.len_bytes(), head.to_vec()) {
                 Ok(opener) => {
