@@ -82,7 +82,7 @@ class Originals(Exchange):
 
     def test_the_form_has_the_tensors_and_ends_with_the_original(self):
         tried = 0
-        for folder in ("gguf", "npy", "gguf-bad"):
+        for folder in ("gguf", "npy", "npz", "pytorch", "onnx", "tflite", "hdf5", "msgpack", "gguf-bad"):
             for path in sorted((VECTORS.parent / folder).iterdir()):
                 if path.suffix == ".json":
                     continue

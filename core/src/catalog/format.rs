@@ -130,8 +130,8 @@ pub(super) trait Contents: Sized {
         Ok(None)
     }
 
-    /// Returns tensor `number` with its type, if its bytes are in the file in one piece
-    /// and little-endian.
+    /// Returns tensor `number` with its type and strides, if its elements are in the file
+    /// in one piece and little-endian.
     #[cfg(feature = "virtual-headers")]
     fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
         let _ = (tensor, number);

@@ -12,9 +12,13 @@ use super::file_opener::FetchedRanges;
 use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::{FileCatalog, FileTensor, Refused};
+#[cfg(feature = "virtual-headers")]
+use crate::container::foreign::ElementCoding;
 use crate::container::foreign::hdf5::{
     BLOCK_BYTES, Hdf5Contents, Hdf5Values, ParsedHdf5, superblock_at,
 };
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -76,6 +80,12 @@ impl Contents for FormatContents {
             Hdf5Values::Contiguous(coding) => Some(RangePlan::of_units(start, *coding, span)),
             Hdf5Values::Chunked(_) => None,
         })
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let plain = Hdf5Values::Contiguous(ElementCoding::Plain);
+        tensor.placed_plain(*self.0.get(number)? == plain, None)
     }
 
     #[cfg(feature = "decode-task")]

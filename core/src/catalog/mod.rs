@@ -43,6 +43,8 @@ mod npz;
 mod onnx;
 #[cfg(feature = "other-formats")]
 mod other_format;
+#[cfg(feature = "virtual-headers")]
+mod placed_tensors;
 #[cfg(feature = "zip")]
 mod pytorch;
 mod range_plan;
@@ -167,8 +169,8 @@ impl FileCatalog {
     /// consists of the length of this header, the header, and the tensors at
     /// their [`FileTensor::span`].
     ///
-    /// Returns `None` for zTensor, Gauss, GGUF and NPY files, which do not store such
-    /// a header, and for files that were packed from them.
+    /// Returns `None` for files of other formats, which do not store such a header,
+    /// and for files that were packed from them.
     #[must_use]
     pub fn original_header(&self) -> Option<&[u8]> {
         self.original_header.as_deref()

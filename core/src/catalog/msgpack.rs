@@ -12,6 +12,8 @@ use super::range_plan::RangePlan;
 use super::sequential::Sequential;
 use super::{FileCatalog, FileTensor, Refused};
 use crate::container::foreign::msgpack::{MsgpackFile, MsgpackWalk};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::{Error, Result, bytes};
 
@@ -76,6 +78,12 @@ impl Contents for FormatContents {
         // Chunks in another order than that of their numbers are read as a whole.
         let is_ascending = ranges.is_sorted_by(|one, next| one.end < next.start);
         Ok(is_ascending.then(|| RangePlan::stored(ranges)))
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let pieces = self.0.get(number)?;
+        tensor.placed_plain(pieces.len() == 1, None)
     }
 
     #[cfg(feature = "decode-task")]

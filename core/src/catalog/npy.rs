@@ -17,7 +17,7 @@ use crate::Result;
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::npy::{NpyArray, NpyLayout, header_len_bytes};
 #[cfg(feature = "virtual-headers")]
-use crate::container::zstn::virtual_header::{PlacedTensor, StoredType};
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 
 /// The opener of a NumPy array. It has no state, since only the header has to
@@ -80,11 +80,8 @@ impl Contents for FormatContents {
 
     #[cfg(feature = "virtual-headers")]
     fn place(&self, tensor: &FileTensor, _: usize) -> Option<PlacedTensor> {
-        if self.0.coding != ElementCoding::Plain {
-            return None;
-        }
         let strides = self.0.strides(tensor.dtype, &tensor.shape);
-        Some(tensor.placed(StoredType::Plain(tensor.dtype), strides))
+        tensor.placed_plain(self.0.coding == ElementCoding::Plain, strides)
     }
 
     #[cfg(feature = "decode-task")]

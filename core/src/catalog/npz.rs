@@ -15,8 +15,12 @@ use super::format::{AnyContents, Contents, StoredTensor};
 use super::range_plan::RangePlan;
 use super::zip::{Wanted, data, unpacked};
 use super::{FileCatalog, FileTensor, Refusals, Refused};
+#[cfg(feature = "virtual-headers")]
+use crate::container::foreign::ElementCoding;
 use crate::container::foreign::npy::{NpyArray, NpyLayout, header_len_bytes};
 use crate::container::foreign::zip::{Archive, Member, Packing, inflate_start};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::limits::NPY_HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -241,6 +245,13 @@ impl Contents for FormatContents {
         let is_by_rows = !layout.is_fortran && !packing.is_inflated();
         let start = tensor.stored.start;
         Ok(is_by_rows.then(|| RangePlan::of_units(start, layout.coding, span)))
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let Place { packing, layout } = self.0.get(number)?;
+        let is_plain = !packing.is_inflated() && layout.coding == ElementCoding::Plain;
+        tensor.placed_plain(is_plain, layout.strides(tensor.dtype, &tensor.shape))
     }
 
     #[cfg(feature = "decode-task")]

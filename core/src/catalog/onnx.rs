@@ -19,6 +19,8 @@ use crate::container::foreign::ElementCoding;
 use crate::container::foreign::onnx::{
     ExternalData, OnnxModel, OnnxPlace, OnnxTensor, OnnxType, OnnxWalk, decode_typed,
 };
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::limits::ONNX_FILES;
 use crate::{Error, Result, Rule, sort};
@@ -122,6 +124,15 @@ impl Contents for FormatContents {
         let how = self.stored[number];
         let start = tensor.stored.start;
         Ok((!how.is_typed).then(|| RangePlan::of_units(start, how.coding(), span)))
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let how = self.stored.get(number)?;
+        match how.coding() {
+            ElementCoding::Plain => tensor.placed_plain(!how.is_typed, None),
+            _ => None,
+        }
     }
 
     #[cfg(feature = "decode-task")]

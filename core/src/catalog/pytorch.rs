@@ -15,8 +15,12 @@ use super::format::{AnyContents, Contents, Opener, StoredTensor};
 use super::range_plan::RangePlan;
 use super::zip::{Wanted, data, unpacked};
 use super::{FileCatalog, FileTensor, Refused};
+#[cfg(feature = "virtual-headers")]
+use crate::container::foreign::ElementCoding;
 use crate::container::foreign::pytorch::{Checkpoint, Layout, ParsedLegacy, cut, parse_legacy};
 use crate::container::foreign::zip::{Archive, Packing};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::limits::PICKLE_LEN_BYTES;
 use crate::{Error, Result, Rule};
@@ -282,6 +286,13 @@ impl Contents for FormatContents {
         let is_by_rows = layout.strides.is_none() && !packing.is_inflated();
         let start = tensor.stored.start;
         Ok(is_by_rows.then(|| RangePlan::of_units(start, layout.coding, span)))
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let Place { packing, layout } = self.0.get(number)?;
+        let is_plain = !packing.is_inflated() && layout.coding == ElementCoding::Plain;
+        tensor.placed_plain(is_plain, layout.strides.clone())
     }
 
     #[cfg(feature = "decode-task")]

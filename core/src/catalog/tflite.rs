@@ -15,6 +15,8 @@ use super::range_plan::{RangePlan, without_padding};
 use super::{FileCatalog, FileTensor, Refused};
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::tflite::{BLOCK_BYTES, ParsedModel, TfliteModel, TfliteType};
+#[cfg(feature = "virtual-headers")]
+use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
 use crate::{Error, Result, sort};
 
@@ -83,6 +85,12 @@ impl Contents for FormatContents {
             coding(self.0[number]),
             span,
         )))
+    }
+
+    #[cfg(feature = "virtual-headers")]
+    fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
+        let element = *self.0.get(number)?;
+        tensor.placed_plain(coding(element) == ElementCoding::Plain, None)
     }
 
     #[cfg(feature = "decode-task")]

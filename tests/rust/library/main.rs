@@ -10,6 +10,7 @@ mod documents;
 mod family;
 mod formats;
 mod original_files;
+mod placed_tensors;
 mod reader;
 mod readme;
 mod restore_proof;

@@ -29,7 +29,7 @@ fn pack(folder: &Path, name: &str, options: &PackOptions) -> PackReport {
 
 /// Packs a file, and checks that the packed file restores it and is verified. Returns the
 /// packed file.
-fn packed_and_restored(
+pub(super) fn packed_and_restored(
     folder: &Path,
     name: &str,
     original: &[u8],
@@ -54,16 +54,16 @@ fn packed_and_restored(
     bytes
 }
 
-fn rule_of(error: &zstn::Error) -> Option<Rule> {
+pub(super) fn rule_of(error: &zstn::Error) -> Option<Rule> {
     error.refusal().and_then(zstn_core::Error::rule)
 }
 
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
 /// Compares all tensors of two readers: names, types, shapes, values, and some rows.
-fn assert_same_tensors(name: &str, packed: &Reader, plain: &Reader) {
+pub(super) fn assert_same_tensors(name: &str, packed: &Reader, plain: &Reader) {
     let sorted =
         |reader: &Reader| -> BTreeSet<String> { reader.names().map(String::from).collect() };
     assert_eq!(sorted(packed), sorted(plain), "{name}");
@@ -379,7 +379,7 @@ fn a_damaged_flag_or_length_is_found() {
 }
 
 /// Replaces a text in the header of a packed file by another one of the same length.
-fn replaced(packed: &[u8], from: &str, to: &str) -> Vec<u8> {
+pub(super) fn replaced(packed: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = packed
         .windows(from.len())

@@ -112,30 +112,93 @@ impl Archive {
     }
 }
 
-/// Returns a pickle of a dict of F32 tensors, given as names, keys of storages and
-/// lengths.
+/// A tensor in a pickle. Lengths, offset and strides are in elements.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredTensor<'a> {
+    /// The name of the tensor.
+    pub name: &'a str,
+    /// The class of its storage without `Storage`, such as `Float`.
+    pub class: &'a str,
+    /// The key of its storage.
+    pub key: &'a str,
+    /// The length of its storage.
+    pub storage_len: usize,
+    /// The position of its first element in the storage.
+    pub offset: usize,
+    /// The shape, of at most three dimensions.
+    pub shape: &'a [usize],
+    /// The strides.
+    pub strides: &'a [usize],
+}
+
+/// Returns a pickle of a dict of tensors.
 #[must_use]
-pub fn state_dict(tensors: &[(String, String, usize)]) -> Vec<u8> {
+pub fn pickle(tensors: &[StoredTensor]) -> Vec<u8> {
     let mut pickle = b"\x80\x02}(".to_vec();
-    for (name, key, len) in tensors {
-        let int = |number: usize| [b"J", &long(number)[..]].concat();
-        let class = b"ctorch\nFloatStorage\n";
-        let storage = [&text("storage")[..], class, &text(key), &text("cpu")].concat();
+    for tensor in tensors {
+        let class = format!("ctorch\n{}Storage\n", tensor.class);
+        let storage = [
+            &text("storage")[..],
+            class.as_bytes(),
+            &text(tensor.key),
+            &text("cpu"),
+        ]
+        .concat();
         for part in [
-            &text(name)[..],
+            &text(tensor.name)[..],
             b"ctorch._utils\n_rebuild_tensor_v2\n((",
             &storage,
-            &int(*len),
+            &int(tensor.storage_len),
             b"tQ",
-            &int(0),
-            &int(*len),
-            b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR",
+            &int(tensor.offset),
+            &tuple(tensor.shape, int),
+            &tuple(tensor.strides, short_int),
+            b"\x89ccollections\nOrderedDict\n)RtR",
         ] {
             pickle.extend(part);
         }
     }
     pickle.extend(b"u.");
     pickle
+}
+
+/// Returns a pickle of a dict of F32 tensors, given as names, keys of storages and
+/// lengths.
+#[must_use]
+pub fn state_dict(tensors: &[(String, String, usize)]) -> Vec<u8> {
+    let shapes: Vec<[usize; 1]> = tensors.iter().map(|(_, _, len)| [*len]).collect();
+    let tensors = tensors.iter().zip(&shapes);
+    let tensors = tensors.map(|((name, key, len), shape)| StoredTensor {
+        name,
+        class: "Float",
+        key,
+        storage_len: *len,
+        offset: 0,
+        shape,
+        strides: &[1],
+    });
+    pickle(&tensors.collect::<Vec<_>>())
+}
+
+/// Returns the opcodes of a number.
+fn int(number: usize) -> Vec<u8> {
+    [b"J", &long(number)[..]].concat()
+}
+
+/// Returns the opcodes of a number, shorter if it is below 256.
+fn short_int(number: usize) -> Vec<u8> {
+    match u8::try_from(number) {
+        Ok(byte) => vec![b'K', byte],
+        Err(_) => int(number),
+    }
+}
+
+/// Returns the opcodes of a tuple of numbers.
+fn tuple(numbers: &[usize], number: fn(usize) -> Vec<u8>) -> Vec<u8> {
+    let end = [b')', 0x85, 0x86, 0x87][numbers.len()];
+    let mut tuple: Vec<u8> = numbers.iter().flat_map(|&size| number(size)).collect();
+    tuple.push(end);
+    tuple
 }
 
 /// Returns the opcode of a text.

@@ -17,6 +17,7 @@ pub mod round_server;
 pub mod schema;
 pub mod store_proxy;
 pub mod stub_hub;
+pub mod tflite;
 pub mod tier;
 #[cfg(unix)]
 pub mod unreadable;

@@ -15,9 +15,10 @@ use crate::{Error, Result, Rule};
 /// The place of a tensor's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OnnxPlace {
-    /// The values are stored at this range of the file.
+    /// The values are stored at this range of the file: `raw_data`, or the packed
+    /// numbers of `float_data` or `double_data`.
     Raw(Range<u64>),
-    /// The values are numbers in fields of the message at this range of the
+    /// The values are other numbers in fields of the message at this range of the
     /// file.
     Typed(Range<u64>),
     /// The values are in another file.
@@ -63,6 +64,8 @@ pub(super) struct Draft {
     raw: Option<Range<u64>>,
     is_raw_twice: bool,
     numbers: [Numbers; TypedField::ALL.len()],
+    /// The last field of packed numbers that have a fixed length and are not empty.
+    fixed_run: Option<Range<u64>>,
     has_texts: bool,
     pub has_segment: bool,
     pub is_external: bool,
@@ -79,6 +82,7 @@ impl Draft {
             raw: None,
             is_raw_twice: false,
             numbers: [Numbers::default(); TypedField::ALL.len()],
+            fixed_run: None,
             has_texts: false,
             has_segment: false,
             is_external: false,
@@ -98,6 +102,17 @@ impl Draft {
 
     pub fn add_texts(&mut self) {
         self.has_texts = true;
+    }
+
+    /// Adds the packed numbers at `range` of the file in the field `number`, if it is one
+    /// of [`TypedField`].
+    pub fn add_packed(&mut self, number: u64, range: &Range<u64>) {
+        self.add_numbers(number, range.end - range.start, None);
+        let mut fields = TypedField::ALL.iter();
+        let is_fixed = fields.any(|f| f.number() == number && f.fixed_bytes().is_some());
+        if is_fixed && !range.is_empty() {
+            self.fixed_run = Some(range.clone());
+        }
     }
 
     /// Adds numbers in the field `number`, if it is one of [`TypedField`]: packed
@@ -205,10 +220,16 @@ impl Draft {
             // A number of variable length has 1 to 10 bytes.
             None => values <= numbers.len_bytes && numbers.len_bytes.div_ceil(10) <= values,
         };
-        match fits && !numbers.is_broken {
-            true => Ok(OnnxPlace::Typed(self.range.clone())),
-            false => Err(wrong_len(numbers.len_bytes)),
+        if !fits || numbers.is_broken {
+            return Err(wrong_len(numbers.len_bytes));
         }
+        // Packed numbers of a fixed length are the elements, if one field has all of them.
+        let run = self.fixed_run.as_ref();
+        let run = run.filter(|run| run.end - run.start == numbers.len_bytes);
+        Ok(match run.filter(|_| raw_bytes == numbers.len_bytes) {
+            Some(run) => OnnxPlace::Raw(run.clone()),
+            None => OnnxPlace::Typed(self.range.clone()),
+        })
     }
 }
 

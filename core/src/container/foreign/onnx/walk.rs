@@ -419,7 +419,7 @@ impl OnnxWalk {
                 draft.add_numbers(number, len_bytes, Some(Some(len_bytes)));
             }
             (number, FieldValue::Bytes(range)) => {
-                draft.add_numbers(number, range.end - range.start, None);
+                draft.add_packed(number, range);
             }
         }
         if name.is_some() {

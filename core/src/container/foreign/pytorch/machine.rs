@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::value::{Global, Object, Opaque, Value};
+use super::value::{Global, Object, Value};
 use super::{element, text};
 use crate::bytes::Cursor;
 use crate::limits::PICKLE_OBJECTS;
@@ -16,14 +16,11 @@ use crate::{Error, Result, Rule};
 /// A name or text that is copied counts as one entry for each of this many bytes.
 pub(super) const BYTES_PER_ENTRY: usize = 8;
 
-/// The longest name of a module or class, in bytes.
-const GLOBAL_LEN_BYTES: usize = 1024;
-
 /// The values that one pickle describes, while it is read and afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Machine<'a> {
     objects: Vec<Object<'a>>,
-    stack: Vec<Value>,
+    pub(super) stack: Vec<Value>,
     /// The lengths of the stack at its marks.
     marks: Vec<usize>,
     memo: BTreeMap<u64, Value>,
@@ -31,7 +28,7 @@ pub(super) struct Machine<'a> {
     work: u64,
 }
 
-fn refuse(detail: impl Into<Cow<'static, str>>) -> Error {
+pub(super) fn refuse(detail: impl Into<Cow<'static, str>>) -> Error {
     Error::malformed(Rule::PyTorchPickle, detail)
 }
 
@@ -125,14 +122,14 @@ impl<'a> Machine<'a> {
             .ok_or_else(|| refuse("an opcode of the pickle requires a value that is not there"))
     }
 
-    fn pop(&mut self) -> Result<Value> {
+    pub(super) fn pop(&mut self) -> Result<Value> {
         let top = self.top()?;
         self.stack.pop();
         Ok(top)
     }
 
     /// Removes the values above the last mark, and the mark.
-    fn pop_mark(&mut self) -> Result<Vec<Value>> {
+    pub(super) fn pop_mark(&mut self) -> Result<Vec<Value>> {
         let mark = self.marks.pop();
         let mark = mark.ok_or_else(|| refuse("an opcode of the pickle requires a mark"))?;
         let items = self.stack.split_off(mark);
@@ -288,7 +285,7 @@ impl<'a> Machine<'a> {
         self.push(Object::Tuple(items))
     }
 
-    fn target(&mut self) -> Result<&mut Object<'a>> {
+    pub(super) fn target(&mut self) -> Result<&mut Object<'a>> {
         let target = match self.top()? {
             Value::Object(number) => self.objects.get_mut(number as usize),
             _ => None,
@@ -347,76 +344,6 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Runs an opcode that Python executes by importing and calling.
-    fn construct(&mut self, opcode: u8, cursor: &mut Cursor<'a>) -> Result<()> {
-        let value = match opcode {
-            b'c' => {
-                let global = global_of_lines(cursor)?;
-                self.add(Object::Global(global.into()))?
-            }
-            0x93 => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                let global = match (self.object(module), self.object(name)) {
-                    (Some(Object::Text(module)), Some(Object::Text(name))) => {
-                        check_global(module, name)?;
-                        Global {
-                            module: module.clone(),
-                            name: name.clone(),
-                        }
-                    }
-                    _ => return Err(refuse("the name of a class in the pickle is not text")),
-                };
-                self.count((global.module.len() + global.name.len()) / BYTES_PER_ENTRY)?;
-                self.add(Object::Global(global.into()))?
-            }
-            b'R' | 0x81 => {
-                let (arguments, callable) = (self.pop()?, self.pop()?);
-                self.call(callable, arguments)?
-            }
-            0x92 => {
-                let (_keywords, arguments) = (self.pop()?, self.pop()?);
-                let callable = self.pop()?;
-                self.call(callable, arguments)?
-            }
-            b'i' => {
-                let global = global_of_lines(cursor)?;
-                let arguments = self.pop_mark()?;
-                let callable = self.add(Object::Global(global.into()))?;
-                let arguments = self.add(Object::Tuple(arguments))?;
-                self.call(callable, arguments)?
-            }
-            b'o' => {
-                let mut items = self.pop_mark()?;
-                if items.is_empty() {
-                    return Err(refuse("an object of the pickle has no class"));
-                }
-                let arguments = items.split_off(1);
-                let callable = items.pop().unwrap_or(Value::None);
-                let arguments = self.add(Object::Tuple(arguments))?;
-                self.call(callable, arguments)?
-            }
-            b'b' => {
-                let state = self.pop()?;
-                // The attributes of other objects, such as `_metadata` of a dict of
-                // weights, are not entries of it.
-                if let Ok(Object::Opaque(opaque)) = self.target() {
-                    opaque.state = state;
-                }
-                return Ok(());
-            }
-            b'P' => {
-                text::line(cursor)?;
-                self.opaque(Value::None, Value::None)?
-            }
-            _ => {
-                let id = self.pop()?;
-                self.persistent(id)?
-            }
-        };
-        self.stack.push(value);
-        Ok(())
-    }
-
     /// Returns the lengths in bytes of all storages and of their elements, by key.
     pub fn storages(&self) -> Result<BTreeMap<String, (u64, u64)>> {
         let mut all: BTreeMap<String, (u64, u64)> = BTreeMap::new();
@@ -440,38 +367,6 @@ impl<'a> Machine<'a> {
         }
         Ok(all)
     }
-
-    /// Returns an object for a call that is not made.
-    pub fn opaque(&mut self, callable: Value, arguments: Value) -> Result<Value> {
-        let opaque = Opaque {
-            callable,
-            arguments,
-            state: Value::None,
-            items: Vec::new(),
-        };
-        self.add(Object::Opaque(opaque.into()))
-    }
-}
-
-fn check_global(module: &str, name: &str) -> Result<()> {
-    if module.len().max(name.len()) <= GLOBAL_LEN_BYTES {
-        return Ok(());
-    }
-    let detail = format!("the name of a class has over {GLOBAL_LEN_BYTES} bytes");
-    Err(Error::limit(detail))
-}
-
-fn global_of_lines<'a>(cursor: &mut Cursor<'a>) -> Result<Global<'a>> {
-    let mut line = || {
-        let line = core::str::from_utf8(text::line(cursor)?);
-        line.map_err(|_| refuse("the name of a class in the pickle is not UTF-8"))
-    };
-    let (module, name) = (line()?, line()?);
-    check_global(module, name)?;
-    Ok(Global {
-        module: module.into(),
-        name: name.into(),
-    })
 }
 
 /// Returns a little-endian integer in two's complement, if it has at most 64 bits.

@@ -13,9 +13,11 @@ use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
 mod calls;
+mod construct;
 mod element;
 mod layout;
 mod legacy;
+mod listed_tensor;
 mod listing;
 mod machine;
 mod plain_text;

@@ -1,0 +1,487 @@
+//! The tensors of each format in a packed file: which of them are entries and which are
+//! views, what they are read as, and that a header that describes them otherwise is refused.
+
+use std::fmt::Write as _;
+
+use zstn::{Job, PackOptions, Reader, VerifyOptions, View};
+use zstn_core::Rule;
+use zstn_core::catalog::FileCatalog;
+use zstn_tests::archives::{Archive, StoredTensor, pickle};
+use zstn_tests::foreign::{open_in_trips, read_opened};
+use zstn_tests::protobuf::{Message, model, tensor};
+use zstn_tests::rng::Rng;
+use zstn_tests::tflite::{Tensor, Writer};
+use zstn_tests::{cases, native};
+
+use super::original_files::{assert_same_tensors, folder, packed_and_restored, replaced, rule_of};
+
+/// A file of some format, and the virtual header that it should get.
+struct Original {
+    kind: &'static str,
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// The tensors that are entries: name, dtype and shape.
+    entries: &'static [(&'static str, &'static str, &'static [u64])],
+    /// The tensors that are views.
+    views: &'static [&'static str],
+    is_complete: bool,
+}
+
+fn f32s(rng: &mut Rng, count: usize) -> Vec<u8> {
+    #[allow(clippy::cast_possible_truncation)]
+    let weights = (0..count).flat_map(|_| (rng.normal(0.02) as f32).to_le_bytes());
+    weights.collect()
+}
+
+/// Returns the pickle and the storages of a checkpoint whose tensors share storages in every
+/// way.
+fn shared_storages() -> (Vec<u8>, Vec<(&'static str, usize, Vec<u8>)>) {
+    let mut rng = Rng(5);
+    let storages = vec![
+        ("0", 32_768, rng.bf16_weights(32_768)),
+        ("1", 60_000, f32s(&mut rng, 60_000)),
+        ("2", 15_360, f32s(&mut rng, 15_360)),
+        ("3", 10_000, f32s(&mut rng, 10_000)),
+        ("4", 64, f32s(&mut rng, 64)),
+        ("5", 4096, f32s(&mut rng, 4096)),
+        ("6", 1, 77i64.to_le_bytes().to_vec()),
+    ];
+    type Row<'a> = (&'a str, &'a str, &'a str, usize, &'a [usize], &'a [usize]);
+    let rows: [Row; 14] = [
+        ("embed", "BFloat16", "0", 0, &[256, 128], &[128, 1]),
+        ("head", "BFloat16", "0", 0, &[256, 128], &[128, 1]),
+        ("head_t", "BFloat16", "0", 0, &[128, 256], &[1, 128]),
+        ("row", "BFloat16", "0", 640, &[128], &[1]),
+        ("a", "Float", "1", 0, &[100, 200], &[200, 1]),
+        ("b", "Float", "1", 20_000, &[20, 10, 100], &[1000, 100, 1]),
+        ("only_t", "Float", "2", 0, &[160, 96], &[1, 160]),
+        ("left", "Float", "3", 0, &[6000], &[1]),
+        ("right", "Float", "3", 4000, &[60, 100], &[100, 1]),
+        ("norm", "Float", "4", 0, &[64], &[1]),
+        ("columns", "Float", "5", 3, &[64, 2], &[64, 7]),
+        ("step", "Long", "6", 0, &[], &[]),
+        ("empty", "Float", "4", 0, &[0, 7], &[7, 1]),
+        ("one_row", "Float", "2", 160, &[1, 1, 160], &[9, 9, 1]),
+    ];
+    let tensors = rows.map(|(name, class, key, offset, shape, strides)| {
+        let storage = storages.iter().find(|(of, ..)| *of == key);
+        StoredTensor {
+            name,
+            class,
+            key,
+            storage_len: storage.expect("a storage").1,
+            offset,
+            shape,
+            strides,
+        }
+    });
+    (pickle(&tensors), storages)
+}
+
+const SHARED_ENTRIES: &[(&str, &str, &[u64])] = &[
+    ("embed", "BF16", &[256, 128]),
+    ("a", "F32", &[100, 200]),
+    ("b", "F32", &[20, 10, 100]),
+];
+
+const SHARED_VIEWS: &[&str] = &[
+    "head", "head_t", "row", "only_t", "left", "right", "norm", "columns", "step", "empty",
+    "one_row",
+];
+
+fn pytorch() -> Original {
+    let (pickle, storages) = shared_storages();
+    let archive = Archive::default().aligned("m/data.pkl", &pickle);
+    let archive = archive.aligned("m/byteorder", b"little");
+    let archive = storages.iter().fold(archive, |archive, (key, _, bytes)| {
+        archive.aligned(&format!("m/data/{key}"), bytes)
+    });
+    Original {
+        kind: "pytorch",
+        name: "model.pt",
+        bytes: archive.finish(),
+        entries: SHARED_ENTRIES,
+        views: SHARED_VIEWS,
+        is_complete: true,
+    }
+}
+
+/// The same checkpoint in the format from before version 1.6.
+fn legacy_pytorch() -> Original {
+    let (pickle, storages) = shared_storages();
+    let mut bytes = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.".to_vec();
+    bytes.extend(b"\x80\x02M\xe9\x03.");
+    bytes.extend(b"\x80\x02}(X\x0d\0\0\0little_endian\x88u.");
+    bytes.extend(pickle);
+    let mut keys = b"\x80\x02](".to_vec();
+    for (key, ..) in &storages {
+        keys.extend(zstn_tests::archives::text(key));
+    }
+    keys.extend(b"e.");
+    bytes.extend(keys);
+    for (_, count, storage) in storages {
+        bytes.extend((count as u64).to_le_bytes());
+        bytes.extend(storage);
+    }
+    Original {
+        kind: "pytorch",
+        name: "model.bin",
+        bytes,
+        entries: SHARED_ENTRIES,
+        views: SHARED_VIEWS,
+        is_complete: true,
+    }
+}
+
+/// A checkpoint with a tensor that repeats its elements, which no view can do, and one in a
+/// deflated storage.
+fn unplaced_pytorch() -> Original {
+    let mut rng = Rng(6);
+    let tensor = |name, key, storage_len, shape, strides| StoredTensor {
+        name,
+        class: "Float",
+        key,
+        storage_len,
+        offset: 0,
+        shape,
+        strides,
+    };
+    let pickle = pickle(&[
+        tensor("weight", "0", 30_000, &[300, 100], &[100, 1]),
+        tensor("expanded", "1", 2000, &[3, 2000], &[0, 1]),
+        tensor("windows", "1", 2000, &[999, 1001], &[1, 1]),
+        tensor("deflated", "2", 2000, &[2000], &[1]),
+    ]);
+    let archive = Archive::default().aligned("m/data.pkl", &pickle);
+    let archive = archive.aligned("m/data/0", &f32s(&mut rng, 30_000));
+    let archive = archive.aligned("m/data/1", &f32s(&mut rng, 2000));
+    let archive = archive.deflated("m/data/2", &f32s(&mut rng, 2000));
+    Original {
+        kind: "pytorch",
+        name: "model.pth",
+        bytes: archive.finish(),
+        entries: &[("weight", "F32", &[300, 100])],
+        views: &[],
+        is_complete: false,
+    }
+}
+
+fn npy(descr: &str, is_fortran: bool, shape: &str, values: &[u8]) -> Vec<u8> {
+    let order = if is_fortran { "True" } else { "False" };
+    let mut dict = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    while !(dict.len() + 11).is_multiple_of(64) {
+        dict.push(' ');
+    }
+    let _ = writeln!(dict);
+    let len = u16::try_from(dict.len()).expect("short").to_le_bytes();
+    [b"\x93NUMPY\x01\0", &len[..], dict.as_bytes(), values].concat()
+}
+
+fn npz(is_complete: bool) -> Original {
+    let mut rng = Rng(7);
+    let weight = npy("<f4", false, "(128, 96)", &f32s(&mut rng, 128 * 96));
+    let fortran = npy("<f4", true, "(64, 96)", &f32s(&mut rng, 64 * 96));
+    let small = npy("<i8", false, "(5,)", &rng.bytes(40));
+    let archive = Archive::default().member("weight.npy", &weight);
+    let archive = archive.member("fortran.npy", &fortran);
+    let archive = archive.member("small.npy", &small);
+    let archive = match is_complete {
+        true => archive,
+        false => archive.deflated("deflated.npy", &small).member(
+            "big.npy",
+            &npy(">f4", false, "(2, 1100)", &f32s(&mut rng, 2200)),
+        ),
+    };
+    Original {
+        kind: "npz",
+        name: "arrays.npz",
+        bytes: archive.finish(),
+        entries: &[("weight", "F32", &[128, 96])],
+        views: &["fortran", "small"],
+        is_complete,
+    }
+}
+
+fn onnx(is_complete: bool) -> Original {
+    let mut rng = Rng(8);
+    let doubles = |rng: &mut Rng| -> Vec<u8> {
+        (0..1200)
+            .flat_map(|_| rng.normal(0.02).to_le_bytes())
+            .collect()
+    };
+    let mut tensors = vec![
+        tensor("weight", 1, &[128, 96]).bytes(9, f32s(&mut rng, 128 * 96)),
+        tensor("half", 16, &[64, 80]).bytes(9, rng.bf16_weights(64 * 80)),
+        tensor("packed", 1, &[60, 40]).bytes(4, f32s(&mut rng, 2400)),
+        tensor("doubles", 11, &[12, 100]).bytes(10, doubles(&mut rng)),
+        tensor("bias", 1, &[96]).bytes(9, f32s(&mut rng, 96)),
+    ];
+    if !is_complete {
+        let numbers: Vec<u64> = (0..4096).collect();
+        tensors.push(tensor("numbers", 7, &[4096]).packed(7, &numbers));
+        let one = |message: Message, _| message.fixed(4, 0.5f32.to_le_bytes());
+        tensors.push((0..3).fold(tensor("apart", 1, &[3]), one));
+        // Packed numbers in two fields are not in one piece.
+        let halves = [f32s(&mut rng, 1200), f32s(&mut rng, 1200)];
+        let add = |message: Message, half: &Vec<u8>| message.bytes(4, half);
+        tensors.push(halves.iter().fold(tensor("halves", 1, &[2400]), add));
+    }
+    Original {
+        kind: "onnx",
+        name: "model.onnx",
+        bytes: model(&[], &tensors),
+        entries: &[
+            ("weight", "F32", &[128, 96]),
+            ("half", "BF16", &[64, 80]),
+            ("packed", "F32", &[60, 40]),
+            ("doubles", "F64", &[12, 100]),
+        ],
+        views: &["bias"],
+        is_complete,
+    }
+}
+
+fn tflite(is_complete: bool) -> Original {
+    let mut rng = Rng(9);
+    let mut tensors = vec![
+        Tensor("weight", 0, &[128, 96], f32s(&mut rng, 128 * 96)),
+        Tensor("half", 18, &[64, 80], rng.bf16_weights(64 * 80)),
+        Tensor("bias", 0, &[96], f32s(&mut rng, 96)),
+    ];
+    if !is_complete {
+        tensors.push(Tensor("narrow", 17, &[9000], rng.bytes(4500)));
+    }
+    Original {
+        kind: "tflite",
+        name: "model.tflite",
+        bytes: Writer::model(&tensors),
+        entries: &[("weight", "F32", &[128, 96]), ("half", "BF16", &[64, 80])],
+        views: &["bias"],
+        is_complete,
+    }
+}
+
+fn hdf5() -> Original {
+    Original {
+        kind: "hdf5",
+        name: "model.h5",
+        bytes: cases::read("hdf5", "contiguous.h5"),
+        entries: &[
+            ("layers/dense/vars/0", "F32", &[96, 80]),
+            ("half", "F16", &[64, 48]),
+        ],
+        views: &["layers/dense/vars/1", "tied", "none"],
+        is_complete: true,
+    }
+}
+
+fn msgpack() -> Original {
+    let mut rng = Rng(10);
+    let string = |text: &str| -> Vec<u8> {
+        let len = u8::try_from(text.len()).expect("short");
+        [&[0xd9, len], text.as_bytes()].concat()
+    };
+    let array = |dtype: &str, shape: &[u16], values: Vec<u8>| -> Vec<u8> {
+        let rank = u8::try_from(shape.len()).expect("short");
+        let mut inner = vec![0x93, 0x90 | rank];
+        for size in shape {
+            inner.push(0xcd);
+            inner.extend(size.to_be_bytes());
+        }
+        inner.extend(string(dtype));
+        inner.push(0xc6);
+        inner.extend(u32::try_from(values.len()).expect("short").to_be_bytes());
+        inner.extend(values);
+        let len = u32::try_from(inner.len()).expect("short").to_be_bytes();
+        [&[0xc9], &len[..], &[1], &inner[..]].concat()
+    };
+    let entries = [
+        (
+            "kernel",
+            array("float32", &[128, 96], f32s(&mut rng, 128 * 96)),
+        ),
+        (
+            "half",
+            array("bfloat16", &[64, 80], rng.bf16_weights(64 * 80)),
+        ),
+        ("bias", array("float32", &[96], f32s(&mut rng, 96))),
+    ];
+    let entries = entries
+        .iter()
+        .flat_map(|(key, value)| [&string(key)[..], value].concat());
+    Original {
+        kind: "msgpack",
+        name: "params.msgpack",
+        bytes: [0x83].into_iter().chain(entries).collect(),
+        entries: &[("kernel", "F32", &[128, 96]), ("half", "BF16", &[64, 80])],
+        views: &["bias"],
+        is_complete: true,
+    }
+}
+
+fn originals() -> [Original; 11] {
+    [
+        pytorch(),
+        legacy_pytorch(),
+        unplaced_pytorch(),
+        npz(true),
+        npz(false),
+        onnx(true),
+        onnx(false),
+        tflite(true),
+        tflite(false),
+        hdf5(),
+        msgpack(),
+    ]
+}
+
+/// Returns the tensors of the virtual header, without those that only the original has.
+fn listed(packed: &[u8]) -> FileCatalog {
+    open_in_trips(packed).expect("a packed file").0
+}
+
+#[test]
+fn tensors_of_each_format_are_entries_or_views() {
+    let folder = folder();
+    for original in originals() {
+        let name = format!("{} ({})", original.name, original.kind);
+        let options = PackOptions::default();
+        let packed = packed_and_restored(folder.path(), original.name, &original.bytes, &options);
+        let most = original.bytes.len() / 20 * 19;
+        assert!(packed.len() < most, "{name}: {} bytes", packed.len());
+        let catalog = listed(&packed);
+        assert_eq!(catalog.original_kind(), Some(original.kind), "{name}");
+        assert_eq!(
+            catalog.is_original_complete(),
+            original.is_complete,
+            "{name}"
+        );
+        let mut names: Vec<&str> = catalog.tensors().iter().map(|t| t.name.as_str()).collect();
+        let entries = original.entries.iter().map(|(name, ..)| *name);
+        let mut expected: Vec<&str> = entries.chain(original.views.iter().copied()).collect();
+        names.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{name}");
+        // The tensors in the header have their values, whether or not others are missing.
+        let plain = Reader::open(folder.path().join(original.name)).expect(&name);
+        let values = read_opened(&native(), &catalog, &packed).expect(&name);
+        for (tensor, values) in catalog.tensors().iter().zip(values) {
+            let place = format!("{name}: {}", tensor.name);
+            let there = plain.find(&tensor.name).expect(&place);
+            assert_eq!((tensor.dtype, &tensor.shape), (there.dtype, &there.shape));
+            assert!(
+                plain.read(&tensor.name).expect(&place).bytes == values,
+                "{place}"
+            );
+        }
+        let stored = catalog.entries();
+        let mut end = 0;
+        for entry in stored.tensors() {
+            assert_eq!(entry.span.start, end, "{name}");
+            end = entry.span.end;
+        }
+        assert_eq!(end, original.bytes.len() as u64, "{name}");
+        let is_entry = |of: &str| stored.find(of).is_ok();
+        assert!(!original.views.iter().any(|view| is_entry(view)), "{name}");
+        for (of, dtype, shape) in original.entries {
+            let entry = &stored.tensors()[stored.find(of).expect(&name)];
+            assert_eq!(
+                (entry.dtype.name(), &entry.shape[..]),
+                (*dtype, *shape),
+                "{name}"
+            );
+        }
+        let packed = Reader::open(folder.path().join("packed.zstn")).expect(&name);
+        assert_eq!(
+            packed.packed_file().is_none(),
+            original.is_complete,
+            "{name}"
+        );
+        assert_same_tensors(&name, &packed, &plain);
+    }
+}
+
+#[test]
+fn storages_that_tensors_share_are_packed_once() {
+    let folder = folder();
+    for original in [pytorch(), legacy_pytorch()] {
+        let options = PackOptions::default();
+        packed_and_restored(folder.path(), original.name, &original.bytes, &options);
+        let path = folder.path().join("packed.zstn");
+        let reader = Reader::open(&path).expect("opened");
+        let tensor = |name: &str| reader.find(name).expect(name);
+        let first = tensor("head").alias_of.map(|n| &*reader.tensors()[n].name);
+        assert_eq!(first, Some("embed"));
+        // These have other values than the tensors whose bytes they share.
+        for name in ["head_t", "row", "only_t", "left", "right"] {
+            assert_eq!(tensor(name).alias_of, None, "{name}");
+        }
+        let bytes = |name: &str| reader.read(name).expect(name).bytes;
+        let (head, turned) = (bytes("head"), bytes("head_t"));
+        for (row, column) in [(0, 0), (3, 200), (127, 255), (64, 1)] {
+            let (at, turned_at) = (2 * (column * 128 + row), 2 * (row * 256 + column));
+            assert_eq!(head[at..at + 2], turned[turned_at..turned_at + 2]);
+        }
+        assert_eq!(bytes("row"), head[2 * 640..2 * 768]);
+        assert_eq!(bytes("left")[4 * 4000..], bytes("right")[..4 * 2000]);
+        // Ranges with tensors that overlap or have strides have the dtype of the tensors.
+        let stored = Reader::options()
+            .view(View::Stored)
+            .open(&path)
+            .expect("opened");
+        let unnamed = stored
+            .tensors()
+            .iter()
+            .filter(|t| t.name.starts_with("@bytes/"));
+        let floats = unnamed.filter(|tensor| tensor.dtype.name() == "F32");
+        let mut shapes: Vec<&[u64]> = floats.map(|tensor| &tensor.shape[..]).collect();
+        shapes.sort_unstable();
+        assert_eq!(shapes, [&[63 * 64 + 8][..], &[10_000], &[15_360]]);
+    }
+}
+
+#[test]
+fn a_header_that_describes_a_tensor_otherwise_is_refused() {
+    let folder = folder();
+    let views = |text: &str| text.replace('"', "\\\"");
+    for original in originals() {
+        let options = PackOptions::default().integrity(false);
+        let packed = packed_and_restored(folder.path(), original.name, &original.bytes, &options);
+        let (name, dtype, shape) = original.entries[0];
+        let entry = |dtype: &str, shape: &[u64]| {
+            let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
+            format!(
+                "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":[{}]",
+                sizes.join(",")
+            )
+        };
+        let turned: Vec<u64> = shape.iter().rev().copied().collect();
+        let other = match dtype {
+            // Spaces keep the length.
+            "BF16" => entry("U16", shape).replace("\"shape\"", " \"shape\""),
+            _ => entry("I32", shape),
+        };
+        let lies = [entry(dtype, &turned), other];
+        let mut lies = Vec::from(lies.map(|lie| (entry(dtype, shape), lie)));
+        let is_complete = views(&format!("\"complete\":{}", original.is_complete));
+        if !original.is_complete {
+            lies.push((is_complete, views("\"complete\":true ")));
+        }
+        if original.views.contains(&"head_t") {
+            for (from, to) in [("[1,128]", "[1,127]"), ("\"head_t\"", "\"head_u\"")] {
+                lies.push((views(from), views(to)));
+            }
+        }
+        for (from, to) in lies {
+            let lie = folder.path().join("lie.zstn");
+            std::fs::write(&lie, replaced(&packed, &from, &to)).expect("written");
+            let verified = zstn::verify(&Job::new(), &lie, &VerifyOptions::default());
+            let error = verified.expect_err(&to);
+            assert_eq!(
+                rule_of(&error),
+                Some(Rule::ZstnVirtualHeader),
+                "{from} → {to}"
+            );
+        }
+    }
+}
