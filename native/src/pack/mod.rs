@@ -16,7 +16,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use crate::delta::{self, BaseFile};
 use crate::report::{PackReport, PackedFile, PackedOriginal, Storage};
 use crate::shards::{PLAIN, Shards, pack_shards};
-use crate::source::{Arriving, Begun, Input, Local, Location, Source};
+use crate::source::{Arriving, Begun, Input, Local, Source};
 use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Progress as _, Result, Sink};
 
@@ -115,7 +115,7 @@ pub fn pack<'s>(
             }
         };
         // A stream without bytes is more likely a mistake than a file without content.
-        if plain.input.len_bytes() == 0 && input.location().is_some_and(Location::is_read_once) {
+        if plain.input.len_bytes() == 0 && input.is_read_once() {
             catalog::recognise(&[], 0).map_err(Error::place(plain.input.name()))?;
         }
         if plain.arriving.is_none() && is_of_another_format(plain.input)? {

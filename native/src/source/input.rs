@@ -181,6 +181,15 @@ impl Input {
         }
     }
 
+    /// Returns whether the bytes can be read only once.
+    pub(crate) fn is_read_once(&self) -> bool {
+        match &self.0 {
+            Kind::Location(location) => location.is_read_once(),
+            Kind::Reader(_) => true,
+            Kind::Source(_) | Kind::Local(_) => false,
+        }
+    }
+
     /// Begins to read the input from start to end, if it would otherwise have to be
     /// copied as a whole. Returns `None` for an input on this machine, and for a server
     /// that ignores ranges.
