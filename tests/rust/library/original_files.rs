@@ -474,8 +474,8 @@ fn headers_that_do_not_describe_the_original_are_refused() {
     }
 }
 
-/// The formats whose tensors are read from the restored file inside the packed one.
-const READ_INSIDE: [(&str, &str); 6] = [
+/// The formats some of whose tensors are not in a virtual header.
+const OTHER_FORMATS: [(&str, &str); 6] = [
     ("onnx", "onnx"),
     ("msgpack", "msgpack"),
     ("tflite", "tflite"),
@@ -484,11 +484,33 @@ const READ_INSIDE: [(&str, &str); 6] = [
     ("hdf5", "h5"),
 ];
 
+/// The files with tensors that have no place in the virtual header, because they are
+/// compressed, big-endian, in chunks, repeated, or fields of numbers. Files with tensors that
+/// are not read are not listed.
+const INCOMPLETE: [&str; 16] = [
+    "deflated.pt",
+    "byteorder-big.pt",
+    "strided.pt",
+    "bytes-in-front.pt",
+    "big-endian-complex.pt",
+    "other-members.npz",
+    "deflated.npz",
+    "long-header.npz",
+    "sub-byte.onnx",
+    "typed-fields.onnx",
+    "big-endian.h5",
+    "fill-values.h5",
+    "implicit-index-latest.h5",
+    "keras-filters.h5",
+    "filters-latest.h5",
+    "chunked.msgpack",
+];
+
 #[test]
-fn tensors_of_other_formats_are_read_and_verified_inside_a_packed_file() {
+fn tensors_of_other_formats_are_read_and_verified_in_a_packed_file() {
     let folder = folder();
     let (mut read, mut refused) = (0, 0);
-    for (of, extension) in READ_INSIDE {
+    for (of, extension) in OTHER_FORMATS {
         for entry in cases::entries(of, "files") {
             let file = cases::text(&entry["file"]);
             let name = format!("original.{extension}");
@@ -515,6 +537,8 @@ fn tensors_of_other_formats_are_read_and_verified_inside_a_packed_file() {
             // Without the restored file, no list passes for a complete one.
             let (catalog, _) = open_in_trips(&bytes).expect(&file);
             let is_complete = catalog.is_original_complete();
+            let is_all = names(&plain).is_empty() && !INCOMPLETE.contains(&&*file);
+            assert_eq!(is_complete, is_all, "{file}");
             let model = zstn_core::model::ModelBuilder::new(vec![catalog], None, None);
             let model = model.and_then(|model| model.finish(&zstn_tests::native()));
             let model = model.expect(&file);

@@ -33,9 +33,12 @@ fn f32s(rng: &mut Rng, count: usize) -> Vec<u8> {
     weights.collect()
 }
 
+/// A storage: its key, the number of its elements, and its bytes.
+type Storage = (&'static str, usize, Vec<u8>);
+
 /// Returns the pickle and the storages of a checkpoint whose tensors share storages in every
 /// way.
-fn shared_storages() -> (Vec<u8>, Vec<(&'static str, usize, Vec<u8>)>) {
+fn shared_storages() -> (Vec<u8>, Vec<Storage>) {
     let mut rng = Rng(5);
     let storages = vec![
         ("0", 32_768, rng.bf16_weights(32_768)),
