@@ -11,22 +11,25 @@ import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
 /**
- * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF, NPY, HDF5, TensorFlow Lite, and NPZ and PyTorch, which are zip archives or begin with a pickle of a number.
- * Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
+ * Returns whether the smaller core reads a packed file with this head: ZSTN without extension frames, packed from
+ * safetensors.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04(?!\0{4})|\x05\x06)|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
+const isForReader = (head: Uint8Array): boolean => /^ZSTN(?!\x04)/.test(String.fromCharCode(...head.subarray(0, 5))) && !(head[5]! & 8);
 
 /** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
-  const hasOthers = file.core.call(() => file.catalog.externalFiles?.().length);
-  return hasOthers ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
+  const { options, meter } = context;
+  const file = await openFile(source, sizeBytes, head, name, options, meter);
+  const { core, catalog } = file;
+  if (core.call(() => catalog.originalKind?.())) return [await (await import("./original.js")).withOriginal(context, file, openFile)];
+  return core.call(() => catalog.externalFiles?.().length) ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
 }
 
-/** Reads the ranges that the core requests until it can list every tensor. */
+/** Opens a file: reads the ranges that the core requests until it can list every tensor. */
+export type OpenFile = typeof openFile;
+
 async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
-  const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
+  const core = await (isForReader(head) ? loadCore() : loadFormats());
   const supplied: Supplied[] = [];
   const opening = begin(core, { sizeBytes, head, name });
   const source = new ComparedSource(given);

@@ -31,8 +31,9 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, `"npz"`, `"pytorch"`, or `"z4dm"` for a delta;
-   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
+   * The format of the files: `"zstn"`, `"safetensors"`, `"gguf"`, `"pytorch"`, …, or `"z4dm"` for a delta;
+   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes. A packed file that does not list
+   * all tensors of its original has the format of the original.
    */
   readonly kind: ModelKind;
   /** Total length of all files, in bytes. */
@@ -72,7 +73,7 @@ export class Model {
     this.#instance = opened.instance;
     this.#core = opened.model;
     this.#decoding = decoding;
-    this.size = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    this.size = files.reduce((sum, file) => sum + (file.packed ?? file).sizeBytes, 0);
     this.fileCount = files.length;
     this.stats = traffic;
     this.kind = description.kind;
@@ -172,7 +173,7 @@ export class Model {
 
   /**
    * Returns the byte ranges that `model.tensor` would fetch. Reads at most the tensor's small block table, or in a
-   * delta the head of its frame.
+   * delta the head of its frame. If a packed file has the format of its original, the ranges are in the original.
    */
   async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
     checkOptions("plan()", options, PLAN_OPTIONS);
@@ -223,6 +224,7 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#instance.free(this.#unpacked);
     this.#instance.free(this.#core);
+    for (const { packed } of this.#opened.files) packed?.close();
     this.#decoding?.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }

@@ -14,6 +14,8 @@ export interface ReadFile {
   head: Uint8Array;
   /** The ranges that were read after the head. */
   supplied: Supplied[];
+  /** The packed file that restores this file, if this is the original inside a packed file. It is closed with the model. */
+  packed?: { readonly sizeBytes: number; close(): void };
 }
 
 /** Bytes of a file, and their position. */

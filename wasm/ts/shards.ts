@@ -2,6 +2,7 @@
 
 import type { ResolveSibling } from "./siblings.js";
 import { loadCoreFiles } from "./core-files-loader.js";
+import type { Decoding } from "./decode/worker-pool.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
@@ -27,6 +28,10 @@ export interface OpenContext {
   /** Returns the source of another file of the model. */
   openSource: (input: ModelInput) => Promise<Source>;
   resolveSibling: ResolveSibling;
+  /** Whether reads compare digests of the decoded tensors. */
+  full: boolean;
+  /** Returns the decoder of the model. */
+  decoding: () => Promise<Decoding>;
 }
 
 /** The opened files, in the order of the index, and the index if there is one. */

@@ -213,6 +213,12 @@ impl FileCatalog {
         })
     }
 
+    /// Replaces the metadata of a catalog that lists the tensors of the original with the
+    /// metadata of `original`, the catalog of the restored file.
+    pub fn take_metadata(&mut self, original: Self) {
+        self.metadata = original.metadata;
+    }
+
     /// Returns whether values of some tensors are in other files.
     fn has_external_files(&self) -> bool {
         #[cfg(feature = "onnx")]
