@@ -77,8 +77,8 @@ export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
 }
 
 /** Starts to open a file. Only the core with all formats recognises files by their names. */
-function begin(core: CoreInstance, { sizeBytes, head, name = "" }: Pick<ReadFile, "sizeBytes" | "head" | "name">): CoreOpening {
-  return core.call(({ Opening }) => Opening.named?.(name, sizeBytes, head) ?? new Opening(sizeBytes, head));
+function begin(core: CoreInstance, { original, sizeBytes, head, name = "" }: Pick<ReadFile, "original" | "sizeBytes" | "head" | "name">): CoreOpening {
+  return core.call(({ Opening }) => Opening.named?.(name, original?.size() ?? sizeBytes, head) ?? new Opening(sizeBytes, head));
 }
 
 /** Parses the ranges of a single file: `[offset, length, …]`. */

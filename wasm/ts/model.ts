@@ -73,7 +73,7 @@ export class Model {
     this.#instance = opened.instance;
     this.#core = opened.model;
     this.#decoding = decoding;
-    this.size = files.reduce((sum, file) => sum + (file.packed ?? file).sizeBytes, 0);
+    this.size = files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     this.fileCount = files.length;
     this.stats = traffic;
     this.kind = description.kind;
@@ -141,9 +141,9 @@ export class Model {
   /**
    * Returns statistics that were stored when the file was packed. Without `name`, they cover all tensors, and no bytes
    * are read; with `name`, they cover one tensor and its bands of rows. Resolves to `undefined` for models and tensors
-   * without statistics: formats other than ZSTN, files packed without them, tensors without elements, the dtypes `F4`,
-   * `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to
-   * another shard.
+   * without statistics: formats other than ZSTN, files packed from them or without statistics, tensors without elements,
+   * the dtypes `F4`, `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the
+   * index assigns to another shard.
    */
   statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
   statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;
@@ -224,7 +224,6 @@ export class Model {
     this.#closing.abort(new ModelClosedError());
     this.#instance.free(this.#unpacked);
     this.#instance.free(this.#core);
-    for (const { packed } of this.#opened.files) packed?.close();
     this.#decoding?.ownPool?.close();
     if (this.#ownsBase) this.#base?.close();
   }

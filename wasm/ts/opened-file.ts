@@ -7,21 +7,30 @@ import type { Source } from "./source/source.js";
 /** The bytes that have been read from a file, from which another core can build its catalog again. */
 export interface ReadFile {
   source: Source;
+  /** Length of the file, in bytes. */
   sizeBytes: number;
+  /** The original that `source` reads, if `sizeBytes` is the length of the packed file that restores it. */
+  original?: Original;
   /** The name of the file, if it determines the format. */
   name?: string;
   /** The first bytes of the file. */
   head: Uint8Array;
   /** The ranges that were read after the head. */
   supplied: Supplied[];
-  /** The packed file that restores this file, if this is the original inside a packed file. It is closed with the model. */
-  packed?: { readonly sizeBytes: number; close(): void };
 }
 
 /** Bytes of a file, and their position. */
 export interface Supplied {
   offset: number;
   bytes: Uint8Array;
+}
+
+/** A file that is read inside the packed file that restores it. */
+export interface Original {
+  /** Returns the length of the file, in bytes. */
+  size(): number;
+  /** Frees the memory of the packed file. Called when the model is closed. */
+  close(): void;
 }
 
 /** An opened plain safetensors file, with its parsed header. */

@@ -8,12 +8,11 @@ import { readRanges } from "./byte-ranges.js";
 import type { OpenFile } from "./catalog.js";
 import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/worker-pool.js";
-import { ZstnError } from "./errors.js";
-import { checkSize } from "./limits.js";
-import type { CoreFile } from "./opened-file.js";
+import type { ErrorCode } from "./errors.js";
+import { HEAD_BYTES, checkSize } from "./limits.js";
+import type { CoreFile, Original } from "./opened-file.js";
 import { ProgressMeter } from "./progress.js";
 import { RowPlanner } from "./row-planner.js";
-import { HEAD_BYTES } from "./safetensors/file-kind.js";
 import { TensorCache } from "./safetensors-view/tensor-cache.js";
 import { VirtualFile } from "./safetensors-view/virtual-file.js";
 import type { OpenContext } from "./shards.js";
@@ -57,7 +56,7 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
     const files = core.call(() => original.catalog.externalFiles?.() ?? []);
     if (files.length > 0) core.call(() => original.catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
     core.free(catalog);
-    return { ...original, packed: restored };
+    return { ...original, sizeBytes: packed.sizeBytes, original: restored };
   } catch (error) {
     restored?.close();
     if (isRefusal(error)) return packed;
@@ -74,12 +73,10 @@ async function readHead(restored: RestoredFile, options: ReadOptions): Promise<U
 }
 
 /** Returns whether an error is a statement about the file. */
-const isRefusal = (error: unknown): boolean => error instanceof ZstnError && ["malformed", "unsupported", "limit"].includes(error.code);
+const isRefusal = (error: unknown): boolean => ["malformed", "unsupported", "limit"].includes((error as { code?: ErrorCode }).code!);
 
 /** The file that a packed file restores. */
-class RestoredFile implements Source {
-  /** Length of the packed file, in bytes. */
-  readonly sizeBytes: number;
+class RestoredFile implements Source, Original {
   readonly #core: CoreInstance;
   readonly #source: Source;
   /** The entries of the packed file, which fill the restored one. */
@@ -93,8 +90,7 @@ class RestoredFile implements Source {
   /** The end of the last range that was read of each entry. */
   readonly #ends = new Map<number, number>();
 
-  constructor({ core, catalog, source, sizeBytes }: CoreFile, { full, decoding }: OpenContext) {
-    this.sizeBytes = sizeBytes;
+  constructor({ core, catalog, source }: CoreFile, { full, decoding }: OpenContext) {
     this.#core = core;
     this.#source = source;
     this.#decoding = decoding;

@@ -4,9 +4,6 @@ import { loadCoreFiles } from "../core-files-loader.js";
 import { FormatError } from "../errors.js";
 import { malformed } from "./core-error.js";
 
-/** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
-export const HEAD_BYTES = 32768;
-
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
  * safetensors. The magic numbers of most formats are loaded on demand.
