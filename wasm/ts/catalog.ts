@@ -5,6 +5,7 @@ import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
+import { platform } from "./platform.js";
 import type { ProgressMeter } from "./progress.js";
 import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
@@ -21,13 +22,14 @@ export async function openCoreFiles(context: OpenContext, source: Source, sizeBy
   const { options, meter } = context;
   const file = await openFile(source, sizeBytes, head, name, options, meter);
   const { core, catalog } = file;
-  if (core.call(() => catalog.originalKind?.())) return [await (await import("./original.js")).withOriginal(context, file, openFile)];
+  if (core.call(() => catalog.originalKind?.())) return [await (platform.original ?? (await import("./original.js"))).withOriginal(context, file, openFile)];
   return core.call(() => catalog.externalFiles?.().length) ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
 }
 
-/** Opens a file: reads the ranges that the core requests until it can list every tensor. */
+/** The function that opens one file. */
 export type OpenFile = typeof openFile;
 
+/** Reads the ranges that the core requests until it can list every tensor. */
 async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (isForReader(head) ? loadCore() : loadFormats());
   const supplied: Supplied[] = [];
