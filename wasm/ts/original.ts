@@ -41,7 +41,7 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
   if (kind === undefined || kind === "bytes" || (isComplete && kind === "npy")) return packed;
   let restored: RestoredFile | undefined;
   try {
-    restored = new RestoredFile(packed, context);
+    restored = new RestoredFile(packed, isComplete, context);
     const head = await readHead(restored, context.options);
     const original = head && (await openFile(restored, restored.size(), head, `original.${kind}`, context.options, context.meter));
     if (!original) {
@@ -73,10 +73,15 @@ async function readHead(restored: RestoredFile, options: ReadOptions): Promise<U
 }
 
 /** Returns whether an error is a statement about the file. */
-const isRefusal = (error: unknown): boolean => ["malformed", "unsupported", "limit"].includes((error as { code?: ErrorCode }).code!);
+const isRefusal = (error: unknown): boolean => ["malformed", "unsupported", "limit"].includes((error as { code?: ErrorCode } | undefined)?.code ?? "");
 
 /** The file that a packed file restores. */
 class RestoredFile implements Source, Original {
+  /**
+   * Whether the packed file lists all tensors. Then only metadata are read from this file, which are in the spans
+   * between the tensors: the bytes of tensors do not matter, and are zeros.
+   */
+  readonly #isComplete: boolean;
   readonly #core: CoreInstance;
   readonly #source: Source;
   /** The entries of the packed file, which fill the restored one. */
@@ -90,7 +95,8 @@ class RestoredFile implements Source, Original {
   /** The end of the last range that was read of each entry. */
   readonly #ends = new Map<number, number>();
 
-  constructor({ core, catalog, source }: CoreFile, { full, decoding }: OpenContext) {
+  constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: OpenContext) {
+    this.#isComplete = isComplete;
     this.#core = core;
     this.#source = source;
     this.#decoding = decoding;
@@ -123,10 +129,11 @@ class RestoredFile implements Source, Original {
 
   /** Reads a part of an entry: some rows of a long one, where that is possible, and otherwise the whole entry. */
   async #part(index: number, begin: number, end: number, signal = new AbortController().signal): Promise<Uint8Array> {
-    const { byteLength } = this.#infos[index]!;
+    const { name, byteLength } = this.#infos[index]!;
     const continues = begin > 0 && this.#ends.get(index) === begin;
     this.#ends.set(index, end);
-    if (byteLength > SMALL_BYTES && !this.#cache.has(index)) {
+    if (this.#isComplete && !name.startsWith("@")) return new Uint8Array(end - begin);
+    if (!this.#isComplete && byteLength > SMALL_BYTES && !this.#cache.has(index)) {
       if (end - begin === byteLength) return this.#decode(index, signal);
       // An entry that is read from its start to its end is decoded once.
       if (!continues) return this.#readRows(index, begin, end, signal);

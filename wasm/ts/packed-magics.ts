@@ -1,7 +1,10 @@
 /** Recognises the files that the WebAssembly core reads. */
 
-/** The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. */
-const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04|\x05\x06)|\x80\x02\x8a|\x89HDF|[^]{4}TFL3)/;
+/**
+ * The magic numbers of files and frames that the WebAssembly core reads, or rejects by name. A zip archive that begins
+ * with the weights of a Keras model is none of them.
+ */
+const PACKED = /^(Z(STN|4D[ML]|TEN|4AI|SP1|PL1|RT1|ARA)|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04(?![^]{22}\x10\0[^]{2}model\.weights\.h5)|\x05\x06)|\x80\x02\x8a|\x89HDF|[^]{4}TFL3)/;
 
 /** The ends of names, with the first bytes, of files in formats without a magic number: ONNX and msgpack. */
 const NAMED = /\.(onnx\n\x08|msgpack\n[\x80-\x8f\xde\xdf])/i;

@@ -91,11 +91,11 @@ for (const folder of FOLDERS) {
 test("a packed GGUF file: opening reads the index and the header of the original, and rows the blocks that contain them", async () => {
   const model = await open(`${server.url}large.gguf.zstn`);
   assert.equal(model.metadata["general.name"], "large");
-  assert.ok(model.stats.requests <= 5 && model.stats.bytesFetched < 400_000, JSON.stringify(model.stats));
+  assert.ok(model.stats.requests <= 4 && model.stats.bytesFetched < 100_000, JSON.stringify(model.stats));
   const { requests, bytesFetched } = model.stats;
   const rows = await model.tensor("large", { rows: [500, 502] });
   assert.deepEqual(rows.bytes, LARGE.slice(500 * ROW_BYTES, 502 * ROW_BYTES));
-  assert.ok(model.stats.requests <= requests + 2 && model.stats.bytesFetched < bytesFetched + 1_000_000, JSON.stringify(model.stats));
+  assert.ok(model.stats.requests <= requests + 4 && model.stats.bytesFetched < bytesFetched + 500_000, JSON.stringify(model.stats));
   assert.deepEqual((await model.tensor("large")).bytes, LARGE);
 });
 
