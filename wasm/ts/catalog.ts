@@ -17,12 +17,17 @@ import type { StoredPart } from "./tensor.js";
  */
 const isForReader = (head: Uint8Array): boolean => /^ZSTN(?!\x04)/.test(String.fromCharCode(...head.subarray(0, 5))) && !(head[5]! & 8);
 
+const loadOtherFormats = async () => platform.otherFormats ?? import("./other-formats.js");
+
+/** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
+export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
+
 /** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
   const { options, meter } = context;
   const file = await openFile(source, sizeBytes, head, name, options, meter);
   const { core, catalog } = file;
-  if (core.call(() => catalog.originalKind?.())) return [await (platform.original ?? (await import("./original.js"))).withOriginal(context, file, openFile)];
+  if (core.call(() => catalog.originalKind?.())) return [await (await loadOtherFormats()).withOriginal(context, file, openFile)];
   return core.call(() => catalog.externalFiles?.().length) ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
 }
 

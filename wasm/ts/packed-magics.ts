@@ -13,10 +13,11 @@ const NAMED = /\.(onnx\n\x08|msgpack\n[\x80-\x8f\xde\xdf])/i;
 const HDF5 = "\x89HDF\r\n\x1a\n";
 
 /**
- * Returns whether the WebAssembly core reads a file that begins with `head`, and with `text`, one character for each
- * byte; `undefined` if it is neither a packed file nor plain safetensors.
+ * Returns whether the WebAssembly core reads a file that begins with `head`; `undefined` if it is neither a packed file
+ * nor plain safetensors.
  */
-export function isPacked(head: Uint8Array, text: string, name: string): boolean | undefined {
+export function isPacked(head: Uint8Array, name: string): boolean | undefined {
+  const text = String.fromCharCode(...head.subarray(0, 48));
   if (PACKED.test(text) || NAMED.test(`${name}\n${text}`)) return true;
   for (let at = 512; at < head.byteLength; at *= 2) {
     if (String.fromCharCode(...head.subarray(at, at + 8)) === HDF5) return true;

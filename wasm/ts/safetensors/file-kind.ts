@@ -9,10 +9,10 @@ import { malformed } from "./core-error.js";
  * safetensors. The magic numbers of most formats are loaded on demand.
  */
 export async function isPacked(head: Uint8Array, name: string): Promise<boolean> {
-  const text = String.fromCharCode(...head.subarray(0, 48));
+  const text = String.fromCharCode(...head.subarray(0, 16));
   if (/^Z(STN|4DM)/.test(text)) return true;
   // In a plain file, JSON follows the header length, which has 32 bits.
-  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : (await loadCoreFiles()).isPacked(head, text, name);
+  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : await (await loadCoreFiles()).isPacked(head, name);
   if (packed !== undefined) return packed;
   throw await described(undefined, head);
 }
