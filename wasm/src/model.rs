@@ -130,10 +130,15 @@ impl Model {
     /// Returns the statistics record of `file`, followed by the offset in the file at
     /// which its bands end, as a u64. Returns undefined if the file has no statistics.
     /// Also returns undefined if the model reads some of the file's tensors from another
-    /// file, because JavaScript parses the record by the tensors of the model.
+    /// file, or if the file restores no safetensors file, because JavaScript parses the
+    /// record by the tensors of the model.
     #[must_use]
     pub fn statistics(&self, file: usize) -> Option<Vec<u8>> {
         let catalog = self.0.files().get(file)?;
+        #[cfg(feature = "formats")]
+        if catalog.original_kind().is_some() {
+            return None;
+        }
         let in_file =
             |tensor: &&TensorInfo| tensor.parts.first().is_some_and(|part| part.file == file);
         if self.0.tensors().iter().filter(in_file).count() != catalog.tensors().len() {

@@ -2,8 +2,9 @@
 //! reads in between.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::catalog::{FileCatalog, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
+use zstn_core::container::zstn;
 use zstn_core::model::{ModelBuilder, Verify, wants_config};
 use zstn_core::pure::Pure;
 
@@ -18,20 +19,25 @@ pub struct Opening(FileOpener);
 impl Opening {
     /// Starts from the first bytes of a file of `sizeBytes` bytes. `head` has
     /// [`zstn_core::limits::HEAD_LEN_BYTES`] bytes, or is the whole file if that is
-    /// shorter.
+    /// shorter. The file is a ZSTN file or a plain safetensors file: JavaScript, which has
+    /// to choose the module before it opens a file, has recognised it.
     #[wasm_bindgen(constructor)]
     pub fn new(
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
         head: Vec<u8>,
     ) -> Result<Self, JsValue> {
         let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
-        FileOpener::new(size, head)
+        let kind = match head.starts_with(&zstn::MAGIC) {
+            true => FileKind::Zstn,
+            false => FileKind::Safetensors,
+        };
+        FileOpener::of_kind(kind, size, head)
             .map(Self)
             .map_err(|e| to_js_error(&e))
     }
 
-    /// Starts like the constructor, for a format that is recognised by the name of the
-    /// file as well.
+    /// Starts to open a file of any format, which is recognised by its first bytes or by
+    /// its name.
     #[cfg(feature = "formats")]
     pub fn named(
         name: &str,
@@ -132,6 +138,40 @@ impl Catalog {
         let files: Vec<(usize, String)> = files.collect();
         let refused = self.0.refuse_external(&files);
         refused.map_err(|e| to_js_error(&e))
+    }
+
+    /// Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no
+    /// safetensors file; otherwise undefined.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = originalKind)]
+    #[must_use]
+    pub fn original_kind(&self) -> Option<String> {
+        self.0.original_kind().map(Into::into)
+    }
+
+    /// Returns whether the catalog lists all tensors of the file that a ZSTN file
+    /// restores.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = isOriginalComplete)]
+    #[must_use]
+    pub fn is_original_complete(&self) -> bool {
+        self.0.is_original_complete()
+    }
+
+    /// Returns the catalog of the entries of a ZSTN file, which fill the file that it
+    /// restores.
+    #[cfg(feature = "formats")]
+    #[must_use]
+    pub fn entries(&self) -> Catalog {
+        Self(self.0.clone().entries())
+    }
+
+    /// Replaces the metadata of a ZSTN file with the metadata of the file that it
+    /// restores, whose catalog this call consumes.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = takeMetadata)]
+    pub fn take_metadata(&mut self, original: Catalog) {
+        self.0.take_metadata(original.0);
     }
 
     /// Returns whether only the module with all formats can verify the tensors of this

@@ -48,6 +48,12 @@ export async function assemble(
     for (const [i, { file, offset }] of reads.entries()) core.call(() => assembly.supply(file, offset, parts[i]!));
     finished = true;
     const model = core.call(() => assembly.finish(full));
+    const free = model.free.bind(model);
+    model.free = () => {
+      free();
+      // The packed files around originals are no parts of the model.
+      for (const { original } of files) original?.close();
+    };
     // A weight is unreadable if its small tensors have wrong bytes. The cause may be a file that has changed.
     const changed = reads.length > 0 && otherVersion(sources);
     if (changed && core.call(() => model.describe())[4].length > 0) {

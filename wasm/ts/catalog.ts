@@ -5,28 +5,38 @@ import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
+import { platform } from "./platform.js";
 import type { ProgressMeter } from "./progress.js";
 import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
 /**
- * The magic numbers of the files that only the core with all formats reads: ZSTN with extension frames, deltas, zTensor,
- * Gauss, GGUF, NPY, HDF5, TensorFlow Lite, and NPZ and PyTorch, which are zip archives or begin with a pickle of a number.
- * Files that have no magic number begin differently than ZSTN: ONNX and msgpack.
+ * Returns whether the smaller core reads a packed file with this head: ZSTN without extension frames, packed from
+ * safetensors.
  */
-const FOR_FORMATS = /^(ZSTN\x04|Z4DM|ZTEN|\x89ZT2|GAUSS00|GGUF|\x93NUM|PK(\x03\x04(?!\0{4})|\x05\x06)|\x89HDF|[^]{4}TFL3|[\x08\x80-\x8f\xde\xdf])/;
+const isForReader = (head: Uint8Array): boolean => /^ZSTN(?!\x04)/.test(String.fromCharCode(...head.subarray(0, 5))) && !(head[5]! & 8);
+
+const loadOtherFormats = async () => platform.otherFormats ?? import("./other-formats.js");
+
+/** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
+export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
 
 /** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
-  const hasOthers = file.core.call(() => file.catalog.externalFiles?.().length);
-  return hasOthers ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
+  const { options, meter } = context;
+  const file = await openFile(source, sizeBytes, head, name, options, meter);
+  const { core, catalog } = file;
+  if (core.call(() => catalog.originalKind?.())) return [await (await loadOtherFormats()).withOriginal(context, file, openFile)];
+  return core.call(() => catalog.externalFiles?.().length) ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
 }
+
+/** The function that opens one file. */
+export type OpenFile = typeof openFile;
 
 /** Reads the ranges that the core requests until it can list every tensor. */
 async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
-  const core = await (FOR_FORMATS.test(String.fromCharCode(...head.subarray(0, 8))) ? loadFormats() : loadCore());
+  const core = await (isForReader(head) ? loadCore() : loadFormats());
   const supplied: Supplied[] = [];
   const opening = begin(core, { sizeBytes, head, name });
   const source = new ComparedSource(given);
@@ -74,8 +84,8 @@ export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
 }
 
 /** Starts to open a file. Only the core with all formats recognises files by their names. */
-function begin(core: CoreInstance, { sizeBytes, head, name = "" }: Pick<ReadFile, "sizeBytes" | "head" | "name">): CoreOpening {
-  return core.call(({ Opening }) => Opening.named?.(name, sizeBytes, head) ?? new Opening(sizeBytes, head));
+function begin(core: CoreInstance, { original, sizeBytes, head, name = "" }: Pick<ReadFile, "original" | "sizeBytes" | "head" | "name">): CoreOpening {
+  return core.call(({ Opening }) => Opening.named?.(name, original?.size() ?? sizeBytes, head) ?? new Opening(sizeBytes, head));
 }
 
 /** Parses the ranges of a single file: `[offset, length, …]`. */

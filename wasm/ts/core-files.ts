@@ -4,11 +4,10 @@
  */
 
 export { assemble } from "./build-model.js";
-export { openCoreFiles } from "./catalog.js";
+export { isPacked, openCoreFiles } from "./catalog.js";
 export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/choose-decoder.js";
-export { loadCore, loadFormats } from "./core-loaders.js";
+export { loadCore, loadFormats, preload } from "./core-loaders.js";
 export { missingTensor } from "./missing-tensor.js";
-export { isPacked } from "./packed-magics.js";
 export { RowPlanner } from "./row-planner.js";

@@ -25,6 +25,17 @@ export interface CoreCatalog {
    * includes digests.
    */
   isVerifyLeftOut(full: boolean): boolean;
+  /**
+   * Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no safetensors file. Absent from
+   * the module without these formats.
+   */
+  originalKind?(): string | undefined;
+  /** Returns whether the catalog lists all tensors of the file that a ZSTN file restores. */
+  isOriginalComplete(): boolean;
+  /** Returns the catalog of the entries of a ZSTN file, which fill the file that it restores. */
+  entries(): CoreCatalog;
+  /** Takes the metadata of the catalog of the file that a ZSTN file restores. Consumes that catalog. */
+  takeMetadata(original: CoreCatalog): void;
   /** Returns the paths of the other files with values of an ONNX model. Absent from the module without these formats. */
   externalFiles?(): string[];
   /** Returns the catalog of the values in another file. */

@@ -3,6 +3,9 @@
 import { LimitError } from "./errors.js";
 import type { TensorInfo } from "./tensor.js";
 
+/** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
+export const HEAD_BYTES = 32768;
+
 /**
  * The longest tensor that can be read, in bytes. The decoder's memory has 32-bit addresses, and one buffer may use at
  * most half of the address space.

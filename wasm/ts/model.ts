@@ -31,8 +31,9 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"ztensor"`, `"gauss"`, `"gguf"`, `"npy"`, `"npz"`, `"pytorch"`, or `"z4dm"` for a delta;
-   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes.
+   * The format of the files: `"zstn"`, `"safetensors"`, `"gguf"`, `"pytorch"`, …, or `"z4dm"` for a delta;
+   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes. A packed file that does not list
+   * all tensors of its original has the format of the original.
    */
   readonly kind: ModelKind;
   /** Total length of all files, in bytes. */
@@ -140,9 +141,9 @@ export class Model {
   /**
    * Returns statistics that were stored when the file was packed. Without `name`, they cover all tensors, and no bytes
    * are read; with `name`, they cover one tensor and its bands of rows. Resolves to `undefined` for models and tensors
-   * without statistics: formats other than ZSTN, files packed without them, tensors without elements, the dtypes `F4`,
-   * `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the index assigns to
-   * another shard.
+   * without statistics: formats other than ZSTN, files packed from them or without statistics, tensors without elements,
+   * the dtypes `F4`, `F6_E2M3`, `F6_E3M2` and `C64`, weights that are stored in parts, and shards with tensors that the
+   * index assigns to another shard.
    */
   statistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined>;
   statistics(name: string, options?: StatisticsOptions): Promise<TensorStatistics | undefined>;
@@ -172,7 +173,7 @@ export class Model {
 
   /**
    * Returns the byte ranges that `model.tensor` would fetch. Reads at most the tensor's small block table, or in a
-   * delta the head of its frame.
+   * delta the head of its frame. If a packed file has the format of its original, the ranges are in the original.
    */
   async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
     checkOptions("plan()", options, PLAN_OPTIONS);

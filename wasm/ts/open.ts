@@ -196,9 +196,9 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   const name = input instanceof File ? input.name : typeof input === "string" || input instanceof URL ? `${input}`.replace(/[?#].*/, "") : "";
   // Fetching the core and the head of the file concurrently saves a round trip. If it fails here, loading is repeated
   // when the core is needed, and that attempt reports the failure.
-  if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ loadCore }) => loadCore()).catch(() => {});
+  if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ preload }) => preload(name)).catch(() => {});
   const sizeBytes = await first.size(readOptions);
-  const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling };
+  const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling, full, decoding };
   const { files, shards } = await openFiles(context, first, sizeBytes, name);
   const config = await readConfig(context, files, options.config);
   if (config === undefined && files.every(isPlain)) {

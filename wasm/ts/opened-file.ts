@@ -7,7 +7,10 @@ import type { Source } from "./source/source.js";
 /** The bytes that have been read from a file, from which another core can build its catalog again. */
 export interface ReadFile {
   source: Source;
+  /** Length of the file, in bytes. */
   sizeBytes: number;
+  /** The original that `source` reads, if `sizeBytes` is the length of the packed file that restores it. */
+  original?: Original;
   /** The name of the file, if it determines the format. */
   name?: string;
   /** The first bytes of the file. */
@@ -20,6 +23,14 @@ export interface ReadFile {
 export interface Supplied {
   offset: number;
   bytes: Uint8Array;
+}
+
+/** A file that is read inside the packed file that restores it. */
+export interface Original {
+  /** Returns the length of the file, in bytes. */
+  size(): number;
+  /** Frees the memory of the packed file. Called when the model is closed. */
+  close(): void;
 }
 
 /** An opened plain safetensors file, with its parsed header. */

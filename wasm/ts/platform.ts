@@ -21,6 +21,8 @@ export interface Platform {
   loadAdvice?: (address: string) => string;
   /** The glue of the module with all formats, on platforms that do not allow import(). */
   formatsGlue?: { create: CreateGlue<Core> };
+  /** The code for files that only the module with all formats reads, on platforms that do not allow import(). */
+  otherFormats?: typeof import("./other-formats.js");
   /** Starts a decoding worker. Absent on platforms without workers, where tensors are decoded on the calling thread. */
   startWorker?: StartWorker;
   /** Returns whether workers should start only if the caller requests them. */

@@ -11,6 +11,7 @@ import { configure as configureAll } from "./configure.js";
 import type { WasmFiles } from "./configure.js";
 import * as formatsGlue from "./core/zstn_formats.js";
 import * as coreFiles from "./core-files.js";
+import * as otherFormats from "./other-formats.js";
 import { bundleCoreFiles } from "./core-files-loader.js";
 import * as generatedFile from "./safetensors-view/generated-file.js";
 import { bundleGeneratedFile } from "./safetensors-view/generated-file-loader.js";
@@ -40,7 +41,7 @@ export interface ServiceWorkerConfiguration {
 // demand. Service workers cannot start workers either.
 bundleCoreFiles(coreFiles);
 bundleGeneratedFile(generatedFile);
-if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, coreCount: () => 1, resolve: pageAddress, loadHub });
+if (!platform) setPlatform({ readModule: (address) => fetch(address), formatsGlue, otherFormats, coreCount: () => 1, resolve: pageAddress, loadHub });
 
 async function loadHub(): Promise<never> {
   throw new UnsupportedError("Service workers cannot read hf:// addresses: use the URL of the file, https://huggingface.co/owner/name/resolve/main/file.");

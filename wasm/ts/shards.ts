@@ -2,12 +2,14 @@
 
 import type { ResolveSibling } from "./siblings.js";
 import { loadCoreFiles } from "./core-files-loader.js";
+import type { Decoding } from "./decode/worker-pool.js";
 import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { ProgressMeter } from "./progress.js";
-import { HEAD_BYTES, described, isPacked } from "./safetensors/file-kind.js";
+import { HEAD_BYTES } from "./limits.js";
+import { described, isPacked } from "./safetensors/file-kind.js";
 import { openPlainFile } from "./safetensors/plain-file.js";
 import { isShardIndex, parseShardIndex } from "./safetensors/shard-index.js";
 import type { ShardIndex } from "./safetensors/shard-index.js";
@@ -27,6 +29,10 @@ export interface OpenContext {
   /** Returns the source of another file of the model. */
   openSource: (input: ModelInput) => Promise<Source>;
   resolveSibling: ResolveSibling;
+  /** Whether reads compare digests of the decoded tensors. */
+  full: boolean;
+  /** Returns the decoder of the model. */
+  decoding: () => Promise<Decoding>;
 }
 
 /** The opened files, in the order of the index, and the index if there is one. */

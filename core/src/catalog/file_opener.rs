@@ -100,8 +100,6 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
 /// The errors of [`recognise`].
 pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
-        #[cfg(not(feature = "virtual-headers"))]
-        Some(FileKind::Zstn) if has_virtual_header(head) => return Err(Error::left_out()),
         Some(kind) if kind.is_included() => {
             #[cfg(feature = "other-formats")]
             if let (FileKind::Npz, Some(sentence)) = (kind, super::other_format::describe(head)) {
@@ -207,10 +205,25 @@ impl FileOpener {
     /// like [`FileOpener::new`]. The name matters for formats without a magic
     /// number ([`recognise_named`]).
     pub fn named(name: &str, file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
+        let kind = recognise_named(name, &head, file_len_bytes)?;
+        Self::of_kind(kind, file_len_bytes, head)
+    }
+
+    /// Starts to open a file like [`FileOpener::new`], whose format the caller has
+    /// recognised. A program that only opens files with it does not contain the code
+    /// that recognises formats.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a format that this build omits,
+    /// and the errors of a file that is not of this format.
+    pub fn of_kind(kind: FileKind, file_len_bytes: u64, head: Vec<u8>) -> Result<Self> {
         if (head.len() as u64) < Self::head_len_bytes(file_len_bytes) {
             return Err(Error::invalid_input("the head of the file is too short"));
         }
-        let kind = recognise_named(name, &head, file_len_bytes)?;
+        #[cfg(not(feature = "virtual-headers"))]
+        if kind == FileKind::Zstn && has_virtual_header(&head) {
+            return Err(Error::left_out());
+        }
         let mut format = AnyOpener::new(kind).ok_or_else(Error::left_out)?;
         let fetched = FetchedRanges::new(file_len_bytes, head);
         format.advance(&fetched)?;

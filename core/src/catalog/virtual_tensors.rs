@@ -211,6 +211,12 @@ impl FileCatalog {
         })
     }
 
+    /// Replaces the metadata of a catalog that lists the tensors of the original with the
+    /// metadata of `original`, the catalog of the restored file.
+    pub fn take_metadata(&mut self, original: Self) {
+        self.metadata = original.metadata;
+    }
+
     /// Returns whether the tensors fill the restored file from its first byte to its
     /// last, in the order of their spans.
     #[must_use]

@@ -23,6 +23,11 @@ export async function pack(input, output, { base, extended = false } = {}) {
   await run(program(), ["pack", input, "-o", output, "--force", ...options]);
 }
 
+/** Packs files of any formats into a folder. The packed file of `model.gguf` is called `model.gguf.zstn`. */
+export async function packAll(inputs, folder) {
+  await run(program(), ["pack", ...inputs, "-o", folder, "--force"]);
+}
+
 /** Unpacks a file. `base` is the base of a delta. */
 export async function unpack(input, output, { base } = {}) {
   await run(program(), ["unpack", input, "-o", output, "--force", ...(base === undefined ? [] : ["--base", base])]);

@@ -27,6 +27,11 @@ export class TensorCache {
     this.#decode = decode;
   }
 
+  /** Returns whether a tensor is in the cache, or is being decoded. */
+  has(index: number): boolean {
+    return this.#entries.has(index);
+  }
+
   /** Returns the bytes of a tensor, which the caller must not change. */
   async get(index: number, lengthBytes: number, signal: AbortSignal | undefined): Promise<Uint8Array<ArrayBuffer>> {
     signal?.throwIfAborted();

@@ -4,9 +4,6 @@ import { loadCoreFiles } from "../core-files-loader.js";
 import { FormatError } from "../errors.js";
 import { malformed } from "./core-error.js";
 
-/** The number of bytes that are read first to recognise a file. They contain the whole header of most models. */
-export const HEAD_BYTES = 32768;
-
 /**
  * Returns whether the WebAssembly core reads a file with this head. Rejects if it is neither a packed file nor plain
  * safetensors. The magic numbers of most formats are loaded on demand.
@@ -15,7 +12,7 @@ export async function isPacked(head: Uint8Array, name: string): Promise<boolean>
   const text = String.fromCharCode(...head.subarray(0, 16));
   if (/^Z(STN|4DM)/.test(text)) return true;
   // In a plain file, JSON follows the header length, which has 32 bits.
-  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : (await loadCoreFiles()).isPacked(text, name);
+  const packed = /^[^]{4}\0{4}($|[{ \t\r\n])/.test(text) ? false : await (await loadCoreFiles()).isPacked(head, name);
   if (packed !== undefined) return packed;
   throw await described(undefined, head);
 }

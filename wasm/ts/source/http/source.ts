@@ -7,6 +7,7 @@ import { NetworkError } from "../../errors.js";
 import { ResponseCheck, isEmptyFile } from "./response-check.js";
 import { declaredBytes, readBody } from "./body.js";
 import type { Clock } from "../clock.js";
+import { HEAD_BYTES } from "../../limits.js";
 import { markTransferable } from "../transferable.js";
 import { shortened } from "./error-message.js";
 import type { IdleTimeout } from "./idle-timeout.js";
@@ -19,9 +20,6 @@ import { canDistinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsO
 import type { Validators } from "./validator.js";
 import type { HttpClient } from "./client.js";
 import type { PendingResponse } from "./pending-response.js";
-
-/** The length of the first read, in bytes: enough to recognise any format, and to contain most headers. */
-const HEAD_BYTES = 32768;
 
 export interface HttpSourceOptions extends RetryLimits {
   /** The longest file that is read as a whole if its server does not support ranges, in bytes. */

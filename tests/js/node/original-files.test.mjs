@@ -1,0 +1,132 @@
+/**
+ * Packed files of other formats than safetensors: their tensors, values and metadata are those of the original, and
+ * ranges of the original are decoded from the frames that contain them.
+ */
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { configure, open } from "zstn";
+import { xorshift } from "../support/checkpoint.mjs";
+import { packAll } from "../support/cli.mjs";
+import { ggufFile } from "../support/gguf.mjs";
+import { onnxModel } from "../support/onnx-model.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
+import { answerRange, startServer } from "../support/server.mjs";
+import { goodForeign, vectorPath } from "../support/vectors.mjs";
+
+const FOLDERS = ["gguf", "npy", "npz", "pytorch", "onnx", "msgpack", "tflite", "hdf5"];
+const scratch = scratchFolder();
+const module = (name) => readFileSync(new URL(`../../../wasm/dist/core/${name}_bg.wasm`, import.meta.url));
+let server;
+
+/** The values of the large tensors: F32 of about the same size. */
+const random = xorshift(36);
+const LARGE = new Uint8Array(Float32Array.from({ length: 3 << 18 }, () => 1 + random() / 2 ** 35).buffer);
+const ROW_BYTES = 3 << 10;
+
+before(async () => {
+  for (const folder of FOLDERS) {
+    mkdirSync(join(scratch, folder));
+    await packAll(goodForeign(folder).map(({ file }) => vectorPath(folder, file)), join(scratch, folder));
+  }
+  const inputs = {
+    "large.gguf": ggufFile({ "general.name": "large" }, [
+      { name: "large", shape: [1024, ROW_BYTES / 4], bytes: LARGE },
+      { name: "small", shape: [3], bytes: LARGE.subarray(0, 12) },
+    ]),
+    "large.onnx": onnxModel([
+      { name: "first", shape: [1024, ROW_BYTES], raw: LARGE },
+      { name: "last", shape: [3], raw: [7, 8, 9] },
+      { name: "far", shape: [2], external: { location: "far.bin" } },
+    ]),
+    "noise.bin": LARGE.subarray(0, 5000),
+  };
+  for (const [name, bytes] of Object.entries(inputs)) writeFileSync(join(scratch, name), bytes);
+  await packAll(Object.keys(inputs).map((name) => join(scratch, name)), scratch);
+  server = await startServer((request, response) => answerRange(request, response, readFileSync(join(scratch, request.url))));
+});
+after(() => server?.stop());
+
+/** Checks that two models have the same tensors, rows, metadata and unreadable tensors. */
+async function assertSame(packed, plain) {
+  assert.deepEqual([...packed.tensors.keys()].sort(), [...plain.tensors.keys()].sort());
+  assert.deepEqual([...packed.unreadable.keys()].sort(), [...plain.unreadable.keys()].sort());
+  assert.deepEqual(packed.metadata, plain.metadata);
+  for (const [name, { dtype, shape, format }] of plain.tensors) {
+    const info = packed.tensors.get(name);
+    assert.deepEqual([info.dtype, info.shape, info.format], [dtype, shape, format], name);
+    const [tensor, truth] = [await packed.tensor(name), await plain.tensor(name)];
+    assert.deepEqual(tensor.bytes, truth.bytes, name);
+    if (shape[0] > 1) {
+      const rows = { rows: [1, 2] };
+      assert.deepEqual((await packed.tensor(name, rows)).bytes, (await plain.tensor(name, rows)).bytes, name);
+    }
+  }
+}
+
+test("a packed safetensors file does not load the module with all formats", async () => {
+  const model = await open(vectorPath("zstn", "all_dtypes.zstn"));
+  await model.tensor([...model.tensors.keys()][0]);
+  configure({ wasm: { formats: module("zstn_formats") } });
+});
+
+for (const folder of FOLDERS) {
+  test(`${folder}: a packed file has the tensors, values and metadata of the original`, async () => {
+    for (const { file } of goodForeign(folder)) {
+      const path = join(scratch, folder, `${file}.zstn`);
+      const plain = await open(vectorPath(folder, file));
+      for (const options of [{}, { verify: "full", workers: 0 }]) {
+        const packed = await open(path, options);
+        await assertSame(packed, plain);
+        assert.equal(packed.size, statSync(path).size, file);
+        packed.close();
+      }
+      plain.close();
+    }
+  });
+}
+
+test("a packed GGUF file: opening reads the index and the header of the original, and rows the blocks that contain them", async () => {
+  const model = await open(`${server.url}large.gguf.zstn`);
+  assert.equal(model.metadata["general.name"], "large");
+  assert.ok(model.stats.requests <= 4 && model.stats.bytesFetched < 100_000, JSON.stringify(model.stats));
+  const { requests, bytesFetched } = model.stats;
+  const rows = await model.tensor("large", { rows: [500, 502] });
+  assert.deepEqual(rows.bytes, LARGE.slice(500 * ROW_BYTES, 502 * ROW_BYTES));
+  assert.ok(model.stats.requests <= requests + 4 && model.stats.bytesFetched < bytesFetched + 500_000, JSON.stringify(model.stats));
+  assert.deepEqual((await model.tensor("large")).bytes, LARGE);
+});
+
+test("a packed ONNX file: tensors are read from parts of long spans, concurrently and again", async () => {
+  const model = await open(`${server.url}large.onnx.zstn`);
+  assert.deepEqual([...model.tensors.keys()], ["first", "last"]);
+  assert.match(model.unreadable.get("far").message, /far\.bin.*zstn unpack/);
+  assert.ok(model.stats.bytesFetched < LARGE.length, JSON.stringify(model.stats));
+  const { bytesFetched } = model.stats;
+  assert.deepEqual((await model.tensor("first", { rows: [9, 10] })).bytes, LARGE.slice(9 * ROW_BYTES, 10 * ROW_BYTES));
+  assert.ok(model.stats.bytesFetched < bytesFetched + 1_000_000, JSON.stringify(model.stats));
+  const all = await Promise.all(["first", "last", "first"].map((name) => model.tensor(name)));
+  assert.deepEqual(all.map(({ bytes }) => bytes), [LARGE, Uint8Array.of(7, 8, 9), LARGE]);
+  const reading = model.tensor("first");
+  model.close();
+  await assert.rejects(reading, { code: "closed" });
+  await assert.rejects(model.tensor("last"), { code: "closed" });
+});
+
+test("a file of no known format has no tensors and no metadata", async () => {
+  const model = await open(join(scratch, "noise.bin.zstn"));
+  assert.deepEqual([model.tensors.size, model.unreadable.size, model.metadata], [0, 0, {}]);
+});
+
+test("an original that cannot be opened leaves the tensors that the packed file lists, and an error for the others", async () => {
+  const packed = new Uint8Array(readFileSync(join(scratch, "large.onnx.zstn")));
+  // The frames begin after the header, whose length is in the file.
+  const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
+  packed.fill(0, 22 + headerBytes, 2000 + headerBytes);
+  const model = await open(packed);
+  assert.equal(model.tensors.size, 0);
+  const [error] = model.unreadable.values();
+  assert.match(error.message, /does not list all tensors.*onnx.*zstn unpack/);
+});
