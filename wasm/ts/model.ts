@@ -31,9 +31,8 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"safetensors"`, `"gguf"`, `"pytorch"`, …, or `"z4dm"` for a delta;
-   * `"compressed-tensors"` if weights are stored in parts that `config.json` describes. A packed file that does not list
-   * all tensors of its original has the format of the original.
+   * The format of the files: `"zstn"`, `"gguf"`, …, or `"z4dm"` for a delta; `"compressed-tensors"` if `config.json`
+   * describes parts of weights. A packed file that does not list all tensors of its original has the original's format.
    */
   readonly kind: ModelKind;
   /** Total length of all files, in bytes. */
