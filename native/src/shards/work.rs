@@ -76,6 +76,7 @@ impl<'a> Work<'a> {
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
             let bases = match unit.from {
+                _ if unit.is_original => None,
                 FileKind::Zstn => None,
                 _ => Bases::find(unit, bases)?,
             };
@@ -361,7 +362,12 @@ fn look(engine: &Engine, shard: &Shard, source: &dyn Source) -> Result<Looked> {
     };
     let missing = shard.missing(&catalog);
     Ok(Looked {
-        original_len_bytes: catalog.original_len_bytes(),
+        original_len_bytes: match catalog.kind() {
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta => {
+                catalog.original_len_bytes()
+            }
+            _ => source.len_bytes(),
+        },
         indexed: Indexed {
             found: shard.tensors.len() - missing.len(),
             missing,
