@@ -55,7 +55,7 @@ pub(super) fn choose<'a>(
     if let Some(Choice::File(chosen)) = choose_among(&restored, kinds)? {
         let place = restored.iter().position(|name| *name == chosen);
         let packed = place.and_then(|place| originals.get(place));
-        return Ok(packed.map(|name| Choice::File(name)));
+        return Ok(packed.copied().map(Choice::File));
     }
     choose_among(&originals, kinds)
 }

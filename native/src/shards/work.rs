@@ -75,10 +75,9 @@ impl<'a> Work<'a> {
         let mut units = Vec::new();
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
-            let bases = match unit.from {
-                _ if unit.is_original => None,
-                FileKind::Zstn => None,
-                _ => Bases::find(unit, bases)?,
+            let bases = match unit.is_original || unit.from == FileKind::Zstn {
+                true => None,
+                false => Bases::find(unit, bases)?,
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));
         }
