@@ -39,10 +39,10 @@ fn mixed(tuned: bool) -> Files {
 }
 
 const PACKED: [&str; 4] = [
+    "model.gguf.zstn",
     "extra/model.weights.h5.zstn",
     "extra/pytorch_model.bin.zstn",
     "extra/weights.npy.zstn",
-    "model.gguf.zstn",
 ];
 
 fn as_path(path: &str) -> PathBuf {
