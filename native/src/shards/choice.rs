@@ -29,7 +29,7 @@ pub(super) enum Choice<'a> {
 /// index of its kind and no `model.KIND`. Returns `None` if no file is of these kinds.
 ///
 /// Packed files of other formats, such as `model.gguf.zstn`, are chosen like the files
-/// that they restore, and only if there is no other candidate.
+/// that they restore.
 ///
 /// # Errors
 /// A message for the user if there are several candidates.
@@ -49,15 +49,21 @@ pub(super) fn choose<'a>(
             None => others.push(name.as_str()),
         }
     }
-    if let Some(choice) = choose_among(&others, kinds)? {
+    let (first, rest): (Vec<FileKind>, Vec<FileKind>) =
+        kinds.iter().partition(|kind| BASES.contains(kind));
+    if let Some(choice) = choose_among(&others, &first)? {
         return Ok(Some(choice));
     }
-    if let Some(Choice::File(chosen)) = choose_among(&restored, kinds)? {
-        let place = restored.iter().position(|name| *name == chosen);
-        let packed = place.and_then(|place| originals.get(place));
-        return Ok(packed.copied().map(Choice::File));
+    let all = [&others[..], &restored[..]].concat();
+    match choose_among(&all, &rest)? {
+        Some(Choice::File(chosen)) if !others.contains(&chosen) => {
+            let place = restored.iter().position(|name| *name == chosen);
+            let packed = place.and_then(|place| originals.get(place));
+            Ok(packed.copied().map(Choice::File))
+        }
+        None => choose_among(&originals, kinds),
+        found => Ok(found),
     }
-    choose_among(&originals, kinds)
 }
 
 fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choice<'a>>, String> {
@@ -210,6 +216,9 @@ mod tests {
         }
         let chosen = choose(&folder[3..], FileKind::FILES);
         assert_eq!(chosen, Ok(Some(Choice::File("y.bin.zstn"))));
+        let folder = names(&["copied.gguf", "model.gguf.zstn", "x.npy.zstn"]);
+        let chosen = choose(&folder, FileKind::FILES);
+        assert_eq!(chosen, Ok(Some(Choice::File("model.gguf.zstn"))));
         assert!(choose(&folder[1..], PACKED).is_err());
     }
 
