@@ -4,6 +4,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::container::zstn::{MAGIC, has_virtual_header};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
@@ -16,6 +17,21 @@ use crate::source::regular;
 pub fn is_of_another_format(path: &Path) -> bool {
     let name = path.to_string_lossy();
     head(path).is_some_and(|(head, len_bytes)| is_foreign(&name, &head, Some(len_bytes)))
+}
+
+/// Returns whether the file at `path` has another format than safetensors that is
+/// recognised by its name and its first bytes, and is not packed.
+#[must_use]
+pub fn is_recognised(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    head(path).is_some_and(|(head, len_bytes)| {
+        recognise_named(&name, &head, len_bytes).is_ok_and(|kind| {
+            !matches!(
+                kind,
+                FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+            )
+        })
+    })
 }
 
 /// Returns whether the file at `path` is packed, and restores a file that is not

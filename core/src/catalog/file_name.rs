@@ -106,7 +106,11 @@ pub fn restored_name(name: &str) -> Option<String> {
     }
 }
 
-fn has_other_extension(name: &str) -> bool {
+/// Returns whether a file called `name` is packed with a virtual header, if its content
+/// is what the extension states: `model.gguf`, but neither `model.safetensors` nor
+/// `config.json`.
+#[must_use]
+pub fn has_other_extension(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         let has_name = !stem.is_empty() && !stem.ends_with('/');
         has_name && OTHER_EXTENSIONS.contains(&extension)

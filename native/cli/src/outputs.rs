@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zstn::internals::original_file;
 use zstn::{Error, Location, Result};
-use zstn_core::catalog::{FileKind, IndexName, kind_of_name};
+use zstn_core::catalog::{IndexName, has_other_extension};
 
 use super::arguments::{self, Destination};
 
@@ -156,13 +156,7 @@ impl Naming {
             Self::Unpacked => name.strip_suffix(".zstn"),
             Self::Sketch => None,
         };
-        let kind = name.and_then(kind_of_name);
-        kind.is_some_and(|kind| {
-            !matches!(
-                kind,
-                FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
-            )
-        })
+        name.is_some_and(has_other_extension)
     }
 
     /// Returns whether the result for a checkpoint in several files is one file.

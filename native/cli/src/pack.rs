@@ -25,7 +25,7 @@ use super::{Outcome, each, print, progress, say, size};
 #[command(mut_arg("base", Bases::or_auto))]
 pub struct Options {
     /// Files of any format, .safetensors.index.json of sharded checkpoints, or local
-    /// folders of safetensors files: paths, addresses, or - for standard input
+    /// folders of model files: paths, addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     #[command(flatten)]

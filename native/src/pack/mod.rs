@@ -34,6 +34,7 @@ pub(crate) use aliases::Aliases;
 pub(crate) use frames::FrameCoder;
 pub(crate) use options::LEAST_MEMORY_BYTES;
 pub use options::PackOptions;
+pub(crate) use original::pack as pack_original;
 pub(crate) use tensor_data::Data;
 
 /// Packs a safetensors checkpoint without losing a bit: a file into a ZSTN container,

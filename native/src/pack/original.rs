@@ -19,7 +19,7 @@ use crate::{Error, Job, Output, Result};
 /// An output that is the input; a file that is too long for a container;
 /// [`Error::Changed`] if the input was written to meanwhile; I/O errors. After an error,
 /// nothing of the output is left.
-pub(super) fn pack(
+pub(crate) fn pack(
     job: &Job,
     input: &Local,
     mut output: Output,

@@ -120,13 +120,16 @@ impl Shards {
             Location::Path(folder) if folder.is_dir() => folder,
             _ => return Self::open(location, kinds, http),
         };
-        let names = file_names(folder)?;
-        let chosen = match kinds == PLAIN {
-            true => Self::packable_top(folder, &names)?,
-            false => match choice::choose_whole(&names, kinds) {
-                Ok(Some(_)) => Some(Self::of_folder(folder, kinds)?),
+        let mut names = file_names(folder)?;
+        let chosen = if kinds == PLAIN {
+            Self::packable_top(folder, &names)?
+        } else {
+            // Packed files of other formats are checkpoints of their own.
+            names.retain(|name| !tree::is_packed_original(&folder.join(name)));
+            match choice::choose_whole(&names, kinds) {
+                Ok(Some(choice)) => Some(Self::of_choice(folder, &choice)?),
                 Ok(None) | Err(_) => None,
-            },
+            }
         };
         if let Some(chosen) = chosen {
             return Ok(Some(chosen));
@@ -148,7 +151,8 @@ impl Shards {
     /// the only packable file.
     fn packable_top(folder: &Path, names: &[String]) -> Result<Option<Self>> {
         let mut tops = Vec::new();
-        for (name, index) in choice::indices(names, FileKind::Safetensors) {
+        let indices = names.iter().map(String::as_str);
+        for (name, index) in choice::indices(indices, FileKind::Safetensors) {
             match tree::open_index(folder, &name.into(), PLAIN, &BTreeSet::new()) {
                 // The files of this index are one of several variants.
                 Ok(_) if index.has_variant() => return Ok(None),
@@ -209,10 +213,14 @@ impl Shards {
         let choice = choice::choose(&names, kinds)
             .and_then(|choice| choice.ok_or_else(|| choice::none_of(kinds)))
             .map_err(|problem| Error::Usage(format!("{}: {problem}", folder.display())))?;
+        Self::of_choice(folder, &choice)
+    }
+
+    fn of_choice(folder: &Path, choice: &Choice) -> Result<Self> {
         let mut shards = match choice {
             Choice::Index(name) => {
                 let index = Location::Path(folder.join(name));
-                Self::of_index(&index, name.into(), &HttpOptions::default())?
+                Self::of_index(&index, (*name).into(), &HttpOptions::default())?
             }
             Choice::File(name) => Self::of_file(Location::Path(folder.join(name))),
         };
@@ -296,6 +304,20 @@ impl Shards {
             name,
             tensors: Vec::new(),
         })
+    }
+
+    /// Returns the file at `path` below the opened folder, if it exists. If a single file
+    /// was opened, returns it for its own name.
+    pub(super) fn find_file(&self, path: &Path) -> Option<Shard> {
+        match (&self.location, &self.files[..]) {
+            (Location::Path(root), _) if self.is_folder => {
+                let location = Location::Path(root.join(path));
+                let found = Self::of_file(location).files.pop();
+                found.filter(|_| root.join(path).is_file())
+            }
+            (_, [file]) if path.as_os_str() == file.name.as_str() => Some(file.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the location that the caller opened: the folder, the index or the file.

@@ -1,6 +1,6 @@
 //! Chooses the files of a folder that are its checkpoint.
 
-use zstn_core::catalog::{FileKind, IndexName};
+use zstn_core::catalog::{FileKind, IndexName, has_other_extension};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 /// The file kinds that can be packed.
@@ -28,20 +28,53 @@ pub(super) enum Choice<'a> {
 /// its name, such as `fp16` after the word `index`, is chosen only if there is no other
 /// index of its kind and no `model.KIND`. Returns `None` if no file is of these kinds.
 ///
+/// Packed files of other formats, such as `model.gguf.zstn`, are chosen like the files
+/// that they restore.
+///
 /// # Errors
 /// A message for the user if there are several candidates.
 pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[FileKind],
 ) -> Result<Option<Choice<'a>>, String> {
+    let (mut originals, mut others, mut restored) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names {
+        let ending = format!(".{}", FileKind::Zstn.extension());
+        let of_original = name.strip_suffix(&ending);
+        match of_original.filter(|name| has_other_extension(name)) {
+            Some(original) => {
+                originals.push(name.as_str());
+                restored.push(original);
+            }
+            None => others.push(name.as_str()),
+        }
+    }
+    let (first, rest): (Vec<FileKind>, Vec<FileKind>) =
+        kinds.iter().partition(|kind| BASES.contains(kind));
+    if let Some(choice) = choose_among(&others, &first)? {
+        return Ok(Some(choice));
+    }
+    let all = [&others[..], &restored[..]].concat();
+    match choose_among(&all, &rest)? {
+        Some(Choice::File(chosen)) if !others.contains(&chosen) => {
+            let place = restored.iter().position(|name| *name == chosen);
+            let packed = place.and_then(|place| originals.get(place));
+            Ok(packed.copied().map(Choice::File))
+        }
+        None => choose_among(&originals, kinds),
+        found => Ok(found),
+    }
+}
+
+fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choice<'a>>, String> {
     let ending = |suffix: String| -> Vec<&'a str> {
-        let names = names.iter().map(String::as_str);
+        let names = names.iter().copied();
         names.filter(|name| name.ends_with(&suffix)).collect()
     };
     for kind in kinds {
-        let mut found = indices(names, *kind);
+        let mut found = indices(names.iter().copied(), *kind);
         let model = format!("model.{}", kind.extension());
-        if found.iter().any(|(_, index)| !index.has_variant()) || names.contains(&model) {
+        if found.iter().any(|(_, index)| !index.has_variant()) || names.contains(&&*model) {
             found.retain(|(_, index)| !index.has_variant());
         }
         match &found[..] {
@@ -77,25 +110,32 @@ pub(super) fn choose<'a>(
     Ok(None)
 }
 
-/// Chooses like [`choose`], for work on the whole folder. An index with a variant, or
-/// several indices, are refused: the work then covers all files of the folder.
+/// Chooses like [`choose`], for work on the whole folder, among files that are or restore
+/// safetensors files. An index with a variant, or several indices, are refused: the work
+/// then covers all files of the folder.
 pub(super) fn choose_whole<'a>(
     names: &'a [String],
     kinds: &[FileKind],
 ) -> Result<Option<Choice<'a>>, String> {
-    let mut found = kinds.iter().map(|kind| indices(names, *kind));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut found = kinds
+        .iter()
+        .map(|kind| indices(names.iter().copied(), *kind));
     match found.find(|indices| !indices.is_empty()).as_deref() {
-        Some([(_, index)]) if !index.has_variant() => choose(names, kinds),
+        Some([(_, index)]) if !index.has_variant() => choose_among(&names, kinds),
         Some(_) => Err("the folder contains several checkpoints".into()),
-        None => choose(names, kinds),
+        None => choose_among(&names, kinds),
     }
 }
 
 /// Returns the names of the shard indices of this kind, with their parsed names.
-pub(super) fn indices(names: &[String], kind: FileKind) -> Vec<(&str, IndexName<'_>)> {
-    let indices = names.iter().filter_map(|name| {
+pub(super) fn indices<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    kind: FileKind,
+) -> Vec<(&'a str, IndexName<'a>)> {
+    let indices = names.into_iter().filter_map(|name| {
         let index = IndexName::parse(name)?;
-        (index.kind() == kind).then_some((name.as_str(), index))
+        (index.kind() == kind).then_some((name, index))
     });
     indices.collect()
 }
@@ -109,7 +149,14 @@ pub(super) fn none_of(kinds: &[FileKind]) -> String {
             endings.push(ending);
         }
     }
-    format!("the folder contains no {} file", endings.join(" or "))
+    let others = match kinds == PLAIN {
+        true => " and no model file of another format",
+        false => "",
+    };
+    format!(
+        "the folder contains no {} file{others}",
+        endings.join(" or ")
+    )
 }
 
 #[cfg(test)]
@@ -154,6 +201,25 @@ mod tests {
         assert!(choose_whole(&folder, PACKED).is_err());
         let folder = names(&["config.json", "w.z4dm"]);
         assert_eq!(choose(&folder, PACKED), Ok(Some(Choice::File("w.z4dm"))));
+    }
+
+    #[test]
+    fn packed_files_of_other_formats_come_last() {
+        let folder = names(&["a.zstn", "model.gguf.zstn", "x.npy.zstn", "y.bin.zstn"]);
+        for (last, expected) in [(4, "a.zstn"), (0, "model.gguf.zstn")] {
+            let folder = match last {
+                0 => &folder[1..],
+                last => &folder[..last],
+            };
+            let chosen = choose(folder, FileKind::FILES);
+            assert_eq!(chosen, Ok(Some(Choice::File(expected))));
+        }
+        let chosen = choose(&folder[3..], FileKind::FILES);
+        assert_eq!(chosen, Ok(Some(Choice::File("y.bin.zstn"))));
+        let folder = names(&["copied.gguf", "model.gguf.zstn", "x.npy.zstn"]);
+        let chosen = choose(&folder, FileKind::FILES);
+        assert_eq!(chosen, Ok(Some(Choice::File("model.gguf.zstn"))));
+        assert!(choose(&folder[1..], PACKED).is_err());
     }
 
     #[test]

@@ -6,15 +6,16 @@ use super::plan::Plan;
 use super::work::{CurrentShard, Work};
 use super::{BASES, Shards};
 use crate::output::{FolderPlace, OutputFolder};
-use crate::pack::{PackOptions, Plain, breaks_rules, check_kind, pack_file};
-use crate::report::{FolderReport, PackReport, UnpackReport};
+use crate::pack::{PackOptions, Plain, breaks_rules, check_kind, pack_file, pack_original};
+use crate::report::{FolderReport, PackReport, PackedFile, UnpackReport};
 use crate::source::Source as _;
 use crate::unpack::unpack_file;
 use crate::{Error, Job, Output, Progress as _, Result};
 
 /// Packs every shard of `input` into a container in the new folder `target`; with a
 /// base, into the delta from the base's shard of the same name. The index is written to
-/// the same folder (docs/formats/sharded.md 3). If the input is a folder, its other
+/// the same folder (docs/formats/sharded.md 3). If the input is a folder, its model files
+/// of other formats become containers without a base, and its other
 /// files are copied; if it is an index, the `config.json` in its folder is copied.
 ///
 /// A file in the folder that cannot be packed, such as an index that could not be
@@ -42,16 +43,10 @@ pub(crate) fn pack_shards(
     let plan = Plan::of_packing(input, kind, &job.http)?;
     let is_arriving = options.can_arrive();
     let write = |shard: &CurrentShard, output: Output| {
-        check_kind(shard.local, Some(shard.local.len_bytes()))?;
-        let base = match options.bases.is_empty() || breaks_rules(shard.local)? {
-            true => None,
-            false => shard.base()?,
+        let mut file = match shard.unit.is_original {
+            true => pack_original(shard.job, shard.local, output, options)?,
+            false => pack_shard(shard, output, options)?,
         };
-        let plain = Plain {
-            input: shard.local,
-            arriving: shard.arriving,
-        };
-        let mut file = pack_file(shard.job, plain, base.as_deref(), output, options)?;
         file.input = shard.input();
         file.output = Some(shard.output());
         Ok(file)
@@ -61,6 +56,19 @@ pub(crate) fn pack_shards(
         files,
         folder: Some(folder),
     })
+}
+
+fn pack_shard(shard: &CurrentShard, output: Output, options: &PackOptions) -> Result<PackedFile> {
+    check_kind(shard.local, Some(shard.local.len_bytes()))?;
+    let base = match options.bases.is_empty() || breaks_rules(shard.local)? {
+        true => None,
+        false => shard.base()?,
+    };
+    let plain = Plain {
+        input: shard.local,
+        arriving: shard.arriving,
+    };
+    pack_file(shard.job, plain, base.as_deref(), output, options)
 }
 
 /// Restores the files that `input` was packed from into the new folder `target`, byte

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use zstn_core::catalog::FileKind;
+use zstn_core::catalog::{FileKind, has_other_extension, packed_name, restored_name};
 
 use super::choice::{self, Choice};
 use super::shard::ShardKind as _;
-use super::tree::Tree;
+use super::tree::{Tree, is_packed_original};
 use super::{Index, PACKED, PLAIN, Shard, Shards};
 use crate::output::{Mode, OutputFolder};
 use crate::report::FolderReport;
 use crate::source::{CONFIG, HttpOptions, Location, regular};
-use crate::{Error, Result, original_file};
+use crate::{Error, Result};
 
 /// The maximum length of a `config.json` in bytes; real files have a few kilobytes.
 const CONFIG_BYTES: u64 = 16 << 20;
@@ -41,8 +41,11 @@ pub(super) struct Unit<'a> {
     /// The folder that contains the checkpoint.
     pub(super) folder: PathBuf,
     pub(super) shards: Cow<'a, Shards>,
-    /// The format of the shards in the input.
+    /// The format of the shards in the input, if they are or restore safetensors files.
     pub(super) from: FileKind,
+    /// True for a file that is, or restores, a model file of another format. It has no
+    /// base.
+    pub(super) is_original: bool,
     /// The shard index of the result; `None` for a checkpoint in one file.
     pub(super) index: Option<Index>,
     /// The names of the shards in the result, indexed by shard number.
@@ -51,14 +54,18 @@ pub(super) struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     fn new(folder: PathBuf, shards: Cow<'a, Shards>, from: FileKind, to: FileKind) -> Result<Self> {
+        if let Some(name) = original_name(&shards, to) {
+            return Ok(Self {
+                index: None,
+                names: vec![name],
+                folder,
+                shards,
+                from,
+                is_original: true,
+            });
+        }
         let index = shards.index().map(|index| from.renamed_index(index, to));
         let names = shards.files().iter().map(|file| {
-            if let (FileKind::Safetensors, Location::Path(path)) = (to, &file.location)
-                && let Some(name) = file.name.strip_suffix(".zstn")
-                && original_file::is_in(path)
-            {
-                return Ok(name.into());
-            }
             from.renamed(&file.name, to).ok_or_else(|| {
                 Error::Usage(format!(
                     "{} is not a .{} file",
@@ -73,6 +80,7 @@ impl<'a> Unit<'a> {
             folder,
             shards,
             from,
+            is_original: false,
         })
     }
 
@@ -85,6 +93,17 @@ impl<'a> Unit<'a> {
     /// correspond to the shards of this checkpoint: the files with the same names in
     /// the same subfolder of `other`.
     pub(super) fn counterparts(&self, other: &Shards, role: &str) -> Result<Vec<Shard>> {
+        if self.is_original {
+            let path = self.output(0);
+            let found = other.find_file(&path).ok_or_else(|| {
+                Error::Usage(format!(
+                    "{} has no file {}; the {role} must be the folder that was packed",
+                    other.location(),
+                    path.display()
+                ))
+            });
+            return Ok(vec![found?]);
+        }
         if self.folder.as_os_str().is_empty() && !other.files().is_empty() {
             let found = counterparts(&self.shards, other, role)?;
             return Ok(found.into_iter().cloned().collect());
@@ -210,6 +229,12 @@ impl<'a> Plan<'a> {
         let own = self.units.first().filter(|_| !input.files().is_empty());
         if let Some(own) = own {
             let is_top = |path: &PathBuf| path.parent() == Some(Path::new(""));
+            if let Location::Path(root) = input.location() {
+                let restores = |path: &Path| is_packed_original(&root.join(path));
+                if self.copied.iter().any(|path| restores(path)) {
+                    return Err(self.mistakable(input, restores));
+                }
+            }
             let top = own.outputs().chain(self.copied.iter().cloned());
             let top = top.filter(is_top);
             let top: Vec<String> = top
@@ -300,6 +325,26 @@ impl<'a> Plan<'a> {
             }
         }
         Ok(copied_bytes)
+    }
+}
+
+/// Returns the name of the result if `shards` are one model file of a format other than
+/// safetensors, or one packed file that restores one (docs/formats/zstn-virtual-header.md
+/// 1). `to` is the kind of the results for other files.
+fn original_name(shards: &Shards, to: FileKind) -> Option<String> {
+    let ([file], None) = (shards.files(), shards.index()) else {
+        return None;
+    };
+    if to != FileKind::Safetensors {
+        return packed_name(&file.name).filter(|_| has_other_extension(&file.name));
+    }
+    match &file.location {
+        Location::Path(path) => {
+            let name = file.name.strip_suffix(".zstn")?;
+            is_packed_original(path).then(|| name.into())
+        }
+        // The content of an address is not read for its name.
+        _ => restored_name(&file.name).filter(|name| has_other_extension(name)),
     }
 }
 

@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use zstn_core::Rule;
-use zstn_core::catalog::{FileKind, IndexName, kind_of_name};
+use zstn_core::catalog::{FileKind, IndexName, has_other_extension, kind_of_name};
 
 use super::shard::ShardKind as _;
 use super::{PLAIN, Shards};
 use crate::pack::check_packable;
 use crate::source::{FileSource, HttpOptions, Location};
-use crate::{Error, Result};
+use crate::{Error, Result, original_file};
 
 /// The history of a repository, which may contain another copy of every file. It is
 /// left out, and the report lists it.
@@ -24,7 +24,8 @@ const HISTORY: &str = ".git";
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// Checkpoints in subfolders, with the path of their folder, sorted by path. A
-    /// folder may contain several.
+    /// folder may contain several. Model files of other formats are checkpoints of one
+    /// file, also at the top.
     pub(super) checkpoints: Vec<(PathBuf, Shards)>,
     /// Files that belong to no checkpoint.
     pub(super) files: Vec<PathBuf>,
@@ -42,8 +43,8 @@ impl Tree {
     /// Collects the entries of `root`. Files with an extension of `kinds` are
     /// checkpoints; an index groups several files into one. Files at the top are only
     /// checkpoints if `own`, the checkpoint of the folder itself, has no files. If
-    /// `kinds` is [`PLAIN`], files that cannot be packed are listed with the other
-    /// files.
+    /// `kinds` is [`PLAIN`], model files of other formats are checkpoints as well, and
+    /// files that cannot be packed are listed with the other files.
     pub(super) fn walk(root: &Path, kinds: &[FileKind], own: &Shards) -> Result<Self> {
         let mut own_names: BTreeSet<&str> = own.files().iter().map(|f| f.name.as_str()).collect();
         own_names.extend(own.index().map(|index| index.name.as_str()));
@@ -61,6 +62,7 @@ impl Tree {
                 if kinds == PLAIN {
                     tree.explain_indices(root, &files, &own_names)?;
                 }
+                tree.take_originals(root, &folder, &mut files, kinds)?;
             } else {
                 tree.take_checkpoints(&root.join(&folder), &folder, &mut files, kinds)?;
             }
@@ -182,8 +184,49 @@ impl Tree {
             self.checkpoints.push((folder.to_path_buf(), shards));
         }
         files.retain(|name| !taken.contains(name));
+        self.take_originals(full, folder, files, kinds)
+    }
+
+    /// Moves model files of other formats from `files` to [`Tree::checkpoints`], or if
+    /// packed files are collected, the packed files that restore them.
+    fn take_originals(
+        &mut self,
+        full: &Path,
+        folder: &Path,
+        files: &mut Vec<OsString>,
+        kinds: &[FileKind],
+    ) -> Result<()> {
+        let mut others = Vec::new();
+        for name in files.drain(..) {
+            let path = full.join(&name);
+            let is_named = has_other_extension(name.to_str().unwrap_or_default());
+            let is_original = match kinds == PLAIN {
+                true => is_named && original_file::is_recognised(&path),
+                false => kinds.contains(&FileKind::Zstn) && is_packed_original(&path),
+            };
+            if is_original {
+                let shards = Shards::of_file(Location::Path(path));
+                self.checkpoints.push((folder.to_path_buf(), shards));
+                continue;
+            }
+            if kinds == PLAIN && is_named && !original_file::is_of_another_format(&path) {
+                let reason = why_not_packed(&path)?.unwrap_or_else(|| {
+                    "its content is a safetensors file; give it the extension .safetensors".into()
+                });
+                self.not_packed.push((folder.join(&name), reason));
+            }
+            others.push(name);
+        }
+        *files = others;
         Ok(())
     }
+}
+
+/// Returns whether the file at `path` is called `NAME.zstn`, and restores a file that is
+/// not safetensors.
+pub(super) fn is_packed_original(path: &Path) -> bool {
+    let is_named = path.to_str().is_some_and(|name| FileKind::Zstn.is_of(name));
+    is_named && original_file::is_in(path)
 }
 
 /// Opens the index called `name` in the folder `full`. Its shards must not be `taken`

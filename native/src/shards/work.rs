@@ -75,9 +75,9 @@ impl<'a> Work<'a> {
         let mut units = Vec::new();
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
-            let bases = match unit.from {
-                FileKind::Zstn => None,
-                _ => Bases::find(unit, bases)?,
+            let bases = match unit.is_original || unit.from == FileKind::Zstn {
+                true => None,
+                false => Bases::find(unit, bases)?,
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));
         }
@@ -361,7 +361,12 @@ fn look(engine: &Engine, shard: &Shard, source: &dyn Source) -> Result<Looked> {
     };
     let missing = shard.missing(&catalog);
     Ok(Looked {
-        original_len_bytes: catalog.original_len_bytes(),
+        original_len_bytes: match catalog.kind() {
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta => {
+                catalog.original_len_bytes()
+            }
+            _ => source.len_bytes(),
+        },
         indexed: Indexed {
             found: shard.tensors.len() - missing.len(),
             missing,

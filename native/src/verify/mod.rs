@@ -1,6 +1,6 @@
 //! Verifies checkpoints.
 
-use zstn_core::catalog::{FileKind, recognise_named};
+use zstn_core::catalog::{FileKind, kind_of_name, recognise_named};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::BaseFile;
@@ -220,18 +220,21 @@ impl VerifyOptions {
 
 /// Opens the input if it is a packed, sharded checkpoint. In a folder of packed
 /// files, a plain index that is broken or whose files are missing may be one that
-/// could not be packed; the folder is then opened by its packed files.
+/// could not be packed, and a file of another format may be a copy; the folder is then
+/// opened by its packed files.
 fn packed_shards(job: &Job, input: &Input) -> Result<Option<Shards>> {
     let http = &job.http;
     let kinds = [PACKED, FileKind::FILES].concat();
     let found = Shards::open_input(input, &kinds, http);
-    let is_there = |file: &Shard| match &file.location {
-        Location::Path(path) => path.is_file(),
+    let is_plain = |file: &Shard| match &file.location {
+        Location::Path(path) => {
+            path.is_file() && kind_of_name(&file.name) == Some(FileKind::Safetensors)
+        }
         _ => true,
     };
     match &found {
         Ok(Some(shards)) if shards.is_packed() => return found,
-        Ok(Some(found)) if !found.is_folder() || found.files().iter().all(is_there) => {
+        Ok(Some(found)) if !found.is_folder() || found.files().iter().all(is_plain) => {
             return Ok(None);
         }
         Ok(None) => return Ok(None),

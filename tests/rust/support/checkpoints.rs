@@ -14,6 +14,19 @@ use zstn_core::{Error, ErrorKind, Result};
 use crate::rng::Rng;
 use crate::with_header;
 
+/// Returns a NumPy array of BF16 weights as numbers of 32 bits, which becomes smaller when
+/// it is packed.
+#[must_use]
+pub fn npy(seed: u64, count: usize) -> Vec<u8> {
+    let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}");
+    let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    file.extend(format!("{text:<117}\n").into_bytes());
+    for weight in Rng(seed).bf16_weights(count).chunks_exact(2) {
+        file.extend([0, 0, weight[0], weight[1]]);
+    }
+    file
+}
+
 /// A parsed safetensors file that borrows its bytes.
 #[derive(Debug)]
 pub struct Checkpoint<'a> {

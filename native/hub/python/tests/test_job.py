@@ -12,12 +12,35 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from gateway import program
 from hub_source import command, files, hub, make_plan, run, weights, write
 
 from zstn_hub import job
 from zstn_hub.job.executors import Node
+
+
+def test_model_files_of_other_formats_are_packed(tmp_path: Path) -> None:
+    source, store, out = tmp_path / "source", tmp_path / "store", tmp_path / "out"
+    write(source, "a/m0/model.safetensors", weights(0, 20_000))
+    (source / "a/m0/model.safetensors.index.json").write_text("{}")
+    array = weights(1)["a.weight"].astype(np.float32)
+    for number in range(2):
+        array[number, 0] = 1
+        path = source / f"a/m{number}/deep/array.npy"
+        path.parent.mkdir(parents=True)
+        np.save(path, array)
+    rows = make_plan(source, tmp_path / "plan.jsonl", "--base", "auto", "--to", store)
+    assert [row["path"] for row in rows] == ["deep/array.npy", "model.safetensors", "deep/array.npy"]
+    # Only safetensors files are stored as deltas.
+    assert not any(row.get("bases") for row in rows)
+    _, summary = run(tmp_path / "plan.jsonl", source, store)
+    assert summary["packed"] == 3
+    hub("restore", store, "--plan", tmp_path / "plan.jsonl", "-o", out)
+    for row in rows:
+        path = Path(row["repo"], row["path"])
+        assert (out / path).read_bytes() == (source / path).read_bytes()
 
 
 def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) -> None:

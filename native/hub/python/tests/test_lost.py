@@ -126,7 +126,7 @@ def test_a_plan_of_nothing_is_a_mistake(tmp_path: Path, source: Path) -> None:
     for folder, expected in (
         (source / "a", "name the folder that contains the owners"),
         (source / "a/m0", "name the folder that contains the owners"),
-        (tmp_path / "tmp", "has no .safetensors files OWNER/NAME/PATH"),
+        (tmp_path / "tmp", "has no model files (such as .safetensors and .gguf) OWNER/NAME/PATH"),
     ):
         _, said = hub("plan", folder, "-o", plan, status=1)
         assert expected in said and not plan.exists()

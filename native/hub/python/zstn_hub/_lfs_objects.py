@@ -221,13 +221,14 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
 
 
 def _is_smaller_packed(path: Path, packed: Path) -> bool:
-    """Packs a file if it is a safetensors file; returns whether the result is smaller.
-    """
+    """Packs a file; returns whether it is a model whose format is recognised without its
+    name, and the result is smaller."""
     try:
         report = pack(str(path), str(packed))
     except ZstnError:
         return False
-    return report.packed_bytes < report.original_bytes
+    is_model = all(file.original_kind != "bytes" for file in report.files)
+    return is_model and report.packed_bytes < report.original_bytes
 
 
 @contextmanager

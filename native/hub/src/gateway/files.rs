@@ -59,7 +59,7 @@ impl Site {
                     permissions,
                     client: client(parts),
                 };
-                let restored = self.restored(&file, parts).await;
+                let restored = self.restored(&file, path, parts).await;
                 let refused = |refusal: Refusal| Answer::of(refusal.answer(), Route::Restored);
                 Ok(restored.unwrap_or_else(refused))
             }
@@ -68,8 +68,13 @@ impl Site {
         }
     }
 
-    /// Answers with the file that a packed one restores.
-    async fn restored(&self, file: &Named<'_>, parts: &Parts) -> Result<Answer, Refusal> {
+    /// Answers with the file called `name` that a packed one restores.
+    async fn restored(
+        &self,
+        file: &Named<'_>,
+        name: &str,
+        parts: &Parts,
+    ) -> Result<Answer, Refusal> {
         let (mut response, body_bytes, tag, len_bytes) = if IndexName::parse(file.path).is_some() {
             let text = self.packed.index(file).await?;
             let tag = git_sha1(&text);
@@ -83,6 +88,9 @@ impl Site {
             (response, body_bytes, tag, about.len_bytes)
         } else {
             let (packed, restored) = self.packed.packed(file).await?;
+            if !restored.fits(name) {
+                return Err(Refusal::no_entry(name));
+            }
             let claimed = packed.sha256();
             let about = about(
                 &restored.tag,

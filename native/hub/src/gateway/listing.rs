@@ -173,6 +173,7 @@ impl Listing {
                     len_bytes: text.len() as u64,
                     tag: git_sha1(&text),
                     sha256: None,
+                    is_safetensors: true,
                 })
             }),
         };
@@ -180,7 +181,10 @@ impl Listing {
             // A single file that is damaged, or that this client may not read, is shown
             // as it is, so that it does not hide the others.
             Err(refusal) if refusal.is_of_file() => Ok(None),
-            restored => restored,
+            restored => {
+                let name = restored_path(path).unwrap_or_default();
+                Ok(restored?.filter(|restored| restored.fits(&name)))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A model hub that shows packed files as the safetensors files they restore, for
+//! A model hub that shows packed files as the files they restore, for
 //! clients that do not know the packed format.
 
 use std::net::SocketAddr;
@@ -40,7 +40,8 @@ pub use invariants::check_request;
 ///
 /// Clients use it like a hub (`HF_ENDPOINT`). Where a repository has `X.zstn` and no
 /// `X.safetensors`, they see `X.safetensors` instead, byte for byte as it was packed,
-/// and can read it whole or by ranges. The ETag of a file of up to 8 MiB is its
+/// and can read it whole or by ranges; likewise `model.gguf` in place of
+/// `model.gguf.zstn`, and other formats. The ETag of a file of up to 8 MiB is its
 /// SHA-256; a longer file has an opaque ETag, and lists show its SHA-256 once a client
 /// has read it whole.
 ///

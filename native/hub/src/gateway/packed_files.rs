@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use zstn_core::catalog::has_other_extension;
 
 use super::answer_cache::{AnswerCache, CacheKeys, EntryCache};
 use super::block_cache::{Blocks, BoundedCache, CachedSource, Opening, bounded_cache};
@@ -63,6 +64,16 @@ pub(super) struct Restored {
     /// The SHA-256 of its bytes, if this process has computed it. The digest that a
     /// packed file claims is never reported.
     pub(super) sha256: Option<String>,
+    /// False for a file of another format.
+    pub(super) is_safetensors: bool,
+}
+
+impl Restored {
+    /// Returns whether the file has the format that `name` states. Only then is it
+    /// offered under this name.
+    pub(super) fn fits(&self, name: &str) -> bool {
+        has_other_extension(name) != self.is_safetensors
+    }
 }
 
 /// The packed files of the upstream, cached by the identities of their bytes.
@@ -274,11 +285,13 @@ impl PackedFiles {
         packed: &Arc<Packed>,
     ) -> Result<Restored, Refusal> {
         let len_bytes = packed.layout().len_bytes();
+        let is_safetensors = packed.restores_safetensors();
         if len_bytes > HASHED_BYTES {
             return Ok(Restored {
                 len_bytes,
                 tag: opaque_tag(identity),
                 sha256: None,
+                is_safetensors,
             });
         }
         let sha256 = self.openings.run(file.client, async {
@@ -293,6 +306,7 @@ impl PackedFiles {
             len_bytes,
             tag: sha256.clone(),
             sha256: Some(sha256),
+            is_safetensors,
         })
     }
 

@@ -17,12 +17,9 @@ use crate::proof::{hex, restored};
 use zstn::internals::regular;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
-    Engine, Error, Job, Location, PackOptions, Progress, Result, Sink, UnpackOptions,
+    Engine, Error, Job, Location, PackOptions, Progress, Reader, Result, Sink, UnpackOptions,
     VerifyOptions, pack, unpack, verify,
 };
-
-/// Number of leading bytes that identify a safetensors file.
-const KIND_BYTES: u64 = 16;
 
 /// Packs and unpacks objects.
 pub(super) struct ObjectPacker<'a> {
@@ -55,9 +52,9 @@ impl ObjectPacker<'_> {
             .progress(progress)
     }
 
-    /// Packs the file at `original` if it is safetensors and gets smaller. The packed
-    /// file is decoded and compared with the original, and its SHA-256 with `oid` if
-    /// that is given. Returns `None` for other files.
+    /// Packs the file at `original` if it is a model whose format its first bytes show,
+    /// and gets smaller. The packed file is decoded and compared with the original, and
+    /// its SHA-256 with `oid` if that is given. Returns `None` for other files.
     ///
     /// # Errors
     /// If the file changes meanwhile, or differs from `oid`; I/O errors.
@@ -69,7 +66,13 @@ impl ObjectPacker<'_> {
         checking: &dyn Progress,
     ) -> Result<Option<Stored>> {
         let (head, len_bytes) = head(original)?;
-        if !matches!(recognise(&head, len_bytes), Ok(FileKind::Safetensors)) {
+        let is_model = match recognise(&head, len_bytes) {
+            Ok(FileKind::Safetensors) => true,
+            Ok(FileKind::Zstn | FileKind::Delta) | Err(_) => false,
+            // Any zip archive may be one of NumPy, so the list of tensors decides.
+            Ok(_) => Reader::options().engine(self.engine).open(original).is_ok(),
+        };
+        if !is_model {
             return Ok(None);
         }
         let path = self.scratch.path("packed");
@@ -80,7 +83,7 @@ impl ObjectPacker<'_> {
         match pack(&self.job(packing), original, Sink::path(&path), &options) {
             Ok(report) if report.packed_bytes() < len_bytes => {}
             Ok(_) => return Ok(None),
-            // The file only looks like safetensors, or is truncated.
+            // The file only looks like a model, or is truncated.
             Err(Error::Format { .. } | Error::Core(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
@@ -256,7 +259,7 @@ fn head(path: &Path) -> Result<(Vec<u8>, u64)> {
         let file = regular::open(path)?;
         let len_bytes = file.metadata()?.len();
         let mut head = Vec::new();
-        file.take(KIND_BYTES).read_to_end(&mut head)?;
+        file.take(HEAD_LEN_BYTES).read_to_end(&mut head)?;
         Ok((head, len_bytes))
     };
     read().map_err(Error::file("read", path))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use zstn_core::Rule;
+use zstn_core::catalog::has_other_extension;
 use zstn_core::container::zstn::parse_sha256;
 use zstn_core::frame::select::Effort;
 
@@ -130,6 +131,17 @@ impl Packer {
             unpacking = unpacking.base(base);
         }
         let report = zstn::pack(&job, input, Sink::path(&packed.path), &options)?;
+        // Readers choose the name of the restored file by its format.
+        let is_other_format = report.files.iter().any(|file| file.original.is_some());
+        if is_other_format != has_other_extension(&row.path) {
+            return Err(Failure::File(
+                match is_other_format {
+                    true => "it is not a safetensors file, although its name states that",
+                    false => "it is a safetensors file, although its name states another format",
+                }
+                .into(),
+            ));
+        }
         packed.done.packed_bytes = report.packed_bytes();
         if packed.done.packed_bytes >= report.original_bytes() + allowance_bytes {
             return Err(Failure::File(format!(

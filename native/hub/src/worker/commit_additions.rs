@@ -15,7 +15,7 @@ use crate::manifest::{Class, Done, Failed, Results, Row, hex};
 use crate::work::{Failure, Packed, Packer, class};
 use zstn::internals::packed_index_of;
 use zstn::{Error, Input, Location};
-use zstn_serve::path::packed_safetensors_path;
+use zstn_serve::path::{packed_path, packed_safetensors_path};
 
 /// Maximum length of an index or `.gitattributes`, in bytes.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
@@ -80,7 +80,7 @@ impl Runner {
         let mut refused = HashSet::new();
         let chosen = selected.files.iter();
         let chosen = chosen.filter(|file| revision.has_chosen(file));
-        let chosen = chosen.filter_map(|file| Some((file, packed_safetensors_path(&file.path)?)));
+        let chosen = chosen.filter_map(|file| Some((file, packed_path(&file.path)?)));
         // Files of equal content need one packed file, so all but the first come later.
         let mut seen = HashSet::new();
         let (first, again): (Vec<_>, Vec<_>) = chosen.partition(|(file, _)| {

@@ -53,9 +53,9 @@ pub(crate) const TRAILER_KEY: &str = "Packed-by: zstn ";
 ///
 /// A notification (webhook, version 3) is answered once it is in the queue, a folder
 /// that several workers may share. A job is one commit of a repository. Each
-/// safetensors file without a packed counterpart is packed, verified by restoring it
-/// and comparing the SHA-256 with the hub's, and uploaded. Then a single commit adds
-/// all packed files.
+/// safetensors file, and each model file of another format, without a packed counterpart
+/// is packed, verified by restoring it and comparing the SHA-256 with the hub's, and
+/// uploaded. Then a single commit adds all packed files.
 ///
 /// ```no_run
 /// # fn main() -> zstn::Result<()> {

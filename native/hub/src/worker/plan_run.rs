@@ -15,7 +15,7 @@ use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, c
 use zstn::internals::Staging;
 use zstn::source::HttpOptions;
 use zstn::{Engine, Error, Location, Result};
-use zstn_serve::path::packed_safetensors_path;
+use zstn_serve::path::packed_path;
 
 /// The branch to which packed files are added.
 const BRANCH: &str = "main";
@@ -289,8 +289,7 @@ fn packed_contents(
         files.iter().map(|file| (&*file.path, file)).collect();
     let mut contents = HashSet::new();
     for file in files {
-        let packed =
-            packed_safetensors_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+        let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
         if let (Some(packed), Some(sha256)) = (packed, &file.sha256)
             && runner.has_proof(results, sha256, packed)?
         {

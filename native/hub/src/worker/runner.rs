@@ -146,7 +146,8 @@ impl Runner {
                 parent: &head,
                 summary: "Add packed weights",
                 description: &format!(
-                    "Each X.zstn restores X.safetensors of {head} byte for byte.\n\n{TRAILER}"
+                    "Each X.zstn restores X.safetensors of {head} byte for byte, and \
+                     model.gguf.zstn restores model.gguf.\n\n{TRAILER}"
                 ),
                 additions: &additions,
             };

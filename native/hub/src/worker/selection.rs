@@ -14,7 +14,8 @@ use crate::manifest::{Results, key};
 use crate::proof::{StoredFile, restored_sha256};
 use crate::work::Failure;
 use zstn::{Error, Location, Result};
-use zstn_serve::path::{packed_safetensors_path, restored_path};
+use zstn_core::catalog::{IndexName, has_other_extension};
+use zstn_serve::path::{packed_path, restored_path};
 
 const ATTRIBUTES: &str = ".gitattributes";
 
@@ -40,7 +41,10 @@ pub(super) fn select(
     let before = by_path(before);
     let mut selection = Selection::default();
     for file in files {
-        let Some(packed) = packed_safetensors_path(&file.path) else {
+        // `model.gguf` and `model.gguf.safetensors` have the same packed name.
+        let is_hidden = has_other_extension(&file.path)
+            && now.contains_key(&*format!("{}.safetensors", file.path));
+        let Some(packed) = packed_path(&file.path).filter(|_| !is_hidden) else {
             continue;
         };
         let is_stale = || {
@@ -56,9 +60,9 @@ pub(super) fn select(
         if now.contains_key(&*packed) && !is_stale() {
             continue;
         }
-        match file.path.ends_with(".safetensors") {
-            true => selection.files.push(file.clone()),
-            false => selection.indices.push(file.path.clone()),
+        match IndexName::parse(&file.path) {
+            None => selection.files.push(file.clone()),
+            Some(_) => selection.indices.push(file.path.clone()),
         }
     }
     selection
@@ -142,12 +146,11 @@ impl Runner {
             files.iter().map(|file| (&*file.path, file)).collect();
         let mut restores = Restores::new();
         for file in files.iter().filter(|file| revision.has_chosen(file)) {
-            let packed =
-                packed_safetensors_path(&file.path).and_then(|path| by_path.get(&*path).copied());
+            let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
             let (Some(packed), Some(sha256)) = (packed, &file.sha256) else {
                 continue;
             };
-            if !file.path.ends_with(".safetensors") {
+            if IndexName::parse(&file.path).is_some() {
                 continue;
             }
             if self.stop.is_requested() {
@@ -266,6 +269,18 @@ mod tests {
         assert_eq!(selected.indices, ["d/c.safetensors.index.json"]);
         // Without the previous revision, an existing counterpart counts as up to date.
         assert_eq!(select(&now, &[], &Restores::new()).files.len(), 1);
+        let others = files(&[
+            ("a.gguf", "1"),
+            ("a.gguf.zstn", "2"),
+            ("b.pt", "1"),
+            ("b.pt.safetensors", "1"),
+            ("c.onnx", "1"),
+            ("pytorch_model.bin.index.json", "1"),
+        ]);
+        let selected = select(&others, &[], &Restores::new());
+        let paths: Vec<_> = selected.files.iter().map(|file| &*file.path).collect();
+        assert_eq!(paths, ["b.pt.safetensors", "c.onnx"]);
+        assert!(selected.indices.is_empty());
         // The digest of the restored file takes precedence over the previous revision.
         let restores = ["a.safetensors", "b.safetensors"].map(str::to_owned);
         let restores = restores.into_iter().zip([true, false]).collect();

@@ -197,7 +197,7 @@ impl Packed {
     /// # Errors
     /// The errors of [`AsyncReader::open`], and an
     /// [`Unsupported`](zstn_core::ErrorKind::Unsupported) error for a file that does
-    /// not restore a safetensors file on its own.
+    /// not restore a file on its own.
     pub async fn open(
         engine: &Engine,
         source: impl AsyncSource + 'static,
@@ -242,7 +242,14 @@ impl Packed {
         self.id
     }
 
-    /// Returns the layout of the safetensors file that the packed file restores.
+    /// Returns whether the packed file restores a safetensors file. Otherwise it restores
+    /// a file of another format (docs/formats/zstn-virtual-header.md).
+    pub fn restores_safetensors(&self) -> bool {
+        let mut files = self.reader.model().files().iter();
+        files.all(|file| file.original_kind().is_none())
+    }
+
+    /// Returns the layout of the file that the packed file restores.
     pub fn layout(&self) -> &Unpacked {
         &self.layout
     }

@@ -11,7 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use zstn::Job;
-use zstn_tests::checkpoints::{quantised, usual};
+use zstn_tests::archives::Archive;
+use zstn_tests::checkpoints::{npy, quantised, usual};
 use zstn_tests::command::{program, text};
 use zstn_tests::{many_kinds, sha256};
 
@@ -253,6 +254,34 @@ fn objects_come_back_bit_for_bit() {
     assert_eq!(agent.end(), (0, String::new()));
     // Only the store and the uploaded file remain.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn models_of_other_formats_are_stored_packed() {
+    let folder = folder_with_store();
+    let array = npy(3, 20_000);
+    let archive = Archive::default().member("readme.txt", &b"not a model\n".repeat(500));
+    let archive = archive.finish();
+    let mut agent = Agent::ready(folder.path(), &["--store", "store"]);
+    for (original, is_packed) in [(&array, true), (&archive, false)] {
+        let path = folder.path().join("object");
+        let reply = agent.transfer(&upload(&path, original));
+        assert_eq!(reply["error"], Value::Null);
+        let object = std::fs::read(stored(&folder, &sha256(original))).unwrap();
+        assert_eq!(object.starts_with(b"ZSTN"), is_packed);
+        assert_eq!(object.len() < original.len(), is_packed);
+        let reply = agent.transfer(&download(original));
+        let path = reply["path"].as_str().unwrap_or_else(|| panic!("{reply}"));
+        assert!(std::fs::read(path).unwrap() == *original);
+    }
+    assert_eq!(agent.end(), (0, String::new()));
+    for (original, is_packed) in [(&array, true), (&archive, false)] {
+        let cleaned = filter(folder.path(), "clean", original);
+        assert!(cleaned.status.success(), "{}", text(&cleaned.stderr));
+        assert_eq!(cleaned.stdout.starts_with(b"ZSTN"), is_packed);
+        let back = filter(folder.path(), "smudge", &cleaned.stdout);
+        assert!(back.status.success() && back.stdout == *original);
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use zstn::{Job, PackOptions, Sink};
+use zstn_tests::cases;
+
 use super::files::names;
 use super::*;
 
@@ -61,6 +64,48 @@ fn a_folder_is_a_hub_of_repositories() {
     );
     assert_eq!(data.status, 206);
     assert!(data.body == [7; 1_999_996]);
+}
+
+/// A packed file is offered under the name of the restored file only if that has the
+/// format that the name states.
+#[test]
+fn files_of_other_formats_are_shown_under_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, gguf) = (shard("a", 1), cases::read("gguf", "k-blocks.gguf"));
+    let mut of_gguf = Vec::new();
+    let sink = Sink::writer(&mut of_gguf);
+    zstn::pack(&Job::new(), gguf.clone(), sink, &PackOptions::default()).unwrap();
+    for (name, bytes) in [
+        ("deep/model.gguf.zstn", &of_gguf),
+        ("m.pt.zstn", &packed(&model)),
+        ("other.zstn", &of_gguf),
+    ] {
+        write(folder.path(), &format!("me/model/{name}"), bytes);
+    }
+    let gateway = run(gateway(&Location::from(folder.path())));
+    let info = json(gateway, "/api/models/me/model");
+    let shown = ["deep/model.gguf", "m.pt.zstn", "other.zstn"];
+    assert_eq!(names(&info["siblings"]), shown);
+    let deep = json(gateway, "/api/models/me/model/tree/main/deep");
+    assert_eq!(names(&deep), ["deep/model.gguf"]);
+    assert_eq!(deep[0]["size"], gguf.len());
+    assert_eq!(deep[0]["lfs"]["oid"], sha256(&gguf));
+
+    let resolve = |name: &str, headers: &[&str]| {
+        get(gateway, &format!("/me/model/resolve/main/{name}"), headers)
+    };
+    assert!(resolve("deep/model.gguf", &[]).body == gguf);
+    let part = resolve("deep/model.gguf", &["Range: bytes=100-2999"]);
+    assert_eq!(part.status, 206);
+    assert!(part.body == gguf[100..3000]);
+    for name in ["m.pt", "other.safetensors"] {
+        let answer = resolve(name, &[]);
+        assert_eq!(answer.status, 404, "{name}");
+        assert_eq!(answer.header("x-error-code"), Some("EntryNotFound"));
+    }
+    // `zstn pack m.pt.safetensors` makes `m.pt.zstn`.
+    assert!(resolve("m.pt.safetensors", &[]).body == model);
+    assert!(resolve("other.zstn", &[]).body == of_gguf);
 }
 
 /// Clients compare the digests of small files with their downloads.

@@ -2,7 +2,7 @@
 
 use zstn::PackOptions;
 use zstn_hub::worker::{Stage, WorkerOptions};
-use zstn_tests::checkpoints::{quantised, usual};
+use zstn_tests::checkpoints::{npy, quantised, usual};
 use zstn_tests::stub_hub::{Fault, Options};
 
 use super::{Desk, REPO, TOKEN, names, packed, small, wait, weights};
@@ -122,6 +122,31 @@ fn long_files_are_uploaded_in_parts() {
         log.iter()
             .any(|request| request.path.ends_with("/complete"))
     );
+}
+
+#[test]
+fn model_files_of_other_formats_keep_their_names() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let (array, model) = (npy(1, 20_000), weights("a", 1));
+    desk.push(&[
+        ("deep/array.npy", &array),
+        ("array.safetensors", &npy(2, 20_000)),
+        ("m.safetensors", &model),
+        ("model.gguf", &weights("a", 2)),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Nothing, 1);
+    assert!(desk.unpacked("deep/array.npy.zstn") == array);
+    assert!(desk.unpacked("m.zstn") == model);
+    // Their content is not what their names state.
+    assert_eq!(worker.count(Stage::Refused), 2);
+    assert!(!desk.has("array.zstn") && !desk.has("model.gguf.zstn"));
+
+    let changed = npy(3, 20_000);
+    desk.push(&[("deep/array.npy", &changed)]);
+    worker.wait(Stage::Committed, 2);
+    assert!(desk.unpacked("deep/array.npy.zstn") == changed);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn pipeline(seed: u64) -> Files {
 }
 
 /// Returns every file and every empty folder below a folder, by path with slashes.
-fn tree(folder: &Path) -> Files {
+pub(super) fn tree(folder: &Path) -> Files {
     let mut files = Files::new();
     let mut pending = vec![folder.to_path_buf()];
     while let Some(next) = pending.pop() {
@@ -70,7 +70,7 @@ fn tree(folder: &Path) -> Files {
     files
 }
 
-fn plant(folder: &Path, files: &Files) {
+pub(super) fn plant(folder: &Path, files: &Files) {
     for (path, bytes) in files {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn plant(folder: &Path, files: &Files) {
 }
 
 /// Runs a command that must succeed.
-fn run(folder: &Path, arguments: &[&str]) {
+pub(super) fn run(folder: &Path, arguments: &[&str]) {
     let out = zstn(folder, arguments);
     assert!(out.status.success(), "{arguments:?}: {}", text(&out.stderr));
 }

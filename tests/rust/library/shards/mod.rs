@@ -2,6 +2,7 @@
 //! packed as deltas from the shards of a base.
 
 mod folders;
+mod other_formats;
 mod refusals;
 mod remote;
 

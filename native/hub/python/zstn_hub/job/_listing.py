@@ -39,6 +39,12 @@ def is_hub(source: str) -> bool:
     return source.startswith(("https://", "http://"))
 
 
+def is_model(path: str) -> bool:
+    """Returns whether a file with this path is packed, according to its extension: a
+    safetensors file, or a model file of another format. An index of shards is not."""
+    return _native.is_model_name(path)
+
+
 def check_source(source: str) -> None:
     """Checks that a source exists, if it is a local folder.
 
@@ -52,7 +58,7 @@ def check_source(source: str) -> None:
 def listing(
     source: str, repositories: Sequence[str] = (), note: Callable[[str], None] = lambda _: None
 ) -> Iterator[Listed]:
-    """Yields the safetensors files of a source. It is a folder, local or in an object
+    """Yields the model files of a source, by their extensions. It is a folder, local or in an object
     store, with files ``OWNER/NAME/PATH``; or the named repositories of a hub, at their
     newest commit or at the revision after an ``@``. `note` receives a sentence about
     each entry of a local folder that is skipped.
@@ -78,16 +84,16 @@ def _chosen(files: Iterable[Listed], repositories: Sequence[str]) -> Iterator[Li
 def mistake(source: str, repositories: Sequence[str] = ()) -> str:
     """Returns a sentence that explains why no files were found in a source."""
     if repositories:
-        return f"{source} has no .safetensors files of {', '.join(repositories)}; check the names"
+        return f"{source} has no model files of {', '.join(repositories)}; check the names"
     if not is_hub(source) and "://" not in source:
         root = Path(source)
-        inner = [*root.glob("*.safetensors"), *root.glob("*/*.safetensors")]
+        inner = [path for path in (*root.glob("*"), *root.glob("*/*")) if is_model(path.name)]
         if inner:
             return (
                 f"{source} has no files OWNER/NAME/PATH, but {inner[0].relative_to(root)}; name "
                 "the folder that contains the owners"
             )
-    return f"{source} has no .safetensors files OWNER/NAME/PATH"
+    return f"{source} has no model files (such as .safetensors and .gguf) OWNER/NAME/PATH"
 
 
 def _local(folder: Path, note: Callable[[str], None]) -> Iterator[Listed]:
@@ -96,7 +102,7 @@ def _local(folder: Path, note: Callable[[str], None]) -> Iterator[Listed]:
         root = folder / owner / name
         for path, _, files in sorted(os.walk(root)):
             for file in sorted(files):
-                if not file.endswith(".safetensors") or file.startswith("."):
+                if not is_model(file) or file.startswith("."):
                     continue
                 location = Path(path) / file
                 reason, status = None, None
@@ -134,7 +140,7 @@ def _stored(url: str) -> Iterator[Listed]:
         owner, _, rest = path.partition("/")
         name, _, inner = rest.partition("/")
         names = _NAME.fullmatch(owner) and _NAME.fullmatch(name)
-        if names and inner.endswith(".safetensors"):
+        if names and is_model(inner):
             version = None if tag is None else f"{size}-{tag}"
             yield Listed(
                 f"{owner}/{name}", REVISION, inner, size, version, None, f"{folder}/{path}"
@@ -151,7 +157,7 @@ def _hub(endpoint: str, repositories: Sequence[str]) -> Iterator[Listed]:
         commit = api.repo_info(repo, revision=revision or None).sha
         assert commit is not None
         for file in api.list_repo_tree(repo, revision=commit, recursive=True):
-            if isinstance(file, RepoFile) and file.path.endswith(".safetensors"):
+            if isinstance(file, RepoFile) and is_model(file.path):
                 sha256 = None if file.lfs is None else file.lfs.sha256
                 location = f"hf://{repo}@{commit}/{file.path}"
                 yield Listed(

@@ -76,6 +76,9 @@ class Planner:
             largest, layout, bases = same.largest_tensor, same.layout, same.bases
         else:
             (largest, layout), bases = _header(file.location), ()
+            if not file.path.endswith(".safetensors"):
+                # A delta can only be made of safetensors files.
+                layout = None
         row = Row(
             file.repo,
             file.revision,

@@ -10,10 +10,11 @@ use crate::work::stream_sha256;
 use zstn::internals::on_thread;
 use zstn::source::{BlockingSource, FileSource, HttpOptions};
 use zstn::{AsyncSource, Error, Job, Location, Result, Sink, UnpackOptions};
-use zstn_serve::path::packed_safetensors_path;
+use zstn_serve::path::packed_path;
 
-/// The packed files of plans. A container is shown as `X.zstn`. A delta is shown as the
-/// `X.safetensors` that it restores, which is restored whole on its first read.
+/// The packed files of plans. A container is shown as `X.zstn`, or for a file of another
+/// format as `model.gguf.zstn`. A delta is shown as the `X.safetensors` that it restores,
+/// which is restored whole on its first read.
 #[derive(Debug)]
 pub(super) struct Planned {
     results: Results,
@@ -176,5 +177,5 @@ fn version(row: &Row) -> String {
 
 /// Returns the path under which a container is shown.
 fn shown_path(path: &str) -> String {
-    packed_safetensors_path(path).unwrap_or_else(|| path.to_owned())
+    packed_path(path).unwrap_or_else(|| path.to_owned())
 }
