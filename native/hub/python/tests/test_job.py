@@ -25,14 +25,15 @@ def test_model_files_of_other_formats_are_packed(tmp_path: Path) -> None:
     source, store, out = tmp_path / "source", tmp_path / "store", tmp_path / "out"
     write(source, "a/m0/model.safetensors", weights(0, 20_000))
     (source / "a/m0/model.safetensors.index.json").write_text("{}")
-    array = weights(1)["a.weight"].astype(np.float32)
+    values = weights(1)["a.weight"].astype(np.float32)
     for number in range(2):
-        array[number, 0] = 1
+        values[number, 0] = 1
         path = source / f"a/m{number}/deep/array.npy"
         path.parent.mkdir(parents=True)
-        np.save(path, array)
+        np.save(path, values)
     rows = make_plan(source, tmp_path / "plan.jsonl", "--base", "auto", "--to", store)
-    assert [row["path"] for row in rows] == ["deep/array.npy", "model.safetensors", "deep/array.npy"]
+    array = "deep/array.npy"
+    assert [row["path"] for row in rows] == [array, "model.safetensors", array]
     # Only safetensors files are stored as deltas.
     assert not any(row.get("bases") for row in rows)
     _, summary = run(tmp_path / "plan.jsonl", source, store)

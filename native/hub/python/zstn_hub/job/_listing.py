@@ -58,10 +58,10 @@ def check_source(source: str) -> None:
 def listing(
     source: str, repositories: Sequence[str] = (), note: Callable[[str], None] = lambda _: None
 ) -> Iterator[Listed]:
-    """Yields the model files of a source, by their extensions. It is a folder, local or in an object
-    store, with files ``OWNER/NAME/PATH``; or the named repositories of a hub, at their
-    newest commit or at the revision after an ``@``. `note` receives a sentence about
-    each entry of a local folder that is skipped.
+    """Yields the model files of a source, by their extensions. The source is a folder,
+    local or in an object store, with files ``OWNER/NAME/PATH``; or the named
+    repositories of a hub, at their newest commit or at the revision after an ``@``.
+    `note` receives a sentence about each entry of a local folder that is skipped.
 
     Raises:
         ValueError: if the source is none of these.
