@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
+use zstn_core::catalog::{FileKind, kind_of_name};
+use zstn_core::container::zstn::{MAGIC, has_virtual_header};
+use zstn_core::limits::HEAD_LEN_BYTES;
+
 use crate::container::Container;
 use crate::delta::{BaseFile, Checked};
 use crate::report::{UnpackReport, UnpackedFile};
 use crate::shards::{BASES, PACKED, Shards, unpack_shards};
 use crate::source::{Input, Local, Source};
-use crate::{Job, Output, Result, Sink, restored_stream};
+use crate::{Error, Job, Output, Result, Sink, restored_stream};
 
 /// Options for [`unpack`].
 #[derive(Debug, Clone, Default)]
@@ -35,8 +39,8 @@ impl UnpackOptions {
 /// # Errors
 /// An input that is not packed or is damaged;
 /// [`Error::NeedsBase`](crate::Error::NeedsBase) for a delta without its base; a base
-/// that is not the one it was packed against; a sink that cannot take the result;
-/// [`Error::Changed`](crate::Error::Changed) if the input was written to meanwhile; I/O
+/// that is not the one it was packed against; a sink that cannot take the result, or is
+/// called `.safetensors` although the restored file is none; [`Error::Changed`](crate::Error::Changed) if the input was written to meanwhile; I/O
 /// errors. After an error, nothing of the output is left.
 ///
 /// ```
@@ -88,6 +92,7 @@ pub(crate) fn unpack_file(
 ) -> Result<UnpackedFile> {
     let inputs = files([Some(input), base]);
     output.check_inputs(&inputs)?;
+    check_name(input, &output)?;
     let restored = match base {
         _ if output.takes_early() => restored_stream::write(job, input, base, &mut output),
         Some(base) => Checked::parse(job, input, base).and_then(|delta| {
@@ -109,6 +114,27 @@ pub(crate) fn unpack_file(
         original_bytes,
         upload: output.complete(job)?,
     })
+}
+
+/// Refuses an output that is called `.safetensors` if another file is restored: a default
+/// name of an address or in an index does not depend on the packed file's content.
+fn check_name(input: &Local, output: &Output) -> Result<()> {
+    let head = input.head(HEAD_LEN_BYTES)?;
+    let restores_other = head.starts_with(&MAGIC) && has_virtual_header(&head);
+    match output.path() {
+        Some(path)
+            if restores_other
+                && kind_of_name(&path.to_string_lossy()) == Some(FileKind::Safetensors) =>
+        {
+            Err(Error::Usage(format!(
+                "{} restores a file that is not safetensors: restore it by itself, under \
+                 another name than {}",
+                input.name(),
+                path.display()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the files that are `Some`, as sources.

@@ -1,5 +1,7 @@
 //! Chooses the files of a folder that are its checkpoint.
 
+use std::collections::HashSet;
+
 use zstn_core::catalog::{FileKind, IndexName, has_other_extension};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
@@ -29,7 +31,7 @@ pub(super) enum Choice<'a> {
 /// index of its kind and no `model.KIND`. Returns `None` if no file is of these kinds.
 ///
 /// Packed files of other formats, such as `model.gguf.zstn`, are chosen like the files
-/// that they restore.
+/// that they restore, unless those are in the folder.
 ///
 /// # Errors
 /// A message for the user if there are several candidates.
@@ -37,14 +39,19 @@ pub(super) fn choose<'a>(
     names: &'a [String],
     kinds: &[FileKind],
 ) -> Result<Option<Choice<'a>>, String> {
-    let (mut originals, mut others, mut restored) = (Vec::new(), Vec::new(), Vec::new());
+    let all: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let (mut originals, mut others) = (Vec::new(), Vec::new());
+    // The names of restored files that are not in the folder, and those of their packed files.
+    let mut restored = Vec::new();
     for name in names {
         let ending = format!(".{}", FileKind::Zstn.extension());
         let of_original = name.strip_suffix(&ending);
         match of_original.filter(|name| has_other_extension(name)) {
             Some(original) => {
                 originals.push(name.as_str());
-                restored.push(original);
+                if !all.contains(original) {
+                    restored.push((original, name.as_str()));
+                }
             }
             None => others.push(name.as_str()),
         }
@@ -54,12 +61,12 @@ pub(super) fn choose<'a>(
     if let Some(choice) = choose_among(&others, &first)? {
         return Ok(Some(choice));
     }
-    let all = [&others[..], &restored[..]].concat();
-    match choose_among(&all, &rest)? {
+    let shown = restored.iter().map(|(original, _)| *original);
+    let shown: Vec<&str> = others.iter().copied().chain(shown).collect();
+    match choose_among(&shown, &rest)? {
         Some(Choice::File(chosen)) if !others.contains(&chosen) => {
-            let place = restored.iter().position(|name| *name == chosen);
-            let packed = place.and_then(|place| originals.get(place));
-            Ok(packed.copied().map(Choice::File))
+            let found = restored.iter().find(|(original, _)| *original == chosen);
+            Ok(found.map(|(_, packed)| Choice::File(packed)))
         }
         None => choose_among(&originals, kinds),
         found => Ok(found),

@@ -341,7 +341,8 @@ fn original_name(shards: &Shards, to: FileKind) -> Option<String> {
     match &file.location {
         Location::Path(path) => {
             let name = file.name.strip_suffix(".zstn")?;
-            is_packed_original(path).then(|| name.into())
+            let is_name = !matches!(name, "" | "." | "..");
+            (is_name && is_packed_original(path)).then(|| name.into())
         }
         // The content of an address is not read for its name.
         _ => restored_name(&file.name).filter(|name| has_other_extension(name)),

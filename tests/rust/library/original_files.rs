@@ -158,6 +158,27 @@ fn other_bytes_are_restored() {
 }
 
 #[test]
+fn no_file_of_another_format_is_restored_as_safetensors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("m.gguf"), cases::read("gguf", "k-blocks.gguf")).expect("written");
+    let packed = at("m-00001-of-00001.zstn");
+    zstn::pack(&Job::new(), at("m.gguf"), &packed, &PackOptions::default()).expect("packed");
+    let index = r#"{"weight_map":{"w.q2_k":"m-00001-of-00001.zstn"}}"#;
+    std::fs::write(at("m.zstn.index.json"), index).expect("written");
+    for (input, output) in [
+        ("m-00001-of-00001.zstn", "m.safetensors"),
+        ("m.zstn.index.json", "restored"),
+    ] {
+        let options = UnpackOptions::default();
+        let error = zstn::unpack(&Job::new(), at(input), at(output), &options).unwrap_err();
+        assert_eq!(error.code(), "usage", "{error}");
+        assert!(error.to_string().contains("not safetensors"), "{error}");
+        assert!(!at(output).exists());
+    }
+}
+
+#[test]
 fn a_safetensors_file_has_no_virtual_header() {
     let folder = folder();
     let original = checkpoint(&[("w", "F32", &[1, 2, 3, 4])]);

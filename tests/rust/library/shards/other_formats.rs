@@ -130,6 +130,10 @@ fn a_folder_without_safetensors_files_is_packed() {
     // Commands that read choose the file that they choose in the original folder.
     let listed = |folder: &str| json(&zstn(scratch.path(), &["ls", folder, "--json"]));
     let [plain, packed] = ["model", "model-zstn"].map(listed);
+    let beside = at("model/model.gguf.zstn");
+    fs::copy(at("model-zstn/model.gguf.zstn"), &beside).unwrap();
+    assert!(listed("model") == plain);
+    fs::remove_file(beside).unwrap();
     let tensors = |listed: &serde_json::Value| {
         let tensors = listed["tensors"].as_array().unwrap().iter();
         let mut names: Vec<_> = tensors.map(|tensor| tensor["name"].to_string()).collect();
