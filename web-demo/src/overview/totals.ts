@@ -10,7 +10,7 @@ import { dtypeChip } from "../tree/row.js";
 
 export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
 
-/** The formats that are made from a safetensors file and restore it. For others, the original size is that of all tensors. */
+/** The formats that are made from a file and restore it. For others, the original size is that of all tensors. */
 const RESTORED = ["zstn", "z4dm", "safetensors"];
 
 /** The label of the original size of a model. */
@@ -30,7 +30,7 @@ export function totals(model: ModelSummary): HTMLElement {
     "dl",
     { class: "figures" },
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
-    entry(originalLabel(model), formatBytes(originalBytes), plain ? "uncompressed" : isRestored ? "as safetensors" : "all tensors"),
+    entry(originalLabel(model), formatBytes(originalBytes), plain ? "uncompressed" : isRestored ? "when restored" : "all tensors"),
     entry("Ratio", formatRatio(ratio), saved),
     entry("Parameters", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} floating-point, ${formatMagnitude(values - floats)} integer`),
     entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
