@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .. import _native
 from .._checkpoint import pack, verify
 from .._errors import ZstnError
 from ._commit import ATTRIBUTES, Commit, Moved, attributes
@@ -32,9 +33,9 @@ def run(options: Namespace) -> int:
     local = local_files(options.source)
     for name, reason in local.left_out.items():
         say(f"{escaped(name)}: left out, {reason}", options.quiet)
-    entries = plan(local.paths)
+    entries = plan(local.paths, lambda name: not _native.is_other_model(local.paths[name]))
     if not any(entry.path.endswith(".zstn") for entry in entries):
-        raise ZstnError(f"{options.source} has no .safetensors or .zstn files to push")
+        raise ZstnError(f"{options.source} has no model files, plain or packed, to push")
     kept = Push(options, place, local.paths).run(entries)
     for one in kept:
         text = f"{one.name}: kept, {one.reason}"
