@@ -51,7 +51,9 @@ mod _native {
     #[pymodule_export]
     use super::interrupt::Cancellation;
     #[pymodule_export]
-    use super::names::{is_model_name, is_other_model, packed_name, restored_name};
+    use super::names::{
+        is_model_name, is_of_another_format, is_other_model, packed_name, restored_name,
+    };
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

@@ -33,6 +33,13 @@ pub fn restored_name(name: &Bound<'_, PyString>) -> Option<String> {
     catalog::restored_name(name.to_str().ok()?)
 }
 
+/// Returns whether the local file at `path` is neither packed nor a safetensors file,
+/// according to its first bytes.
+#[pyfunction]
+pub fn is_of_another_format(path: PathBuf) -> bool {
+    original_file::is_of_another_format(&path)
+}
+
 /// Returns whether the local file at `path` is a model of another format than safetensors,
 /// according to its name and its first bytes.
 #[pyfunction]
