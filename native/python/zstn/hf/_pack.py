@@ -92,7 +92,7 @@ def _pack_repository(options: Namespace) -> None:
                         source, target, effort=options.effort,
                         extended=options.extended,
                         threads=options.threads, memory=options.memory, progress=progress,
-                        token=hub.token,
+                        token=None if local else hub.token,
                     )  # fmt: skip
                 before, after = before + report.original_bytes, after + report.packed_bytes
             elif entry.step is Step.INDEX:
