@@ -101,7 +101,7 @@ mod verify;
 #[doc(hidden)]
 pub mod internals {
     pub mod original_file {
-        pub use crate::original_file::{is_in, is_of_another_format};
+        pub use crate::original_file::{is_in, is_of_another_format, is_recognised};
     }
 
     pub use crate::delta::MAX_BASES;

@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
 use zstn::source::HttpOptions;
-use zstn::zstn_core::catalog::{FileKind, IndexName, has_other_extension, kind_of_name};
 use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
 use zstn::{Job, Location};
@@ -37,14 +36,6 @@ pub fn plan_key(
     bases: Vec<String>,
 ) -> PyResult<String> {
     Ok(key_against(sha256, encode(effort, extended)?, &bases))
-}
-
-/// Returns whether a file with this name or path is a model that jobs pack, according to
-/// its extension.
-#[pyfunction]
-pub fn is_model_name(name: &str) -> bool {
-    has_other_extension(name)
-        || (kind_of_name(name) == Some(FileKind::Safetensors) && IndexName::parse(name).is_none())
 }
 
 /// Reads a plan and returns its rows as JSON, each with its key.

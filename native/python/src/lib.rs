@@ -12,6 +12,7 @@ mod gpu;
 mod hub_jobs;
 mod in_memory;
 mod interrupt;
+mod names;
 mod object;
 mod progress;
 mod reader;
@@ -38,8 +39,8 @@ mod _native {
     use super::gpu::release_gpu_buffers;
     #[pymodule_export]
     use super::hub_jobs::{
-        Results, check_restores, choose_bases, copy_sha256, is_model_name, list_objects, plan_key,
-        read_plan, sample_sketch, stream_sha256, work_row,
+        Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
+        sample_sketch, stream_sha256, work_row,
     };
     #[pymodule_export]
     use super::in_memory::{
@@ -49,6 +50,10 @@ mod _native {
     };
     #[pymodule_export]
     use super::interrupt::Cancellation;
+    #[pymodule_export]
+    use super::names::{
+        is_model_name, is_of_another_format, is_other_model, packed_name, restored_name,
+    };
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

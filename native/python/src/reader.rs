@@ -7,6 +7,7 @@ use std::{iter, process};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use zstn::zstn_core::catalog::FileKind;
 use zstn::zstn_core::model;
 use zstn::zstn_core::statistics::Figures;
 use zstn::{Engine, Indices, Progress, Result, Selection, Verify, View};
@@ -175,6 +176,21 @@ impl Reader {
     #[getter]
     fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.get(py)?.model().kind().name())
+    }
+
+    /// Extension of the file that a packed file restores, `bin` if its format is unknown.
+    /// `None` if that is a safetensors file, or the model is not a single packed file.
+    #[getter]
+    fn original_extension(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        let reader = self.get(py)?;
+        let [file] = reader.model().files() else {
+            return Ok(None);
+        };
+        Ok(file.original_kind().map(|name| {
+            let mut kinds = FileKind::FILES.iter();
+            let kind = kinds.find(|kind| kind.name() == name);
+            kind.map_or("bin", |kind| kind.extension())
+        }))
     }
 
     /// SHA-256 of the original file in hex. `None` if the container does not contain it

@@ -10,6 +10,8 @@ from conftest import make_tensors
 
 import zstn
 
+VECTORS = Path(__file__).parents[3] / "tests/vectors"
+
 
 def write_checkpoint(folder: Path, shards: int = 1, seed: int = 0) -> Path:
     """Writes a plain checkpoint, with other files in the same folder."""
@@ -31,6 +33,16 @@ def write_checkpoint(folder: Path, shards: int = 1, seed: int = 0) -> Path:
     index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
     return folder
+
+
+def write_other_models(folder: Path) -> dict[str, bytes]:
+    """Writes models of other formats than safetensors, and a file that only has the name
+    of one, and returns their bytes."""
+    gguf = VECTORS / "gguf/dense-types.gguf"
+    written = {"model.gguf": gguf.read_bytes(), "sub/vocabulary.bin": b"no model"}
+    for name, data in written.items():
+        (folder / name).write_bytes(data)
+    return written
 
 
 def pack_checkpoint(plain: Path, effort: str = "balanced") -> Path:

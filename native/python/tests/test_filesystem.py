@@ -36,6 +36,17 @@ def test_fsspec_finds_it_by_its_entry_point() -> None:
     assert zstn.fsspec.ZstnFileSystem is ZstnFileSystem
 
 
+def test_the_original_has_the_extension_of_its_format(tmp_path: Path) -> None:
+    gguf = Path(__file__).parents[3] / "tests/vectors/gguf/dense-types.gguf"
+    packed = tmp_path / "model.gguf.zstn"
+    zstn.pack(gguf, packed)
+    with fsspec.open(f"zstn://model.gguf::{packed}") as opened:
+        assert opened.read() == gguf.read_bytes()
+    fs = fsspec.filesystem("zstn", fo=packed)
+    assert fs.ls("", detail=False) == ["model.gguf", "tensors"]
+    assert fs.info("model.gguf")["sha256"] == hashlib.sha256(gguf.read_bytes()).hexdigest()
+
+
 def test_addresses(plain: Path, packed: Path, stored, tensors) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/folder/m.zstn", packed.read_bytes())

@@ -14,7 +14,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import safetensors.numpy
-from checkpoint_folders import files, write_checkpoint
+from checkpoint_folders import files, write_checkpoint, write_other_models
 from hf_program import OWNER, output, refusal, run, start
 from huggingface_hub import HfApi
 from stub_hub import StubHub
@@ -84,6 +84,26 @@ def test_a_folder_becomes_one_commit(
         sent = [line.split()[-2:] for line in done.stderr.decode().splitlines() if ".zstn" in line]
         assert sent
         assert all(bytes_sent == ["0", "B"] for bytes_sent in sent)
+
+
+def test_models_of_other_formats(
+    hub: StubHub, api: HfApi, transfer: str, plain_folder: Path, tmp_path: Path, cache: Path
+) -> None:
+    hub.add(REPO, write_other_models(plain_folder))
+    output("push", plain_folder, REPO, transfer=transfer)
+    zstn.pack(plain_folder, tmp_path / "packed")
+    # The original has been removed, since the packed file restores it.
+    assert remote(hub, tmp_path) == files(tmp_path / "packed")
+    output("pack", REPO, "-o", tmp_path / "again")
+    output("pull", REPO, "--unpack", "-o", tmp_path / "pulled")
+    for folder in ("pulled", "again"):
+        (tmp_path / folder / ".gitattributes").unlink()
+    assert files(tmp_path / "pulled") == files(plain_folder)
+    assert files(tmp_path / "again") == files(tmp_path / "packed")
+
+    hub.add("me/plain", plain_folder)
+    output("pack", "me/plain", "-o", tmp_path / "of hub")
+    assert files(tmp_path / "of hub") == files(tmp_path / "packed")
 
 
 def test_a_file(hub: StubHub, api: HfApi, plain: Path, packed: Path, tmp_path: Path) -> None:
@@ -279,7 +299,7 @@ def test_what_is_not_pushed(hub: StubHub, api: HfApi, tmp_path: Path) -> None:
     zstn.pack(both / "model.safetensors", both / "model.zstn")
     for source, expected in (
         (tmp_path / "nothing", "no such file or folder"),
-        (tmp_path / "notes", "has no .safetensors or .zstn files"),
+        (tmp_path / "notes", "has no model files, plain or packed"),
         (both, "model.safetensors and model.zstn would both be called model.zstn"),
     ):
         assert expected in refusal("push", source, REPO)

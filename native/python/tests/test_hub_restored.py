@@ -12,7 +12,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import z4ai.safetensors
-from checkpoint_folders import files, pack_checkpoint, write_checkpoint
+from checkpoint_folders import files, pack_checkpoint, write_checkpoint, write_other_models
 from stub_hub import StubHub
 
 import zstn
@@ -51,6 +51,38 @@ class TestRestored:
     ) -> None:
         folder = snapshot_download(pack_checkpoint(plain_folder))
         assert files(folder) == files(plain_folder)
+
+    def test_models_of_other_formats_are_restored(
+        self, hub: StubHub, cache: Path, plain_folder: Path
+    ) -> None:
+        write_other_models(plain_folder)
+        packed = pack_checkpoint(plain_folder)
+        assert (packed / "model.gguf.zstn").is_file()
+        hub.add("org/other", packed)
+        for place in ("org/other", packed):
+            assert files(snapshot_download(place)) == files(plain_folder)
+
+    @pytest.mark.parametrize("is_local", [True, False], ids=["a folder", "a repository"])
+    def test_patterns_select_packed_files_by_what_they_restore(
+        self, hub: StubHub, cache: Path, plain_folder: Path, is_local: bool
+    ) -> None:
+        write_other_models(plain_folder)
+        packed = pack_checkpoint(plain_folder)
+        hub.add("org/chosen", packed)
+        place = packed if is_local else "org/chosen"
+        weights = {name for name in files(plain_folder) if name.endswith(".safetensors")}
+        chosen = snapshot_download(place, allow_patterns="*.safetensors")
+        assert set(files(chosen)) == weights
+        assert is_local or "model.gguf.zstn" not in hub.fetched("org/chosen")
+        others = files(plain_folder).keys() - weights
+        for expected, patterns in [
+            ({"model.gguf"}, {"allow_patterns": ["*.gguf"]}),
+            (others, {"ignore_patterns": "*.safetensors"}),
+        ]:
+            # The folder of a commit also shows files that were requested before.
+            before = set() if is_local else set(files(chosen))
+            chosen = snapshot_download(place, **patterns)
+            assert set(files(chosen)) == before | expected
 
     def test_a_file_that_was_kept_whole_is_restored(self, cache: Path, tmp_path: Path) -> None:
         whole = tmp_path / "whole"

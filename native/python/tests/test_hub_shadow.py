@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from checkpoint_folders import files, pack_checkpoint, write_checkpoint
+from checkpoint_folders import files, pack_checkpoint, write_checkpoint, write_other_models
 from conftest import assert_same, make_tensors
 from stub_hub import StubHub
 
@@ -58,6 +58,25 @@ def test_weights_in_other_formats_are_not_downloaded(
     hub.add("org/others", {**needed, **others})
     shadow_folder("org/others")
     assert hub.fetched("org/others") == set(needed)
+
+
+def test_packed_files_of_other_formats_are_left_out(
+    hub: StubHub, cache: Path, plain_folder: Path, tmp_path: Path
+) -> None:
+    plain = files(plain_folder)
+    write_other_models(plain_folder)
+    packed = pack_checkpoint(plain_folder)
+    hub.add("org/left-out", packed)
+    for place in ("org/left-out", packed):
+        folder = shadow_folder(place)
+        assert folder is not None
+        assert files(folder).keys() - {"sub/vocabulary.bin"} == plain.keys()
+    assert "model.gguf.zstn" not in hub.fetched("org/left-out")
+
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(packed / "model.gguf.zstn", alone)
+    assert shadow_folder(alone) is None
 
 
 def test_variants(cache: Path, tmp_path: Path, packed: Path) -> None:

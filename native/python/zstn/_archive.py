@@ -13,7 +13,6 @@ from fsspec.implementations.local import LocalFileSystem
 from . import _native
 from ._sources import is_remote
 
-_ORIGINAL = "model.safetensors"
 _TENSORS = "tensors"
 
 #: Number of bytes that are copied to another file at a time.
@@ -86,7 +85,10 @@ class Archive:
         self.version = version
         self._reader = reader
         self._view = _native.SafetensorsView(reader, cache_bytes)
-        original = {"name": _ORIGINAL, "type": "file", "size": self._view.size}
+        name = "model.safetensors"
+        if self._view.is_original and reader.original_extension is not None:
+            name = f"model.{reader.original_extension}"
+        original = {"name": name, "type": "file", "size": self._view.size}
         if self._view.is_original and reader.original_sha256:
             original["sha256"] = reader.original_sha256
         self._root = [original, {"name": _TENSORS, "type": "directory", "size": 0}]

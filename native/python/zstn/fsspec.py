@@ -54,9 +54,9 @@ def _is_distinct(fo: Any) -> bool:
 class ZstnFileSystem(AsyncFileSystem):  # type: ignore[misc]
     """The content of a packed model, read-only:
 
-    - ``model.safetensors``: the original file, byte for byte. If the model never was a
-      single safetensors file, because it has several files, for example, this is a
-      safetensors file with all of its tensors.
+    - ``model.safetensors``: the original file, byte for byte; ``model.gguf`` if that is a
+      GGUF file, and so on for other formats. If the original cannot be read in ranges, or
+      the model has several files, this is a safetensors file with all of its tensors.
     - ``tensors/NAME``: the bytes of a tensor, little-endian and row-major. In NAME,
       everything but letters, digits and ``_.-~`` is percent-encoded (`tensor_path`).
       `info` returns its ``tensor``, ``dtype`` and ``shape``.

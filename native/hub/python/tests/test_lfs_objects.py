@@ -5,6 +5,7 @@ import io
 import json
 import struct
 
+import numpy as np
 import pytest
 import zstn
 from zstn_hub import _lfs_objects
@@ -67,3 +68,19 @@ def test_the_only_copy_is_one_that_unpacks(tmp_path, monkeypatch, damage):
     again.add_plain("p", name(content), io.BytesIO(content))
     [stored] = files(tmp_path / "again")
     assert stored.startswith(b"ZSTN")
+
+
+def test_models_of_other_formats_are_packed_and_other_files_are_not(tmp_path):
+    array = io.BytesIO()
+    np.save(array, np.arange(100_000, dtype=np.int32))
+    folder = ObjectFolder(tmp_path)
+    for content, is_packed in [
+        (array.getvalue(), True),
+        (b"PK\x03\x04" + bytes(100_000), False),
+        (b"text " * 20_000, False),
+    ]:
+        oid = name(content)
+        folder.add_plain("p", oid, io.BytesIO(content))
+        assert folder.path("p", oid).read_bytes().startswith(b"ZSTN") == is_packed
+        with folder.open_original("p", oid) as original:
+            assert original.read() == content

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from zstn import ZstnError, _native, pack, unpack
+from zstn import open as open_model
 from zstn._sources import http_options
 
 _PACKED = b"ZSTN"
@@ -221,9 +222,13 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
 
 
 def _is_smaller_packed(path: Path, packed: Path) -> bool:
-    """Packs a file; returns whether it is a model whose format is recognised without its
-    name, and the result is smaller."""
+    """Packs a file if it is a model whose format is recognised without its name; returns
+    whether it is one and the result is smaller."""
     try:
+        if _native.is_of_another_format(path):
+            # Files that are not models are not compressed. Any zip archive may be one of
+            # NumPy, so the list of tensors decides.
+            open_model(path).close()
         report = pack(str(path), str(packed))
     except ZstnError:
         return False

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from ..hub._names import check_name, packed_name
+from ..hub._names import check_name, is_other_model, packed_name
 from ..hub._tree import Tree, local_view_name, view_name
 from ..hub._view import shadow_of
 
@@ -69,7 +69,9 @@ def _shadow(call: dict[str, Any]) -> str | None:
         return None
     model, options = os.fspath(model), dict(call["download_kwargs"] or {})
     explicit = call.get("transformers_explicit_filename")
-    names = [packed_name(name) for name in _names(call["variant"], explicit)]
+    # transformers cannot load a packed file that restores a file of another format.
+    plain = [name for name in _names(call["variant"], explicit) if not is_other_model(name)]
+    names = [packed_name(name) for name in plain]
     subfolder = options.get("subfolder") or ""
     if os.path.isdir(model):
         return _of_folder(Path(model), subfolder, names)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from .._errors import ZstnError
-from ..hub._names import check_name, packed_name, restored_index
+from ..hub._names import (
+    check_name,
+    is_other_model,
+    packed_name,
+    packed_weights,
+    restored_index,
+)
 
 
 class Step(Enum):
@@ -29,15 +35,16 @@ class Entry:
     step: Step
 
 
-def plan(names: Iterable[str]) -> list[Entry]:
-    """Returns an entry for each of the named files.
+def plan(names: Iterable[str], is_copied: Callable[[str], bool] = lambda _: False) -> list[Entry]:
+    """Returns an entry for each of the named files. `is_copied` returns whether a file is
+    not packed although it is named like a model of another format than safetensors.
 
     Raises:
         ZstnError: if two files would have the same path.
     """
     entries: dict[str, Entry] = {}
     for name in sorted(names):
-        entry = _entry(name)
+        entry = _entry(name, is_copied)
         other = entries.setdefault(entry.path, entry)
         if other is not entry:
             both = f"{other.name} and {name}"
@@ -45,8 +52,10 @@ def plan(names: Iterable[str]) -> list[Entry]:
     return list(entries.values())
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str, is_copied: Callable[[str], bool]) -> Entry:
     path = packed_name(name)
+    if is_other_model(name) and is_copied(name):
+        path = name
     if path == name:
         return Entry(name, name, Step.COPY)
     return Entry(name, path, Step.INDEX if name.endswith(".json") else Step.PACK)
@@ -65,7 +74,7 @@ def packed_index(name: str, text: bytes, available: Iterable[str]) -> bytes:
         if posixpath.join(posixpath.dirname(name), shard) not in available:
             raise ZstnError(f"{name} names {shard}, which is not there", "malformed")
     packed = text.replace(b'.safetensors"', b'.zstn"')
-    expected = {tensor: packed_name(shard) for tensor, shard in weights.items()}
+    expected = {tensor: packed_weights(shard) for tensor, shard in weights.items()}
     if restored_index(packed) != text or _weight_map(name, packed) != expected:
         raise ZstnError(f"{name} could not be restored from its packed version", "malformed")
     return packed

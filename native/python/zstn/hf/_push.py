@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .. import _native
 from .._checkpoint import pack, verify
 from .._errors import ZstnError
+from ..hub._names import is_other_model
 from ._commit import ATTRIBUTES, Commit, Moved, attributes
 from ._files import local_files
 from ._originals import Kept, Proofs, Snapshot, find
@@ -32,9 +34,9 @@ def run(options: Namespace) -> int:
     local = local_files(options.source)
     for name, reason in local.left_out.items():
         say(f"{escaped(name)}: left out, {reason}", options.quiet)
-    entries = plan(local.paths)
+    entries = plan(local.paths, lambda name: not _native.is_other_model(local.paths[name]))
     if not any(entry.path.endswith(".zstn") for entry in entries):
-        raise ZstnError(f"{options.source} has no .safetensors or .zstn files to push")
+        raise ZstnError(f"{options.source} has no model files, plain or packed, to push")
     kept = Push(options, place, local.paths).run(entries)
     for one in kept:
         text = f"{one.name}: kept, {one.reason}"
@@ -61,7 +63,8 @@ class Push:
     def run(self, entries: list[Entry]) -> Sequence[Kept]:
         """Pushes the files, and returns the originals that are kept although the user
         wants them removed."""
-        # This check precedes all uploads, since a failure would prevent the commit.
+        # These checks precede all uploads, since a failure would prevent the commit.
+        self._check_weights(entries)
         if not self._options.keep_original:
             self._check_packed(entries)
         indexes = {
@@ -133,6 +136,17 @@ class Push:
         if is_only:
             say(f"{place} has all of it already; nothing was committed", options.quiet)
         return kept
+
+    def _check_weights(self, entries: list[Entry]) -> None:
+        """Refuses files that are named like safetensors files and have other content, such
+        as git-lfs pointers."""
+        for entry in entries:
+            path = self._files[entry.name]
+            is_named = entry.step is Step.PACK and not is_other_model(entry.name)
+            if is_named and _native.is_of_another_format(path):
+                raise ZstnError(
+                    f"{path} is not a safetensors file; rename it, or leave it out", "malformed"
+                )
 
     def _check_packed(self, entries: list[Entry]) -> None:
         """Refuses packed files that are damaged, or that are something else, such as

@@ -39,8 +39,9 @@ def snapshot_download(
 ) -> str:
     """Downloads a revision of a repository like ``huggingface_hub.snapshot_download``,
     and returns a folder with its files that any program can load. In it, every
-    ``X.zstn`` appears as the ``X.safetensors`` that it restores, and an index contains
-    the names of the restored files.
+    ``X.zstn`` appears as the ``X.safetensors`` that it restores, every ``X.gguf.zstn`` as
+    ``X.gguf``, and so on for other formats. An index contains the names of the restored
+    files.
 
     Restored files are in the folder `cache_folder`, under the SHA-256 of their bytes, so
     that repositories share them; other files are links into the cache of
@@ -52,8 +53,8 @@ def snapshot_download(
         repo_id: a repository such as ``"OWNER/NAME"``, or a local folder.
         cache_dir: the cache of huggingface_hub.
         token: token for the hub, as in huggingface_hub.
-        allow_patterns, ignore_patterns: files to download. A pattern for
-            ``.safetensors`` files also selects the packed files that restore them.
+        allow_patterns, ignore_patterns: files to download. A pattern also selects the
+            packed files that restore the files it matches.
         threads: number of threads that decode; 0 shares one thread per core with the
             whole process.
         progress: see `zstn.pack`; called for every file that is restored.
@@ -91,7 +92,8 @@ def shadow_folder(
     These weights can only be opened by code that reads packed files, which recognises
     them by their first bytes: `zstn.safe_open`, and safetensors after `zstn.enable_hf`.
     Weights in other formats are not downloaded from folders that contain safetensors
-    weights. See `snapshot_download` for the arguments.
+    weights. Packed files that restore other formats, such as ``X.gguf.zstn``, are left
+    out: `snapshot_download` restores them. See `snapshot_download` for the arguments.
     """
     request = Request(
         os.fspath(repo_or_folder), revision, repo_type, cache_dir, local_files_only, token,

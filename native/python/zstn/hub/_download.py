@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .._errors import ZstnError
-from ._names import other_formats, refuse_deltas, restored_names, with_packed
-from ._tree import Request, Tree, view_name
+from ._names import (
+    other_formats,
+    refuse_deltas,
+    restored_names,
+    restores_other_model,
+    with_packed,
+)
+from ._tree import Request, Tree, select, view_name
 
 #: Receives the names of all files and returns the names of files to skip.
 LeaveOut = Callable[[list[str]], Iterable[str]]
@@ -37,20 +43,17 @@ class _Listing:
     names: list[str]
     request: Request
     """The request, restricted to the cache if the names were found there."""
+    others: Sequence[str] = ()
+    """Names of files that were not requested."""
 
 
 def _listing(request: Request) -> _Listing:
     """Lists the requested files on the hub. Without a connection, lists the files that
     have been downloaded before."""
     found = _find(request)
-    from huggingface_hub.utils import filter_repo_objects
-
-    chosen = filter_repo_objects(
-        found.names,
-        allow_patterns=with_packed(request.allow_patterns),
-        ignore_patterns=with_packed(request.ignore_patterns),
-    )
-    return replace(found, names=list(chosen))
+    names = select(found.names, request)
+    others = sorted(set(found.names).difference(names))
+    return replace(found, names=names, others=others)
 
 
 def _find(request: Request) -> _Listing:
@@ -105,16 +108,17 @@ def download(request: Request) -> Tree:
 
 def download_if_packed(request: Request, leave_out: LeaveOut | None = None) -> Tree | None:
     """Downloads like `download`, but skips weights in other formats in folders that
-    contain safetensors weights. Returns `None` without a download if no file is packed.
-    `leave_out` receives the names of all files first, and returns more files to skip.
-    """
+    contain safetensors weights, and packed files that restore other formats. Returns
+    `None` without a download if no other file is packed. `leave_out` receives the names
+    of all files first, and returns more files to skip."""
     for _ in range(_ATTEMPTS):
         listing = _listing(request)
-        names = listing.names
+        skipped = [name for name in listing.names if restores_other_model(name)]
+        names = [name for name in listing.names if not restores_other_model(name)]
         if not restored_names(names):
             return None
-        others = [*other_formats(names), *(leave_out(names) if leave_out else ())]
-        tree = _download(listing, others)
+        skipped += [*other_formats(names), *(leave_out(names) if leave_out else ())]
+        tree = _download(replace(listing, names=names), skipped)
         if tree is not None:
             return tree
     raise _changing(request)
@@ -133,20 +137,32 @@ def _download(listing: _Listing, left_out: Iterable[str]) -> Tree | None:
     commit."""
     request = listing.request
     left_out = {*restored_names(listing.names), *left_out}
-    ignored = [glob.escape(name) for name in sorted(left_out)]
+    allow_patterns = with_packed(request.allow_patterns)
+    ignored = request.ignore_patterns or []
+    ignored = [ignored] if isinstance(ignored, str) else ignored
+    # The patterns may match packed files whose restored files were not requested.
+    left_out.update(_matching(listing.others, allow_patterns, ignored))
+    ignored = [*ignored, *(glob.escape(name) for name in sorted(left_out))]
     # The revision is requested by its name instead of the commit, so that the cache can
     # resolve the name when there is no connection.
     folder = _snapshot(
         request,
         request.revision,
-        allow_patterns=with_packed(request.allow_patterns),
-        ignore_patterns=[*(with_packed(request.ignore_patterns) or []), *ignored],
+        allow_patterns=allow_patterns,
+        ignore_patterns=ignored,
     )
     if folder.name != listing.commit:
         return None
     kept = [name for name in listing.names if name not in left_out]
     shown_as = view_name(request.repo_id, listing.commit, request.repo_type)
     return Tree(folder, kept, shown_as, is_commit=True)
+
+
+def _matching(names: Sequence[str], allow: list[str] | None, ignore: list[str]) -> Iterable[str]:
+    from huggingface_hub.utils import filter_repo_objects
+
+    found: Iterable[str] = filter_repo_objects(names, allow_patterns=allow, ignore_patterns=ignore)
+    return found
 
 
 def _snapshot(request: Request, revision: str | None, **patterns: Any) -> Path:

@@ -7,21 +7,20 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 
+from .. import _native
 from .._errors import ZstnError
 
-# The suffix of an index name. Its variant, such as "fp16", comes before or after the
+# A delta, or an index of deltas. Its variant, such as "fp16", comes before or after the
 # word "index" (docs/formats/sharded.md 4). The name of a format is not a variant.
-_INDEX = r"(\.index(\.[^./]+)?|\.(?!(safetensors|zstn|z4dm|zt|gauss)\.)[^./]+\.index)\.json"
+_DELTA = re.compile(
+    r"(?P<stem>(.*/)?[^/]+)\.z4dm"
+    r"(?P<index>(\.index(\.[^./]+)?|\.(?!(safetensors|zstn|z4dm|zt|gauss)\.)[^./]+\.index)\.json)?"
+)
 
-# A file or an index in each format: "NAME.zstn", "NAME.zstn.index.json".
-_PLAIN = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.safetensors(?P<index>{_INDEX})?")
-_PACKED = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.zstn(?P<index>{_INDEX})?")
-_DELTA = re.compile(rf"(?P<stem>(.*/)?[^/]+)\.z4dm(?P<index>{_INDEX})?")
-
-# A weights file, with its variant and its shard number.
+# A safetensors file or an index, with its variant and its shard number.
 _WEIGHTS = re.compile(
     r"(?P<stem>.+?)(\.(?P<variant>[A-Za-z][^./]*?))?(-\d+-of-\d+)?"
-    r"\.(zstn|safetensors)"
+    r"\.safetensors"
     r"(\.index(\.(?P<index_variant>[^./]+))?\.json|\.(?P<older_variant>[^./]+)\.index\.json)?"
 )
 
@@ -33,25 +32,40 @@ _OTHER_WEIGHTS = tuple(
 
 
 def restored_name(name: str) -> str | None:
-    """Returns the name under which a packed file or index is restored; `None` for any
-    other file."""
-    match = _PACKED.fullmatch(name)
-    if match is None:
-        return None
-    return f"{match['stem']}.safetensors{match['index'] or ''}"
+    """Returns the name under which a packed file or index is restored:
+    ``model.safetensors`` for ``model.zstn``, and ``model.gguf`` for ``model.gguf.zstn``
+    (docs/formats/zstn-virtual-header.md 1). Returns `None` for any other file."""
+    return _native.restored_name(name)
 
 
 def packed_name(name: str) -> str:
+    """Returns the name of the packed form of a model file or of an index, the inverse of
+    `restored_name`; any other name is returned unchanged."""
+    return _native.packed_name(name) or name
+
+
+def packed_weights(name: str) -> str:
     """Returns the name of the packed form of a safetensors file or index; any other
-    name is returned unchanged."""
-    match = _PLAIN.fullmatch(name)
-    return name if match is None else f"{match['stem']}.zstn{match['index'] or ''}"
+    name, such as the name of a model of another format, is returned unchanged."""
+    return name if is_other_model(name) else packed_name(name)
+
+
+def is_other_model(name: str) -> bool:
+    """Returns whether this is the name of a model file of another format than
+    safetensors."""
+    return packed_name(name) == f"{name}.zstn"
+
+
+def restores_other_model(name: str) -> bool:
+    """Returns whether this is the name of a packed file that restores a model file of
+    another format than safetensors."""
+    restored = restored_name(name)
+    return restored is not None and is_other_model(restored)
 
 
 def is_plain_index(name: str) -> bool:
     """Returns whether this is the name of an index of safetensors files."""
-    match = _PLAIN.fullmatch(name)
-    return match is not None and match["index"] is not None
+    return is_index(name) and packed_name(name) != name
 
 
 def check_name(name: str) -> None:
@@ -96,22 +110,24 @@ def refuse_deltas(name: str, names: Collection[str]) -> None:
 
 
 def with_packed(patterns: list[str] | str | None) -> list[str] | None:
-    """Returns patterns that also match the packed form of every safetensors file that
-    they match."""
+    """Returns patterns that also match the packed form of every file that they match.
+    They may match more files: ``*.zstn``, which is returned for ``*.safetensors``,
+    matches ``model.gguf.zstn``."""
     if patterns is None:
         return None
     if isinstance(patterns, str):
         patterns = [patterns]
     packed = [pattern.replace(".safetensors", ".zstn") for pattern in patterns]
-    return list(dict.fromkeys([*patterns, *packed]))
+    others = [f"{pattern}.zstn" for pattern in patterns]
+    return list(dict.fromkeys([*patterns, *packed, *others]))
 
 
 def other_formats(names: Collection[str]) -> Iterator[str]:
     """Yields the names of files with weights in formats of other libraries, from folders
     that also contain safetensors weights, plain or packed."""
-    folders = {posixpath.dirname(name) for name in names if _WEIGHTS.fullmatch(name)}
+    folders = {posixpath.dirname(name) for name in names if _weights(name)}
     for name in names:
-        if name.endswith(_OTHER_WEIGHTS) and posixpath.dirname(name) in folders:
+        if _is_other_weights(name) and posixpath.dirname(name) in folders:
             yield name
 
 
@@ -120,7 +136,7 @@ def other_variants(names: Collection[str], variant: str | None) -> Iterator[str]
     otherwise the weights without a variant if those exist."""
     groups: dict[str, dict[str | None, list[str]]] = {}
     for name in names:
-        match = _WEIGHTS.fullmatch(name)
+        match = _weights(name)
         if match is not None:
             found = match["variant"] or match["index_variant"] or match["older_variant"]
             groups.setdefault(match["stem"], {}).setdefault(found, []).append(name)
@@ -133,4 +149,13 @@ def other_variants(names: Collection[str], variant: str | None) -> Iterator[str]
 
 
 def is_weights(name: str) -> bool:
-    return _WEIGHTS.fullmatch(name) is not None or name.endswith(_OTHER_WEIGHTS)
+    return _weights(name) is not None or _is_other_weights(name)
+
+
+def _weights(name: str) -> re.Match[str] | None:
+    """Matches the name of a safetensors file or index, plain or packed."""
+    return _WEIGHTS.fullmatch(restored_name(name) or name)
+
+
+def _is_other_weights(name: str) -> bool:
+    return (restored_name(name) or name).endswith(_OTHER_WEIGHTS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ._names import restored_names, with_packed
+from ._names import restored_name, restored_names, restores_other_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +48,42 @@ class Tree:
     def has_packed(self) -> bool:
         return bool(restored_names(self.names))
 
+    def without_other_models(self) -> Tree:
+        """Returns this tree without packed files of other formats than safetensors, which
+        must be restored to be read."""
+        return replace(self, names=[name for name in self.names if not restores_other_model(name)])
+
+
+def select(names: Iterable[str], request: Request) -> list[str]:
+    """Returns the names that the patterns of a request select. A pattern that matches
+    the name of a restored file also selects the packed file."""
+    try:
+        from huggingface_hub.utils import filter_repo_objects
+    except ImportError as error:
+        raise ImportError(
+            "patterns need huggingface_hub: `pip install huggingface_hub`"
+        ) from error
+    restored = {name: restored_name(name) or name for name in names}
+
+    def matching(**patterns: list[str] | str | None) -> tuple[set[str], set[str]]:
+        return (
+            set(filter_repo_objects(restored, **patterns)),
+            set(filter_repo_objects(restored, key=restored.__getitem__, **patterns)),
+        )
+
+    allowed = set.union(*matching(allow_patterns=request.allow_patterns))
+    kept = set.intersection(*matching(ignore_patterns=request.ignore_patterns))
+    return [name for name in restored if name in allowed and name in kept]
+
 
 def list_local(request: Request) -> Tree:
     """Lists the files of a local folder."""
     folder = Path(os.path.realpath(request.repo_id))
     names = [path.relative_to(folder).as_posix() for path in _entries(folder)]
-    allow, ignore = with_packed(request.allow_patterns), with_packed(request.ignore_patterns)
+    allow, ignore = request.allow_patterns, request.ignore_patterns
     is_subset = allow is not None or ignore is not None
     if is_subset:
-        try:
-            from huggingface_hub.utils import filter_repo_objects
-        except ImportError as error:
-            raise ImportError(
-                "patterns need huggingface_hub: `pip install huggingface_hub`"
-            ) from error
-        names = list(filter_repo_objects(names, allow_patterns=allow, ignore_patterns=ignore))
+        names = select(names, request)
     view_name = local_view_name(folder, (allow, ignore))
     return Tree(folder, names, view_name, is_commit=False, is_subset=is_subset)
 

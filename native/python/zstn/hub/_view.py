@@ -132,7 +132,7 @@ def shadow(request: Request, leave_out: LeaveOut | None = None) -> str | None:
     files under the names of safetensors files; `None` if there are no packed files. See
     `download_if_packed` for `leave_out`."""
     if os.path.isdir(request.repo_id):
-        tree: Tree | None = list_local(request)
+        tree: Tree | None = list_local(request).without_other_models()
     else:
         tree = download_if_packed(request, leave_out)
     if tree is None or not tree.has_packed:
