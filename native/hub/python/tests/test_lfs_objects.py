@@ -5,6 +5,7 @@ import io
 import json
 import struct
 
+import numpy
 import pytest
 import zstn
 from zstn_hub import _lfs_objects
@@ -67,3 +68,23 @@ def test_the_only_copy_is_one_that_unpacks(tmp_path, monkeypatch, damage):
     again.add_plain("p", name(content), io.BytesIO(content))
     [stored] = files(tmp_path / "again")
     assert stored.startswith(b"ZSTN")
+
+
+def test_only_models_are_packed(tmp_path, monkeypatch):
+    packed = []
+
+    def pack(source, target):
+        packed.append(source)
+        return zstn.pack(source, target, overwrite=True)
+
+    monkeypatch.setattr(_lfs_objects, "pack", pack)
+    array = io.BytesIO()
+    numpy.save(array, numpy.zeros(20_000, numpy.float32))
+    damaged = checkpoint(b"x", 100_000).replace(b"U8", b"??")
+    contents = [b"a video" * 20_000, checkpoint(b"x", 100_000), array.getvalue(), damaged]
+    for number, content in enumerate(contents):
+        folder = tmp_path / str(number)
+        ObjectFolder(folder).add_plain("p", name(content), io.BytesIO(content))
+        [stored] = files(folder)
+        assert stored.startswith(b"ZSTN") == (number > 0)
+        assert len(packed) == number

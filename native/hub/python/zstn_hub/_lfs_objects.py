@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from zstn import ZstnError, _native, pack, unpack
+from zstn import open as open_model
 from zstn._sources import http_options
 
 _PACKED = b"ZSTN"
@@ -220,9 +221,27 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
+def _is_model(path: Path) -> bool:
+    """Returns whether a file is a model whose format is recognised without its name. Only
+    the list of its tensors is read."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    # A safetensors file is packed even if its header breaks the rules: after the length of
+    # the header, it begins with an object or with spaces.
+    header_bytes = int.from_bytes(start[:8], "little")
+    if start[8:] in (b"{", b" ") and header_bytes <= path.stat().st_size - 8:
+        return True
+    try:
+        open_model(str(path)).close()
+    except ZstnError:
+        return False
+    return True
+
+
 def _is_smaller_packed(path: Path, packed: Path) -> bool:
-    """Packs a file; returns whether it is a model whose format is recognised without its
-    name, and the result is smaller."""
+    """Packs a file if it is a model; returns whether the result is smaller."""
+    if not _is_model(path):
+        return False
     try:
         report = pack(str(path), str(packed))
     except ZstnError:
