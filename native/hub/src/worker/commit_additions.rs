@@ -176,6 +176,11 @@ impl Runner {
         file: &ListedFile,
         is_shard: bool,
     ) -> Result<Option<Done>, Failure> {
+        let refusal = self.unread_refusal(revision, file);
+        if let Some(failed) = refusal.map_err(Failure::Error)? {
+            self.refuse(revision, &file.path, failed.reason);
+            return Ok(None);
+        }
         let row = packer.row(revision.repository, revision.head, file);
         let (row, bytes) = match row {
             Err(Failure::File(reason)) => {
@@ -205,6 +210,7 @@ impl Runner {
                 revision
                     .results
                     .put_failed(&failed)
+                    .and_then(|()| self.note_refused(revision, file, &row.sha256))
                     .map_err(Failure::Error)?;
                 self.tell(event(Stage::Refused).detail(reason));
                 return Ok(None);

@@ -3,7 +3,7 @@
 use zstn::PackOptions;
 use zstn_hub::worker::{Stage, WorkerOptions};
 use zstn_tests::checkpoints::{npy, quantised, usual};
-use zstn_tests::stub_hub::{Fault, Options};
+use zstn_tests::stub_hub::{Fault, LoggedRequest, Options};
 
 use super::{Desk, REPO, TOKEN, names, packed, small, wait, weights};
 
@@ -209,6 +209,21 @@ fn files_that_cannot_be_packed_are_refused_once() {
     let log = desk.stub.log();
     let is_read = |name: &str| log.iter().any(|request| request.path.contains(name));
     assert!(!is_read("resolve") || !is_read("noise.safetensors"));
+}
+
+#[test]
+fn refused_files_in_git_are_read_once() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    desk.commit(&[small("bad.safetensors", b"this is not what its name says")]);
+    worker.wait(Stage::Nothing, 1);
+    desk.stub.clear_log();
+    desk.push(&[("config.json", b"{}")]);
+    worker.wait(Stage::Nothing, 2);
+    assert_eq!(worker.count(Stage::Refused), 2);
+    let log = desk.stub.log();
+    let is_read = |request: &LoggedRequest| request.path.contains("bad.safetensors");
+    assert!(!log.iter().any(is_read), "{log:?}");
 }
 
 #[test]
