@@ -27,7 +27,9 @@ use crate::progress::Watch;
 /// The environment variable that contains the hub's token.
 const TOKEN: &str = "HF_TOKEN";
 
-/// Returns the key of the work on a file with this SHA-256, these options and bases.
+/// Returns the key of the work on a file with these options and bases. `sha256` is its
+/// SHA-256, followed by the extension of its name with the dot. Without an extension, the
+/// key is that of a safetensors file.
 #[pyfunction]
 pub fn plan_key(
     sha256: &str,
@@ -35,7 +37,9 @@ pub fn plan_key(
     extended: bool,
     bases: Vec<String>,
 ) -> PyResult<String> {
-    Ok(key_against(sha256, encode(effort, extended)?, &bases))
+    let digits = sha256.split('.').next().unwrap_or(sha256);
+    let options = encode(effort, extended)?;
+    Ok(key_against((sha256, digits), options, &bases))
 }
 
 /// Reads a plan and returns its rows as JSON, each with its key.

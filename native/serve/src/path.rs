@@ -101,6 +101,16 @@ pub fn restored_path(path: &str) -> Option<String> {
     restored_name(path)
 }
 
+/// Returns the paths of the files that the packed one at `path` may restore: one, or two
+/// where its first bytes decide, as `m.gguf` and `m.gguf.safetensors` for `m.gguf.zstn`.
+/// The list is empty if the name is not that of a packed file.
+pub fn restored_paths(path: &str) -> Vec<String> {
+    let of_name = restored_name(path);
+    let safetensors = renamed(path, FileKind::Zstn, FileKind::Safetensors);
+    let second = safetensors.filter(|other| Some(other) != of_name.as_ref());
+    of_name.into_iter().chain(second).collect()
+}
+
 /// Returns whether the packed file at `packed` restores a safetensors file although `name`
 /// is that of another format, or the other way round. Only its first bytes are read.
 pub fn restores_other(packed: &Path, name: &str) -> bool {

@@ -16,7 +16,7 @@ use zstn_core::container::zstn::MAGIC;
 use super::access::{Access, Reader};
 use super::answer::{self, METHODS, REQUEST_HEADERS, method_not_allowed, plain};
 use super::listening::LoggedSite;
-use super::path::{Absent, Found, MAX_PATH_BYTES, Root, resolve, restored_path, restores_other};
+use super::path::{Absent, Found, MAX_PATH_BYTES, Root, resolve, restored_paths, restores_other};
 use super::unpacked::{self, UnpackedFiles};
 use super::{Note, Served, file};
 use zstn::display::{escaped as printable, size};
@@ -230,10 +230,10 @@ fn list(root: &Root, path: &Path, name: &str, lines: &mut Vec<Line>) {
         return;
     }
     line(name, size(metadata.len()), true);
-    if let Some(other) = restored_path(name)
+    let mut others = restored_paths(name).into_iter();
+    if let Some(other) = others.find(|other| !restores_other(&real, other))
         && path.with_file_name(&other).symlink_metadata().is_err()
         && looks_unpackable(&real, name)
-        && !restores_other(&real, &other)
     {
         line(&other, format!("unpacked from {name}"), true);
     }

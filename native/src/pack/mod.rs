@@ -119,7 +119,9 @@ pub fn pack<'s>(
         if plain.input.len_bytes() == 0 && input.is_read_once() {
             catalog::recognise(&[], 0).map_err(Error::place(plain.input.name()))?;
         }
-        if plain.arriving.is_none() && is_of_another_format(plain.input)? {
+        let is_other_format = plain.arriving.is_none() && is_of_another_format(plain.input)?;
+        options.check_format(plain.input.name(), is_other_format)?;
+        if is_other_format {
             options.check_takes_no_base(plain.input.name())?;
             let file = original::pack(job, plain.input, output, options)?;
             return Ok(PackReport {

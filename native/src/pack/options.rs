@@ -22,6 +22,9 @@ pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 pub struct PackOptions {
     pub(crate) container: ContainerOptions,
     pub(crate) bases: Vec<Input>,
+    /// Whether the file must be of another format than safetensors, or must not be;
+    /// `None` if both are packed.
+    is_other_format: Option<bool>,
 }
 
 impl PackOptions {
@@ -100,6 +103,26 @@ impl PackOptions {
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self
+    }
+
+    /// Refuses a single file that is not of another format than safetensors, or for
+    /// `false` one that is, before it is packed. The name of a file that is packed under a
+    /// fixed name states its format (docs/formats/zstn-virtual-header.md 1).
+    #[doc(hidden)]
+    pub fn only_other_format(mut self, is_other_format: bool) -> Self {
+        self.is_other_format = Some(is_other_format);
+        self
+    }
+
+    /// Refuses the file called `name` if another format is required.
+    pub(super) fn check_format(&self, name: &str, is_other_format: bool) -> Result<()> {
+        let detail = match (self.is_other_format, is_other_format) {
+            (Some(true), false) => "a safetensors file, although its name states another format",
+            (Some(false), true) => "no safetensors file, although its name states that",
+            _ => return Ok(()),
+        };
+        let detail = format!("{name} is {detail}; rename it");
+        Err(Error::Usage(detail))
     }
 
     /// Returns whether files can be packed while they arrive. A file that is cut off can

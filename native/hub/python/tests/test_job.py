@@ -44,6 +44,22 @@ def test_model_files_of_other_formats_are_packed(tmp_path: Path) -> None:
         assert (out / path).read_bytes() == (source / path).read_bytes()
 
 
+def test_a_name_of_another_format_decides_for_no_equal_file(tmp_path: Path) -> None:
+    source, store, plan = tmp_path / "source", tmp_path / "store", tmp_path / "plan.jsonl"
+    for number in range(2):
+        model = source / f"a/m{number}/model.safetensors"
+        write(source, f"a/m{number}/model.safetensors", weights(number, 20_000))
+        shutil.copy(model, model.with_suffix(".bin"))
+    rows = make_plan(source, plan, "--base", "auto", "--to", store)
+    assert len({row["key"] for row in rows}) == 4
+    assert not any(row.get("bases") for row in rows if row["path"] == "model.bin")
+    _, summary = run(plan, source, store, status=1)
+    assert (summary["packed"], summary["refused"]) == (2, 2)
+    # A content that is known is planned as before under each of its names.
+    again = make_plan(source, tmp_path / "again.jsonl", "--known", plan)
+    assert [row["key"] for row in again] == [row["key"] for row in rows]
+
+
 def test_a_plan_is_run_once_whatever_is_run_again(source: Path, tmp_path: Path) -> None:
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     rows = make_plan(source, plan)

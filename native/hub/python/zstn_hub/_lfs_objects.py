@@ -221,14 +221,28 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _is_smaller_packed(path: Path, packed: Path) -> bool:
-    """Packs a file if it is a model whose format is recognised without its name; returns
-    whether it is one and the result is smaller."""
+def _is_model(path: Path) -> bool:
+    """Returns whether a file is a model whose format is recognised without its name. Only
+    the list of its tensors is read."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    # A safetensors file is packed even if its header breaks the rules: after the length of
+    # the header, it begins with an object or with spaces.
+    header_bytes = int.from_bytes(start[:8], "little")
+    if start[8:] in (b"{", b" ") and header_bytes <= path.stat().st_size - 8:
+        return True
     try:
-        if _native.is_of_another_format(path):
-            # Files that are not models are not compressed. Any zip archive may be one of
-            # NumPy, so the list of tensors decides.
-            open_model(path).close()
+        open_model(str(path)).close()
+    except ZstnError:
+        return False
+    return True
+
+
+def _is_smaller_packed(path: Path, packed: Path) -> bool:
+    """Packs a file if it is a model; returns whether the result is smaller."""
+    if not _is_model(path):
+        return False
+    try:
         report = pack(str(path), str(packed))
     except ZstnError:
         return False

@@ -15,7 +15,7 @@ use super::packed_files::{Named, PackedFiles, Restored};
 use super::request::Revision;
 use super::upstream::{Entry, Permissions, Refusal, Upstream};
 use crate::manifest::hex;
-use zstn_serve::path::restored_path;
+use zstn_serve::path::restored_paths;
 
 /// Number of packed files that are opened concurrently for one list.
 const OPENED_AT_ONCE: usize = 16;
@@ -33,6 +33,16 @@ pub(super) struct Listing {
     pub(super) revision: Revision,
     pub(super) permissions: Permissions,
     pub(super) client: IpAddr,
+}
+
+/// How a file is shown in a list.
+enum View {
+    /// It is left out, because the file that it restores is in the list.
+    Hidden,
+    /// It is shown unchanged.
+    AsItIs,
+    /// The file that it restores is shown in its place, under this path.
+    Restored(String, Restored),
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
@@ -80,15 +90,11 @@ impl Listing {
         described: &HashMap<&str, &Value>,
     ) -> Result<Option<Value>, Refusal> {
         let name = text(&sibling, "rfilename").unwrap_or_default();
-        let Some(path) = restored_path(name) else {
-            return Ok(Some(sibling));
-        };
-        if names.contains(&path) {
-            return Ok(None);
-        }
         let described = described.get(name).copied();
-        let Some(restored) = self.restored(name, described).await? else {
-            return Ok(Some(sibling));
+        let (path, restored) = match self.view(name, described, names).await? {
+            View::Hidden => return Ok(None),
+            View::AsItIs => return Ok(Some(sibling)),
+            View::Restored(path, restored) => (path, restored),
         };
         // The hub includes sizes only if the client requested them.
         let has_size = sibling.get("size").is_some();
@@ -107,7 +113,7 @@ impl Listing {
         let path = |entry: &Value| Some(text(entry, "path")?.to_owned());
         let mut names: HashSet<String> = entries.iter().filter_map(path).collect();
         // A file and its packed counterpart may be on different pages of the list.
-        let unsure = names.iter().filter_map(|name| restored_path(name));
+        let unsure = names.iter().flat_map(|name| restored_paths(name));
         let unsure: Vec<_> = unsure.filter(|name| !names.contains(name)).collect();
         for unsure in unsure.chunks(NAMES_AT_ONCE) {
             let asked = self
@@ -130,14 +136,13 @@ impl Listing {
     ) -> Result<Option<Value>, Refusal> {
         let name = text(&entry, "path").unwrap_or_default();
         let is_file = text(&entry, "type") == Some("file");
-        let Some(path) = restored_path(name).filter(|_| is_file) else {
+        if !is_file {
             return Ok(Some(entry));
-        };
-        if names.contains(&path) {
-            return Ok(None);
         }
-        let Some(restored) = self.restored(name, Some(&entry)).await? else {
-            return Ok(Some(entry));
+        let (path, restored) = match self.view(name, Some(&entry), names).await? {
+            View::Hidden => return Ok(None),
+            View::AsItIs => return Ok(Some(entry)),
+            View::Restored(path, restored) => (path, restored),
         };
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("path".into(), path.into());
@@ -147,8 +152,35 @@ impl Listing {
         Ok(Some(entry))
     }
 
-    /// Returns the file that the packed one at `path` restores, or `None` if the packed
-    /// file is to be shown under its own name.
+    /// Returns how the file at `path` is shown in a list of files with these `names`.
+    async fn view(
+        &self,
+        path: &str,
+        described: Option<&Value>,
+        names: &HashSet<String>,
+    ) -> Result<View, Refusal> {
+        let paths = restored_paths(path);
+        if paths.is_empty() {
+            return Ok(View::AsItIs);
+        }
+        if !is_to_open(path, names) {
+            return Ok(View::Hidden);
+        }
+        let restored = self.restored(path, described).await?;
+        let shown = restored.and_then(|restored| {
+            let shown = paths.iter().find(|path| restored.fits(path))?.clone();
+            Some((shown, restored))
+        });
+        Ok(match shown {
+            Some((shown, _)) if names.contains(&shown) => View::Hidden,
+            Some((shown, restored)) => View::Restored(shown, restored),
+            None if paths.iter().any(|path| names.contains(path)) => View::Hidden,
+            None => View::AsItIs,
+        })
+    }
+
+    /// Returns the file that the packed one at `path` restores, or `None` if it cannot be
+    /// restored.
     async fn restored(
         &self,
         path: &str,
@@ -181,10 +213,7 @@ impl Listing {
             // A single file that is damaged, or that this client may not read, is shown
             // as it is, so that it does not hide the others.
             Err(refusal) if refusal.is_of_file() => Ok(None),
-            restored => {
-                let name = restored_path(path).unwrap_or_default();
-                Ok(restored?.filter(|restored| restored.fits(&name)))
-            }
+            restored => restored,
         }
     }
 }
@@ -197,10 +226,12 @@ pub(super) fn git_sha1(bytes: &[u8]) -> String {
     hex(&hasher.finalize())
 }
 
-/// Returns whether the file `name` is packed and the file it restores is not in
+/// Returns whether the file `name` is packed and a file that it may restore is not in
 /// `names`.
 fn is_to_open(name: &str, names: &HashSet<String>) -> bool {
-    restored_path(name).is_some_and(|path| !names.contains(&path))
+    restored_paths(name)
+        .iter()
+        .any(|path| !names.contains(path))
 }
 
 /// Replaces a packed file's length and digest with those of the restored file. `digest`

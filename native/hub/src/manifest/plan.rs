@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zstn::internals::{MAX_BASES, regular};
 use zstn::{Error, Result};
+use zstn_core::catalog::has_other_extension;
 use zstn_core::frame::select::EncodeOptions;
 
 use crate::hub::Repository;
@@ -88,7 +89,7 @@ fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
             false => Err("it has no key".into()),
         };
     };
-    let expected = key_against(&row.sha256, options, &row.bases);
+    let expected = key_against((&row.path, &row.sha256), options, &row.bases);
     if row.key.is_empty() {
         row.key.clone_from(&expected);
     }
@@ -205,7 +206,7 @@ impl Row {
             path: path.into(),
             len_bytes,
             sha256: sha256.into(),
-            key: key(sha256, options),
+            key: key((path, sha256), options),
             bases: Vec::new(),
             largest_tensor_bytes: None,
             version: None,
@@ -239,17 +240,25 @@ fn packed_name(key: &str, is_difference: bool) -> String {
 /// every key, so that results of another version are not reused.
 pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 
-/// Returns the key for a file with this SHA-256 (in lower-case hex) that is packed into
-/// a container. A key has 64 hex digits.
+/// Returns the key for a file with this path and this SHA-256 (in lower-case hex) that is
+/// packed into a container. A key has 64 hex digits.
+///
+/// Equal files share a key regardless of their paths, except for the extension of a format
+/// other than safetensors: it decides whether a file is refused, and formats without a
+/// magic number are recognised by it.
 #[must_use]
-pub fn key(sha256: &str, options: impl Into<EncodeOptions>) -> String {
-    key_against(sha256, options, &[])
+pub fn key((path, sha256): (&str, &str), options: impl Into<EncodeOptions>) -> String {
+    key_against((path, sha256), options, &[])
 }
 
 /// Returns the key for a file that is stored as a delta. `bases` are the keys of its
 /// base, of the base of that one if it is a delta itself, and so on.
 #[must_use]
-pub fn key_against(sha256: &str, options: impl Into<EncodeOptions>, bases: &[String]) -> String {
+pub fn key_against(
+    (path, sha256): (&str, &str),
+    options: impl Into<EncodeOptions>,
+    bases: &[String],
+) -> String {
     let options = options.into();
     let effort = format!("{:?}", options.effort).to_lowercase();
     let extended = if options.is_extended() {
@@ -258,6 +267,9 @@ pub fn key_against(sha256: &str, options: impl Into<EncodeOptions>, bases: &[Str
         ""
     };
     let mut text = format!("{sha256}\n{FORMAT}\n{effort}{extended}\n");
+    if let Some((_, extension)) = path.rsplit_once('.').filter(|_| has_other_extension(path)) {
+        text.push_str(&format!("extension {extension}\n"));
+    }
     for base in bases {
         text.push_str(&format!("base {base}\n"));
     }

@@ -368,8 +368,8 @@ impl Done {
 pub enum Class {
     /// The reason is transient: the network, a server, the disk.
     Retry,
-    /// Another attempt would fail as well: the file is not safetensors, grows when it
-    /// is packed, or may not be read.
+    /// Another attempt would fail as well: the content of the file is not what its name
+    /// states, it grows when it is packed, or it may not be read.
     Refused,
 }
 

@@ -93,8 +93,10 @@ impl Packer {
     }
 
     /// Packs `input`, the file of a row, and verifies that the packed file restores the
-    /// row's SHA-256. The input is read while it is packed and is not stored. The
-    /// packed file must be shorter than the original plus `allowance_bytes`. `bases`
+    /// row's SHA-256. A safetensors file is packed while it is read and is not stored; a
+    /// remote file of another format is first stored in the folder for temporary files.
+    /// A file whose format is not the one that its name states is refused before it is
+    /// packed. The packed file must be shorter than the original plus `allowance_bytes`. `bases`
     /// are the files of the row's bases, if it has any.
     pub(crate) fn pack_input(
         &self,
@@ -119,7 +121,9 @@ impl Packer {
         }
         let mut options = PackOptions::default()
             .effort(self.options.effort)
-            .extended(self.options.extended);
+            .extended(self.options.extended)
+            // Readers choose the name of the restored file by its format.
+            .only_other_format(has_other_extension(&row.path));
         let mut unpacking = UnpackOptions::default();
         if bases.is_empty() {
             // Unpacking a container checks this digest. A delta cannot store it.
@@ -131,17 +135,6 @@ impl Packer {
             unpacking = unpacking.base(base);
         }
         let report = zstn::pack(&job, input, Sink::path(&packed.path), &options)?;
-        // Readers choose the name of the restored file by its format.
-        let is_other_format = report.files.iter().any(|file| file.original.is_some());
-        if is_other_format != has_other_extension(&row.path) {
-            return Err(Failure::File(
-                match is_other_format {
-                    true => "it is not a safetensors file, although its name states that",
-                    false => "it is a safetensors file, although its name states another format",
-                }
-                .into(),
-            ));
-        }
         packed.done.packed_bytes = report.packed_bytes();
         if packed.done.packed_bytes >= report.original_bytes() + allowance_bytes {
             return Err(Failure::File(format!(

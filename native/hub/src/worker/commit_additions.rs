@@ -11,7 +11,7 @@ use super::selection::select;
 use super::several::in_order;
 use super::{JobEvent, Stage, WorkerOptions};
 use crate::hub::{self, Addition, ListedFile, Repository};
-use crate::manifest::{Class, Done, Failed, Results, Row, hex};
+use crate::manifest::{Class, Done, Failed, Results, Row, hex, key};
 use crate::work::{Failure, Packed, Packer, class};
 use zstn::internals::packed_index_of;
 use zstn::{Error, Input, Location};
@@ -76,6 +76,7 @@ impl Runner {
             }
         }
         let named: HashSet<&String> = indices.iter().flat_map(|index| &index.shards).collect();
+        let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
         let mut additions = Vec::new();
         let mut refused = HashSet::new();
         let chosen = selected.files.iter();
@@ -84,13 +85,15 @@ impl Runner {
         // Files of equal content need one packed file, so all but the first come later.
         let mut seen = HashSet::new();
         let (first, again): (Vec<_>, Vec<_>) = chosen.partition(|(file, _)| {
+            let options = self.packer.options.encode();
             let sha256 = file.sha256.as_ref();
-            sha256.is_none_or(|sha256| seen.insert(sha256))
+            sha256.is_none_or(|sha256| seen.insert(key((&file.path, sha256), options)))
         });
         for group in [&first, &again] {
             let (at_once, packer) = self.packer.for_one_of(group.len());
             let work = |(file, path): &(&ListedFile, String)| match self.stop.is_requested() {
                 true => Err(Failure::Stopped),
+                false if there.contains(&**path) && self.keeps(revision, file, path)? => Ok(None),
                 false => self.file(&packer, revision, file, named.contains(path)),
             };
             in_order(group, at_once, work, |(file, path), outcome| {
@@ -117,7 +120,6 @@ impl Runner {
                 Ok::<(), Failure>(())
             })?;
         }
-        let there: HashSet<&str> = files.iter().map(|file| &*file.path).collect();
         let added: HashSet<String> = additions.iter().map(|a| a.path().to_owned()).collect();
         let has =
             |path: &str| (there.contains(path) || added.contains(path)) && !refused.contains(path);
@@ -146,6 +148,26 @@ impl Runner {
         })
     }
 
+    /// Returns whether the existing packed file of a file must be kept, because it restores
+    /// another one. The file is then refused.
+    fn keeps(
+        &self,
+        revision: &Revision<'_>,
+        file: &ListedFile,
+        packed: &str,
+    ) -> Result<bool, Failure> {
+        let is_kept = self.is_of_another_name(revision, file, packed);
+        let is_kept = is_kept.map_err(Failure::Error)?;
+        if is_kept {
+            let reason = format!(
+                "{packed} restores a file of another format and would be replaced; rename one of \
+                 them"
+            );
+            self.refuse(revision, &file.path, reason);
+        }
+        Ok(is_kept)
+    }
+
     /// Packs and uploads a file. Returns `None` if it is refused.
     fn file(
         &self,
@@ -154,6 +176,11 @@ impl Runner {
         file: &ListedFile,
         is_shard: bool,
     ) -> Result<Option<Done>, Failure> {
+        let refusal = self.unread_refusal(revision, file);
+        if let Some(failed) = refusal.map_err(Failure::Error)? {
+            self.refuse(revision, &file.path, failed.reason);
+            return Ok(None);
+        }
         let row = packer.row(revision.repository, revision.head, file);
         let (row, bytes) = match row {
             Err(Failure::File(reason)) => {
@@ -183,6 +210,7 @@ impl Runner {
                 revision
                     .results
                     .put_failed(&failed)
+                    .and_then(|()| self.note_refused(revision, file, &row.sha256))
                     .map_err(Failure::Error)?;
                 self.tell(event(Stage::Refused).detail(reason));
                 return Ok(None);

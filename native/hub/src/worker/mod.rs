@@ -33,6 +33,7 @@ mod queue;
 mod runner;
 mod selection;
 mod several;
+mod unlisted;
 mod webhook;
 
 pub use crate::work::WorkerOptions;

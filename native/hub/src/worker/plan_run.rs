@@ -291,7 +291,7 @@ fn packed_contents(
     for file in files {
         let packed = packed_path(&file.path).and_then(|path| by_path.get(&*path).copied());
         if let (Some(packed), Some(sha256)) = (packed, &file.sha256)
-            && runner.has_proof(results, sha256, packed)?
+            && runner.has_proof(results, (&file.path, sha256), packed)?
         {
             contents.insert(sha256.clone());
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use zstn_core::ErrorKind;
-use zstn_core::container::zstn::MAGIC;
+use zstn_core::container::zstn::{MAGIC, has_virtual_header};
 
 use super::commit_additions::Revision;
 use super::runner::Runner;
@@ -156,7 +156,7 @@ impl Runner {
             if self.stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            let is_known = self.has_proof(revision.results, sha256, packed);
+            let is_known = self.has_proof(revision.results, (&file.path, sha256), packed);
             if is_known.map_err(Failure::Error)? {
                 restores.insert(file.path.clone(), true);
                 continue;
@@ -177,19 +177,37 @@ impl Runner {
     }
 
     /// Returns whether workers of this queue have already verified that a packed file
-    /// restores the file with this SHA-256. Nothing is read from the hub.
+    /// restores the file with this path and SHA-256. Nothing is read from the hub.
     pub(super) fn has_proof(
         &self,
         results: &Results,
-        sha256: &str,
+        (path, sha256): (&str, &str),
         packed: &ListedFile,
     ) -> Result<bool> {
-        let done = results.done(&key(sha256, self.packer.options.encode()))?;
+        let done = results.done(&key((path, sha256), self.packer.options.encode()))?;
         if done.is_some_and(|done| Some(done.packed_sha256) == packed.sha256) {
             return Ok(true);
         }
         let known = Restored::read(results, packed)?;
         Ok(known.is_some_and(|known| known.sha256.as_deref() == Some(sha256)))
+    }
+
+    /// Returns whether `packed` restores a file of another format than the name of `file`
+    /// states: `foo.ckpt.zstn` can belong to `foo.ckpt` or to `foo.ckpt.safetensors`. It
+    /// may be the only copy of that file. Only its first bytes are read.
+    pub(super) fn is_of_another_name(
+        &self,
+        revision: &Revision<'_>,
+        file: &ListedFile,
+        packed: &str,
+    ) -> Result<bool> {
+        /// Bytes up to the end of the layout flag.
+        const FLAG_END_BYTES: u64 = 6;
+        let url = revision.repository.file_url(revision.head, packed);
+        let source = Location::url(url).open(&self.hub.http()?)?;
+        let head = source.read(0..source.len_bytes().min(FLAG_END_BYTES))?;
+        let is_other = has_virtual_header(&head) != has_other_extension(&file.path);
+        Ok(head.starts_with(&MAGIC) && is_other)
     }
 
     /// Returns the digest of the file that a packed one restores, or `None` if `packed`

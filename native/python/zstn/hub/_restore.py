@@ -50,7 +50,8 @@ def _place(digest: str) -> Path:
 def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> Path:
     identity = _identity(packed)
     with unfinished() as folder:
-        part = folder / NAME
+        # The name must suit files of all formats.
+        part = folder / "restored"
         unpack(packed, part, threads=threads, progress=progress)
         # Unpacking only compares with digests in the file itself. The cache finds files
         # by their SHA-256, so that must be correct.

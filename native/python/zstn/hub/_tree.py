@@ -65,7 +65,7 @@ def select(names: Iterable[str], request: Request) -> list[str]:
         ) from error
     restored = {name: restored_name(name) or name for name in names}
 
-    def matching(**patterns: list[str] | str | None) -> tuple[set[str], set[str]]:
+    def matching(**patterns: Any) -> tuple[set[str], set[str]]:
         return (
             set(filter_repo_objects(restored, **patterns)),
             set(filter_repo_objects(restored, key=restored.__getitem__, **patterns)),

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use zstn::{Job, PackOptions, Sink};
+use zstn_hub::manifest::{Results, Row};
+use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 use zstn_tests::cases;
+use zstn_tests::checkpoints::npy;
 
 use super::files::names;
 use super::*;
@@ -79,13 +82,31 @@ fn files_of_other_formats_are_shown_under_their_names() {
         ("deep/model.gguf.zstn", &of_gguf),
         ("m.pt.zstn", &packed(&model)),
         ("other.zstn", &of_gguf),
+        ("hidden.pt", &of_gguf),
+        ("hidden.pt.zstn", &packed(&model)),
     ] {
         write(folder.path(), &format!("me/model/{name}"), bytes);
     }
     let gateway = run(gateway(&Location::from(folder.path())));
     let info = json(gateway, "/api/models/me/model");
-    let shown = ["deep/model.gguf", "m.pt.zstn", "other.zstn"];
+    let shown = [
+        "deep/model.gguf",
+        "hidden.pt",
+        "hidden.pt.safetensors",
+        "m.pt.safetensors",
+        "other.zstn",
+    ];
     assert_eq!(names(&info["siblings"]), shown);
+    let top = json(gateway, "/api/models/me/model/tree/main");
+    assert_eq!(
+        names(&top)[1..],
+        [
+            "hidden.pt",
+            "hidden.pt.safetensors",
+            "m.pt.safetensors",
+            "other.zstn"
+        ]
+    );
     let deep = json(gateway, "/api/models/me/model/tree/main/deep");
     assert_eq!(names(&deep), ["deep/model.gguf"]);
     assert_eq!(deep[0]["size"], gguf.len());
@@ -106,6 +127,48 @@ fn files_of_other_formats_are_shown_under_their_names() {
     // `zstn pack m.pt.safetensors` makes `m.pt.zstn`.
     assert!(resolve("m.pt.safetensors", &[]).body == model);
     assert!(resolve("other.zstn", &[]).body == of_gguf);
+}
+
+#[test]
+fn two_files_of_a_plan_with_one_packed_name_do_not_hide_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let files = [
+        ("m.npy", npy(1, 20_000)),
+        ("m.npy.safetensors", shard("a", 1)),
+        ("n.safetensors", shard("b", 2)),
+    ];
+    let location = Location::from(root.join("results"));
+    let results = Results::open(&location, &impatient()).unwrap();
+    let engine = Engine::new(2).unwrap();
+    let work = RowWork::new(
+        &engine,
+        Origin::folder(root),
+        results,
+        &root.join("scratch"),
+        WorkerOptions::default(),
+    );
+    let work = work.unwrap();
+    let mut rows = Vec::new();
+    for (name, bytes) in &files {
+        write(root, &format!("me/model/{name}"), bytes);
+        let place = ("me/model", "r", *name);
+        let row = Row::new(place, bytes.len() as u64, &sha256(bytes), Effort::Balanced);
+        let outcome = work.work(&row, None, &()).unwrap();
+        assert!(matches!(outcome, RowOutcome::Packed(_)), "{outcome:?}");
+        rows.push(row);
+    }
+    for rows in [rows.clone(), rows.into_iter().rev().collect()] {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let gateway = Gateway::bind_planned(&location, rows, 1 << 30, address, &impatient());
+        let gateway = run(gateway.unwrap());
+        let tree = json(gateway, "/api/models/me/model/tree/main");
+        assert_eq!(names(&tree), ["m.npy.safetensors", "n.safetensors"]);
+        for (name, bytes) in &files[1..] {
+            let answer = get(gateway, &format!("/me/model/resolve/main/{name}"), &[]);
+            assert!(answer.body == *bytes, "{name}: {}", answer.status);
+        }
+    }
 }
 
 /// Clients compare the digests of small files with their downloads.

@@ -98,11 +98,20 @@ fn a_listing_looks_at_first_bytes_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut head = b"ZSTN\x03\x01".to_vec();
     head.extend_from_slice(&90_000_000u64.to_le_bytes());
-    std::fs::write(folder.path().join("long.zstn"), head).unwrap();
+    // The layout flag decides which file a packed one with two extensions restores.
+    for (name, flag) in [("long.zstn", 1), ("long.pt.zstn", 1), ("other.pt.zstn", 9)] {
+        head[5] = flag;
+        std::fs::write(folder.path().join(name), &head).unwrap();
+    }
     std::fs::write(folder.path().join("empty.zstn"), b"").unwrap();
     std::fs::write(folder.path().join("m.zstn.index.json"), b"{ not read").unwrap();
     let page = get(serve(folder.path()), "/", &[]).text();
     assert!(page.contains("long.safetensors</a>"), "{page}");
+    assert!(page.contains("long.pt.safetensors</a>"), "{page}");
+    assert!(
+        page.contains("other.pt</a>") && !page.contains("long.pt</a>"),
+        "{page}"
+    );
     assert!(page.contains("m.safetensors.index.json</a>"), "{page}");
     assert!(!page.contains("empty.safetensors"), "{page}");
 }

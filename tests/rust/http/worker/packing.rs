@@ -3,7 +3,7 @@
 use zstn::PackOptions;
 use zstn_hub::worker::{Stage, WorkerOptions};
 use zstn_tests::checkpoints::{npy, quantised, usual};
-use zstn_tests::stub_hub::{Fault, Options};
+use zstn_tests::stub_hub::{Fault, LoggedRequest, Options};
 
 use super::{Desk, REPO, TOKEN, names, packed, small, wait, weights};
 
@@ -150,6 +150,37 @@ fn model_files_of_other_formats_keep_their_names() {
 }
 
 #[test]
+fn equal_files_under_names_of_other_formats_do_not_decide_for_each_other() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    let (model, array) = (weights("a", 1), npy(1, 20_000));
+    desk.push(&[
+        ("a.bin", &model),
+        ("b.safetensors", &model),
+        ("c.npy", &array),
+        ("d.safetensors", &array),
+    ]);
+    worker.wait(Stage::Committed, 1);
+    worker.wait(Stage::Nothing, 1);
+    // After another push, what is known of the packed files changes nothing.
+    desk.push(&[("e.bin", &model), ("f.safetensors", &model)]);
+    worker.wait(Stage::Committed, 2);
+    for (path, bytes) in [
+        ("b.zstn", &model),
+        ("c.npy.zstn", &array),
+        ("f.zstn", &model),
+    ] {
+        assert!(desk.unpacked(path) == *bytes, "{path}");
+    }
+    for path in ["a.bin.zstn", "d.zstn", "e.bin.zstn"] {
+        assert!(!desk.has(path), "{path}");
+    }
+    assert_eq!(worker.count(Stage::Packed), 2);
+    let refused = worker.wait(Stage::Refused, 1).detail.unwrap();
+    assert!(refused.contains("its name states"), "{refused}");
+}
+
+#[test]
 fn files_that_cannot_be_packed_are_refused_once() {
     let desk = Desk::new();
     let worker = desk.worker();
@@ -178,6 +209,21 @@ fn files_that_cannot_be_packed_are_refused_once() {
     let log = desk.stub.log();
     let is_read = |name: &str| log.iter().any(|request| request.path.contains(name));
     assert!(!is_read("resolve") || !is_read("noise.safetensors"));
+}
+
+#[test]
+fn refused_files_in_git_are_read_once() {
+    let desk = Desk::new();
+    let worker = desk.worker();
+    desk.commit(&[small("bad.safetensors", b"this is not what its name says")]);
+    worker.wait(Stage::Nothing, 1);
+    desk.stub.clear_log();
+    desk.push(&[("config.json", b"{}")]);
+    worker.wait(Stage::Nothing, 2);
+    assert_eq!(worker.count(Stage::Refused), 2);
+    let log = desk.stub.log();
+    let is_read = |request: &LoggedRequest| request.path.contains("bad.safetensors");
+    assert!(!log.iter().any(is_read), "{log:?}");
 }
 
 #[test]
@@ -243,6 +289,27 @@ fn a_packed_file_of_another_file_is_replaced() {
     worker.wait(Stage::Committed, 1);
     assert!(desk.unpacked("model.zstn") == second);
     assert_eq!(worker.count(Stage::Packed), 1);
+}
+
+#[test]
+fn a_packed_file_of_a_file_with_another_name_is_kept() {
+    let desk = Desk::new();
+    let (model, array) = (weights("a", 1), npy(1, 20_000));
+    let of_model = packed(&model, &PackOptions::default());
+    let of_array = packed(&array, &PackOptions::default());
+    // The files that these restore, `m.npy.safetensors` and `n.npy`, are not there.
+    desk.push(&[("m.npy.zstn", &of_model), ("n.npy.zstn", &of_array)]);
+    let worker = desk.worker();
+    let (other, weights) = (npy(2, 20_000), weights("b", 2));
+    desk.push(&[("m.npy", &other), ("n.npy.safetensors", &weights)]);
+    worker.wait(Stage::Nothing, 1);
+    let events = worker.events();
+    let refused = events.iter().filter(|event| event.stage == Stage::Refused);
+    let mut paths: Vec<_> = refused.filter_map(|event| event.path.clone()).collect();
+    paths.sort();
+    assert_eq!(paths, ["m.npy", "n.npy.safetensors"]);
+    assert!(desk.unpacked("m.npy.zstn") == model);
+    assert!(desk.unpacked("n.npy.zstn") == array);
 }
 
 /// The digest that a packed file records is a claim and does not replace a check.

@@ -48,7 +48,7 @@ class Planner:
             (row.repo, row.path, row.version): row for row in known
         }
         self._locations: dict[str, str] = {}
-        self._contents = {row.sha256: row for row in known}
+        self._contents = {_content(row.path, row.sha256): row for row in known}
 
     def rows(self, repositories: Sequence[str] = ()) -> list[Row]:
         """Lists the source and returns its rows, sorted by repository and path."""
@@ -71,7 +71,7 @@ class Planner:
                 return None
             self.read_bytes += size
         # A content that was planned before keeps its base, and therefore its key.
-        same = self._contents.get(sha256)
+        same = self._contents.get(_content(file.path, sha256))
         if same is not None:
             largest, layout, bases = same.largest_tensor, same.layout, same.bases
         else:
@@ -100,8 +100,16 @@ class Planner:
     def with_bases(self, row: Row, bases: tuple[str, ...]) -> Row:
         """Returns a row that is stored as a delta from packed files or, without bases,
         as a container."""
-        key = _native.plan_key(row.sha256, self.effort, self.extended, list(bases))
+        content = _content(row.path, row.sha256)
+        key = _native.plan_key(content, self.effort, self.extended, list(bases))
         return replace(row, key=key, bases=bases)
+
+
+def _content(path: str, sha256: str) -> str:
+    """Returns the SHA-256 of a file with the extension of its name, which decides how the
+    same bytes are packed."""
+    stem, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return f"{sha256}{dot}{extension}" if stem else sha256
 
 
 def _header(location: str) -> tuple[int | None, str | None]:
@@ -148,9 +156,9 @@ def with_bases(
         )
         for number, base in zip(present, bases, strict=True):
             if base is not None:
-                chosen[group[number].sha256] = group[present[base]]
+                chosen[group[number].key] = group[present[base]]
     return [
-        planner.with_bases(row, (chosen[row.sha256].key,)) if row.sha256 in chosen else row
+        planner.with_bases(row, (chosen[row.key].key,)) if row.key in chosen else row
         for row in rows
     ]
 

@@ -10,17 +10,21 @@ use crate::work::stream_sha256;
 use zstn::internals::on_thread;
 use zstn::source::{BlockingSource, FileSource, HttpOptions};
 use zstn::{AsyncSource, Error, Job, Location, Result, Sink, UnpackOptions};
+use zstn_core::catalog::has_other_extension;
 use zstn_serve::path::packed_path;
 
 /// The packed files of plans. A container is shown as `X.zstn`, or for a file of another
 /// format as `model.gguf.zstn`. A delta is shown as the `X.safetensors` that it restores,
-/// which is restored whole on its first read.
+/// which is restored whole on its first read. Of two files that would be shown under one
+/// name, such as `model.gguf` and `model.gguf.safetensors`, the safetensors file is shown
+/// if it is packed, as a worker does.
 #[derive(Debug)]
 pub(super) struct Planned {
     results: Results,
     http: HttpOptions,
-    /// Maps each repository to its rows by path.
-    rows: HashMap<String, BTreeMap<String, Row>>,
+    /// Maps each repository to its rows by the path under which they are shown. Of the
+    /// rows with the same path, the first that is packed is shown.
+    rows: HashMap<String, BTreeMap<String, Vec<Row>>>,
     /// Entries that have been read from the results. They never change.
     done: Mutex<HashMap<String, Done>>,
     restored: RestoredFiles,
@@ -36,10 +40,16 @@ impl Planned {
         restored_bytes: u64,
         http: &HttpOptions,
     ) -> Result<Self> {
-        let mut by_repository: HashMap<String, BTreeMap<String, Row>> = HashMap::new();
+        let mut by_path: HashMap<(String, String), Row> = HashMap::new();
         for row in rows {
+            by_path.insert((row.repo.clone(), row.path.clone()), row);
+        }
+        let mut by_repository: HashMap<String, BTreeMap<String, Vec<Row>>> = HashMap::new();
+        for row in by_path.into_values() {
             let files = by_repository.entry(row.repo.clone()).or_default();
-            files.insert(row.path.clone(), row);
+            let same = files.entry(shown_path(&row)).or_default();
+            same.push(row);
+            same.sort_by_key(|row| has_other_extension(&row.path));
         }
         Ok(Self {
             results,
@@ -57,27 +67,18 @@ impl Planned {
             return Ok(None);
         };
         let mut files = BTreeMap::new();
-        for (path, row) in rows {
-            let Some(done) = self.done(&row.key)? else {
+        for (path, rows) in rows {
+            let Some((row, done)) = self.first_packed(rows)? else {
                 continue;
             };
-            let file = match row.bases.is_empty() {
-                true => (
-                    shown_path(path),
-                    File {
-                        len_bytes: done.packed_bytes,
-                        version: version(row),
-                    },
-                ),
-                false => (
-                    path.clone(),
-                    File {
-                        len_bytes: row.len_bytes,
-                        version: version(row),
-                    },
-                ),
+            let file = File {
+                len_bytes: match row.bases.is_empty() {
+                    true => done.packed_bytes,
+                    false => row.len_bytes,
+                },
+                version: version(row),
             };
-            files.insert(file.0, file.1);
+            files.insert(path.clone(), file);
         }
         Ok(Some(files))
     }
@@ -88,22 +89,19 @@ impl Planned {
         prefix: &str,
         path: &str,
     ) -> Result<(Arc<dyn AsyncSource>, String)> {
-        let rows = self.rows.get(prefix);
-        let row = rows.and_then(|rows| {
-            rows.get(path)
-                .filter(|row| !row.bases.is_empty())
-                .or_else(|| {
-                    let mut containers = rows.iter().filter(|(_, row)| row.bases.is_empty());
-                    containers.find_map(|(name, row)| (shown_path(name) == path).then_some(row))
-                })
-        });
-        let Some(row) = row else {
+        let (this, place) = (Arc::clone(self), (prefix.to_owned(), path.to_owned()));
+        let find = move || {
+            let rows = this.rows.get(&place.0).and_then(|rows| rows.get(&place.1));
+            let found = this.first_packed(rows.map_or(&[], |rows| &rows[..]))?;
+            Ok(found.map(|(row, _)| row.clone()))
+        };
+        let Some(row) = on_thread(find).await? else {
             let error = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(Error::io(format!("open {prefix}/{path}"), error));
         };
         if row.bases.is_empty() {
-            let source = self.packed(row).open_async(&self.http).await?;
-            return Ok((source, version(row)));
+            let source = self.packed(&row).open_async(&self.http).await?;
+            return Ok((source, version(&row)));
         }
         let (this, key, bases) = (Arc::clone(self), row.key.clone(), row.bases.clone());
         let source = on_thread(move || {
@@ -111,7 +109,17 @@ impl Planned {
             // The open file stays readable even if the cache removes it.
             FileSource::open(restored.path())
         });
-        Ok((Arc::new(BlockingSource::new(source.await?)), version(row)))
+        Ok((Arc::new(BlockingSource::new(source.await?)), version(&row)))
+    }
+
+    /// Returns the first of these rows that is packed, and its entry.
+    fn first_packed<'r>(&self, rows: &'r [Row]) -> Result<Option<(&'r Row, Done)>> {
+        for row in rows {
+            if let Some(done) = self.done(&row.key)? {
+                return Ok(Some((row, done)));
+            }
+        }
+        Ok(None)
     }
 
     fn packed(&self, row: &Row) -> Location {
@@ -175,7 +183,8 @@ fn version(row: &Row) -> String {
     format!("zstn-{}", row.key)
 }
 
-/// Returns the path under which a container is shown.
-fn shown_path(path: &str) -> String {
-    packed_path(path).unwrap_or_else(|| path.to_owned())
+/// Returns the path under which a row is shown.
+fn shown_path(row: &Row) -> String {
+    let packed = packed_path(&row.path).filter(|_| row.bases.is_empty());
+    packed.unwrap_or_else(|| row.path.clone())
 }
