@@ -8,7 +8,8 @@ import { readRanges } from "./byte-ranges.js";
 import type { OpenFile } from "./catalog.js";
 import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/worker-pool.js";
-import type { ErrorCode } from "./errors.js";
+import { abortSiblingsOnFailure } from "./abort-siblings.js";
+import { ModelClosedError, type ErrorCode } from "./errors.js";
 import { HEAD_BYTES, checkSize } from "./limits.js";
 import type { CoreFile, Original } from "./opened-file.js";
 import { ProgressMeter } from "./progress.js";
@@ -94,6 +95,8 @@ class RestoredFile implements Source, Original {
   readonly #decoding: () => Promise<Decoding>;
   /** The end of the last range that was read of each entry. */
   readonly #ends = new Map<number, number>();
+  /** Aborts at once when this file is closed. The memory of the core has then been freed, and must not be used. */
+  readonly #closing = new AbortController();
 
   constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: OpenContext) {
     this.#isComplete = isComplete;
@@ -117,12 +120,14 @@ class RestoredFile implements Source, Original {
   }
 
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
-    const bytes = await this.#file.read(offset, length, options);
+    const bytes = await this.#whileOpen(options.signal, (signal) => this.#file.read(offset, length, { ...options, signal }));
     options.onBytes?.(length);
     return bytes;
   }
 
   close(): void {
+    if (this.#closing.signal.aborted) return;
+    this.#closing.abort(new ModelClosedError());
     this.#core.free(this.#layout);
     this.#core.free(this.#model);
   }
@@ -151,14 +156,21 @@ class RestoredFile implements Source, Original {
     return rows.subarray(begin - first * rowBytes, end - first * rowBytes);
   }
 
-  async #decode(index: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  #decode(index: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
     const info = this.#infos[index]!;
-    checkSize(info);
-    const { decoder } = await this.#decoding();
-    const sources = [this.#source];
-    const parts = await readRanges(sources, info.parts, { signal });
-    // The core of a closed model has been freed and must not be called.
-    signal.throwIfAborted();
-    return decoder.decode({ instance: this.#core, model: this.#model, index, info, sources, parts, reference: undefined, into: undefined, signal });
+    // The signal of the cache aborts some time after this file is closed, which is too late for the core.
+    return this.#whileOpen(signal, async (signal) => {
+      checkSize(info);
+      const { decoder } = await this.#decoding();
+      const sources = [this.#source];
+      const parts = await readRanges(sources, info.parts, { signal });
+      signal.throwIfAborted();
+      return decoder.decode({ instance: this.#core, model: this.#model, index, info, sources, parts, reference: undefined, into: undefined, signal });
+    });
+  }
+
+  /** Runs `work` with a signal that aborts with `signal` or when this file is closed. */
+  #whileOpen<T>(signal: AbortSignal | undefined, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    return abortSiblingsOnFailure([this.#closing.signal, signal], work);
   }
 }

@@ -38,6 +38,7 @@ before(async () => {
     ]),
     "large.onnx": onnxModel([
       { name: "first", shape: [1024, ROW_BYTES], raw: LARGE },
+      { name: "middle", shape: [64, ROW_BYTES], raw: LARGE.subarray(0, 64 * ROW_BYTES) },
       { name: "last", shape: [3], raw: [7, 8, 9] },
       { name: "far", shape: [2], external: { location: "far.bin" } },
     ]),
@@ -101,7 +102,7 @@ test("a packed GGUF file: opening reads the index and the header of the original
 
 test("a packed ONNX file: tensors are read from parts of long spans, concurrently and again", async () => {
   const model = await open(`${server.url}large.onnx.zstn`);
-  assert.deepEqual([...model.tensors.keys()], ["first", "last"]);
+  assert.deepEqual([...model.tensors.keys()], ["first", "middle", "last"]);
   assert.match(model.unreadable.get("far").message, /far\.bin.*zstn unpack/);
   assert.ok(model.stats.bytesFetched < LARGE.length, JSON.stringify(model.stats));
   const { bytesFetched } = model.stats;
@@ -113,6 +114,22 @@ test("a packed ONNX file: tensors are read from parts of long spans, concurrentl
   model.close();
   await assert.rejects(reading, { code: "closed" });
   await assert.rejects(model.tensor("last"), { code: "closed" });
+});
+
+test("a packed ONNX file: closing a model at any point of a read leaves the other models readable", async () => {
+  const bytes = readFileSync(join(scratch, "large.onnx.zstn"));
+  const other = await open(bytes);
+  const outcomes = new Set();
+  for (let turns = 0; turns < 60; turns++) {
+    const model = await open(bytes);
+    const outcome = model.tensor("middle", { rows: [3, 4] }).then(() => "read", ({ code }) => code);
+    for (let turn = 0; turn < turns; turn++) await null;
+    model.close();
+    outcomes.add(await outcome);
+    assert.deepEqual((await other.tensor("last")).bytes, Uint8Array.of(7, 8, 9), `closed after ${turns} turns`);
+  }
+  assert.deepEqual(outcomes, new Set(["closed", "read"]));
+  other.close();
 });
 
 test("a file of no known format has no tensors and no metadata", async () => {
