@@ -31,6 +31,7 @@ before(async () => {
     mkdirSync(join(scratch, folder));
     await packAll(goodForeign(folder).map(({ file }) => vectorPath(folder, file)), join(scratch, folder));
   }
+  mkdirSync(join(scratch, "unprotected"));
   const inputs = {
     "large.gguf": ggufFile({ "general.name": "large" }, [
       { name: "large", shape: [1024, ROW_BYTES / 4], bytes: LARGE },
@@ -138,13 +139,24 @@ test("a file of no known format has no tensors and no metadata", async () => {
 });
 
 test("an original that cannot be opened leaves the tensors that the packed file lists, and an error for the others", async () => {
-  const packed = new Uint8Array(readFileSync(join(scratch, "large.onnx.zstn")));
-  // The frames begin after the header, whose length is in the file.
-  const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
-  packed.fill(0, 22 + headerBytes, 2000 + headerBytes);
+  const path = join(scratch, "large.onnx");
+  await packAll([path], join(scratch, "unprotected"), ["--no-integrity"]);
+  const packed = readFileSync(join(scratch, "unprotected", "large.onnx.zstn"));
+  const claim = String.raw`\"kind\":\"`;
+  packed.write("gguf", packed.indexOf(`${claim}onnx`) + claim.length);
   const model = await open(packed);
-  assert.deepEqual([...model.tensors.keys()].sort(), ["first", "last"]);
+  assert.deepEqual([...model.tensors.keys()].sort(), ["first", "last", "middle"]);
   assert.deepEqual((await model.tensor("first", { rows: [9, 10] })).bytes, LARGE.slice(9 * ROW_BYTES, 10 * ROW_BYTES));
   const [error] = model.unreadable.values();
-  assert.match(error.message, /does not list all tensors.*onnx.*zstn unpack/);
+  assert.match(error.message, /does not list all tensors.*gguf.*zstn unpack/);
+});
+
+test("damage of the bytes that opening an original reads is reported, and does not look like an original without metadata", async () => {
+  for (const name of ["large.gguf.zstn", "large.onnx.zstn"]) {
+    const packed = new Uint8Array(readFileSync(join(scratch, name)));
+    // The frames begin after the header, whose length is in the file. The first one has the header of the original.
+    const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
+    packed[22 + headerBytes + 40] ^= 255;
+    await assert.rejects(open(packed, { workers: 0 }), { code: "malformed", message: /checksum/ }, name);
+  }
 });
