@@ -14,7 +14,6 @@ import { HEAD_BYTES, checkRowsSize, checkSize } from "./limits.js";
 import type { CoreFile, Original } from "./opened-file.js";
 import { ProgressMeter } from "./progress.js";
 import { RowPlanner } from "./row-planner.js";
-import { rowsInfo } from "./rows.js";
 import { TensorCache } from "./safetensors-view/tensor-cache.js";
 import { VirtualFile } from "./safetensors-view/virtual-file.js";
 import type { OpenContext } from "./shards.js";
@@ -165,11 +164,11 @@ class RestoredFile implements Source, Original {
     const { name, shape, byteLength } = info;
     const rowBytes = byteLength / shape[0]!;
     const first = Math.floor(begin / rowBytes);
-    const range = [first, Math.ceil(end / rowBytes)] as const;
-    checkRowsSize(rowsInfo(info, range));
+    const last = Math.ceil(end / rowBytes);
+    checkRowsSize({ ...info, byteLength: (last - first) * rowBytes });
     const readWhole = () => this.#cache.get(index, byteLength, signal);
     const meter = new ProgressMeter(undefined, { stage: "tensor" });
-    const rows = await this.#rows.read(index, name, range, { signal, meter, readWhole, base: undefined });
+    const rows = await this.#rows.read(index, name, [first, last], { signal, meter, readWhole, base: undefined });
     return rows.subarray(begin - first * rowBytes, end - first * rowBytes);
   }
 
