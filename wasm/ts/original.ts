@@ -7,7 +7,7 @@ import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import { describe } from "./core-description.js";
 import { readRanges } from "./byte-ranges.js";
 import type { OpenFile } from "./catalog.js";
-import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
+import type { CoreCatalog, CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { ModelClosedError, hasCode, type ErrorCode, type LimitError } from "./errors.js";
 import { HEAD_BYTES, checkRowsSize, checkSize } from "./limits.js";
@@ -41,28 +41,39 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
   // NumPy arrays have no metadata.
   if (kind === undefined || kind === "bytes" || (isComplete && /^np[yz]$/.test(kind))) return packed;
   let restored: RestoredFile | undefined;
+  let unused: CoreCatalog | undefined;
   try {
     restored = new RestoredFile(packed, isComplete, context);
     const head = await readHead(restored, context.options);
     const original = head && (await openFile(restored, restored.size(), head, `original.${kind}`, context.options, context.meter));
     if (!original) {
-      restored.close();
+      restored.free();
       return packed;
     }
     if (isComplete) {
       core.call(() => catalog.takeMetadata(original.catalog));
-      restored.close();
+      restored.free();
       return packed;
     }
+    unused = original.catalog;
     const files = core.call(() => original.catalog.externalFiles?.() ?? []);
     if (files.length > 0) core.call(() => original.catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
     core.free(catalog);
+    const opened = restored;
+    const free = unused.free.bind(unused);
+    // A catalog is freed if opening another file of the model fails.
+    unused.free = () => {
+      free();
+      opened.close();
+    };
     return { ...original, sizeBytes: packed.sizeBytes, original: restored };
   } catch (error) {
-    restored?.close();
+    core.free(unused);
+    restored?.free();
     // An original that cannot be parsed leaves the tensors of the packed file. Damage of the packed file is reported.
     if (!restored?.failure && isRefusal(error)) return packed;
     core.free(catalog);
+    await restored?.close();
     throw restored?.failure ?? error;
   }
 }
@@ -94,6 +105,8 @@ class RestoredFile implements Source, Original {
   readonly #rows: RowPlanner;
   readonly #cache: TensorCache;
   readonly #decoding: () => Promise<Decoding>;
+  /** The decoder of the model; `undefined` before its first use. */
+  #started: Promise<Decoding> | undefined;
   /** The end of the last range that was read of each entry. */
   readonly #ends = new Map<number, number>();
   /** Aborts at once when this file is closed. The memory of the core has then been freed, and must not be used. */
@@ -137,11 +150,19 @@ class RestoredFile implements Source, Original {
     }
   }
 
-  close(): void {
+  /** Frees the memory of the packed file. */
+  free(): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort(new ModelClosedError());
     this.#core.free(this.#layout);
     this.#core.free(this.#model);
+  }
+
+  /** Frees the memory of the packed file, and stops the workers that this file started for its model alone. */
+  async close(): Promise<void> {
+    this.free();
+    const decoding = await this.#started?.catch(() => undefined);
+    decoding?.ownPool?.close();
   }
 
   /** Reads a part of an entry: some rows of a long one, where that is possible, and otherwise the whole entry. */
@@ -177,7 +198,7 @@ class RestoredFile implements Source, Original {
     // The signal of the cache aborts some time after this file is closed, which is too late for the core.
     return this.#whileOpen(signal, async (signal) => {
       checkSize(info);
-      const { decoder } = await this.#decoding();
+      const { decoder } = await (this.#started ??= this.#decoding());
       const sources = [this.#source];
       const parts = await readRanges(sources, info.parts, { signal });
       signal.throwIfAborted();
