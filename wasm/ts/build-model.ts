@@ -25,6 +25,25 @@ export async function assemble(
   options: ReadOptions,
   meter: ProgressMeter,
 ): Promise<[CoreInstance, CoreModel]> {
+  // The packed files around originals are no parts of the model.
+  const closeOriginals = () => files.forEach(({ original }) => original?.close());
+  try {
+    return await build(files, shards, config, full, options, meter, closeOriginals);
+  } catch (error) {
+    closeOriginals();
+    throw error;
+  }
+}
+
+async function build(
+  files: readonly OpenedFile[],
+  shards: Uint8Array | undefined,
+  config: Uint8Array | undefined,
+  full: boolean,
+  options: ReadOptions,
+  meter: ProgressMeter,
+  closeOriginals: () => void,
+): Promise<[CoreInstance, CoreModel]> {
   // Only the core with all formats interprets `config.json` and compares digests, and all files of a model must be in
   // the same core.
   const packed = files.filter((file): file is CoreFile => !isPlain(file));
@@ -51,8 +70,7 @@ export async function assemble(
     const free = model.free.bind(model);
     model.free = () => {
       free();
-      // The packed files around originals are no parts of the model.
-      for (const { original } of files) original?.close();
+      closeOriginals();
     };
     // A weight is unreadable if its small tensors have wrong bytes. The cause may be a file that has changed.
     const changed = reads.length > 0 && otherVersion(sources);

@@ -22,7 +22,7 @@ export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInst
 });
 
 /** The ends of the names of files that were packed from other formats than safetensors, which only that core reads. */
-const FOR_FORMATS = /\.(bin|ckpt|gguf|h5|hdf5|msgpack|np[yz]|onnx|pth?|tflite)\.zstn$/i;
+const FOR_FORMATS = /\.(bin|ckpt|gauss|gguf|h5|hdf5|keras|msgpack|nemo|np[yz]|onnx|pth?|tflite|zt)\.zstn$/i;
 
 /** Starts to load the core that a packed file of this name probably needs. */
 export const preload = (name: string): Promise<CoreInstance> => (FOR_FORMATS.test(name) ? loadFormats() : loadCore());

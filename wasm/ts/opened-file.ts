@@ -29,8 +29,8 @@ export interface Supplied {
 export interface Original {
   /** Returns the length of the file, in bytes. */
   size(): number;
-  /** Frees the memory of the packed file. Called when the model is closed. */
-  close(): void;
+  /** Frees the memory of the packed file. Called when the model is closed, or cannot be built. */
+  close(): unknown;
 }
 
 /** An opened plain safetensors file, with its parsed header. */

@@ -24,8 +24,8 @@ export async function pack(input, output, { base, extended = false } = {}) {
 }
 
 /** Packs files of any formats into a folder. The packed file of `model.gguf` is called `model.gguf.zstn`. */
-export async function packAll(inputs, folder) {
-  await run(program(), ["pack", ...inputs, "-o", folder, "--force"]);
+export async function packAll(inputs, folder, options = []) {
+  await run(program(), ["pack", ...inputs, "-o", folder, "--force", ...options]);
 }
 
 /** Unpacks a file. `base` is the base of a delta. */
