@@ -4,6 +4,7 @@
  */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -65,6 +66,8 @@ before(async () => {
       { name: "large", shape: [1024, ROW_BYTES / 4], bytes: LARGE },
       { name: "small", shape: [3], bytes: LARGE.subarray(0, 12) },
     ]),
+    // Its metadata are long enough for a worker to decode them.
+    "text.gguf": ggufFile({ text: Buffer.from(LARGE.subarray(0, 200_000)).toString("hex") }, [{ name: "small", shape: [3], bytes: LARGE.subarray(0, 12) }]),
     "large.onnx": onnxModel([
       { name: "first", shape: [1024, ROW_BYTES], raw: LARGE },
       { name: "middle", shape: [64, ROW_BYTES], raw: LARGE.subarray(0, 64 * ROW_BYTES) },
@@ -192,12 +195,27 @@ test("an original that cannot be opened leaves the tensors that the packed file 
   assert.match(error.message, /does not list all tensors.*gguf.*zstn unpack/);
 });
 
+/** Returns a packed file with a changed byte in its first frame, which has the header of the original. */
+function damaged(name) {
+  const packed = new Uint8Array(readFileSync(join(scratch, name)));
+  // The frames begin after the header, whose length is in the file.
+  const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
+  packed[22 + headerBytes + 40] ^= 255;
+  return packed;
+}
+
 test("damage of the bytes that opening an original reads is reported, and does not look like an original without metadata", async () => {
   for (const name of ["large.gguf.zstn", "large.onnx.zstn"]) {
-    const packed = new Uint8Array(readFileSync(join(scratch, name)));
-    // The frames begin after the header, whose length is in the file. The first one has the header of the original.
-    const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
-    packed[22 + headerBytes + 40] ^= 255;
-    await assert.rejects(open(packed, { workers: 0 }), { code: "malformed", message: /checksum/ }, name);
+    await assert.rejects(open(damaged(name), { workers: 0 }), { code: "malformed", message: /checksum/ }, name);
   }
+});
+
+test("a model that cannot be opened stops the workers that decoded a part of its original", async () => {
+  const exits = [];
+  const started = (worker) => exits.push(once(worker, "exit", { signal: AbortSignal.timeout(5000) }));
+  process.on("worker", started);
+  await assert.rejects(open(damaged("text.gguf.zstn"), { workers: 1 }), { code: "malformed" });
+  process.off("worker", started);
+  assert.equal(exits.length, 1);
+  await Promise.all(exits);
 });
