@@ -4,9 +4,11 @@
  */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { crc32 } from "node:zlib";
 import { configure, open } from "zstn";
 import { xorshift } from "../support/checkpoint.mjs";
 import { packAll } from "../support/cli.mjs";
@@ -26,6 +28,33 @@ const random = xorshift(36);
 const LARGE = new Uint8Array(Float32Array.from({ length: 3 << 18 }, () => 1 + random() / 2 ** 35).buffer);
 const ROW_BYTES = 3 << 10;
 
+/** The values of a tensor that is longer than the cache of decoded entries. */
+const LONG = Buffer.concat(Array(22).fill(LARGE));
+
+/** Returns an NPZ file of one array, in the order of Fortran. */
+function npzFile(shape, values) {
+  const header = Buffer.from(`{'descr': '<f4', 'fortran_order': True, 'shape': (${shape}), }`.padEnd(117) + "\n");
+  const array = Buffer.concat([Buffer.from("\x93NUMPY\x01\x00\x76\x00", "latin1"), header, values]);
+  const name = Buffer.from("array.npy");
+  const start = Buffer.alloc(30);
+  const entry = Buffer.alloc(46);
+  const end = Buffer.alloc(22);
+  [[start, 0x04034b50, 4], [entry, 0x02014b50, 6]].forEach(([record, magic, at]) => {
+    record.writeUInt32LE(magic);
+    record.writeUInt16LE(20, at);
+    record.writeUInt32LE(crc32(array), at + 10);
+    record.writeUInt32LE(array.length, at + 14);
+    record.writeUInt32LE(array.length, at + 18);
+    record.writeUInt16LE(name.length, at + 22);
+  });
+  end.writeUInt32LE(0x06054b50);
+  end.writeUInt16LE(1, 8);
+  end.writeUInt16LE(1, 10);
+  end.writeUInt32LE(entry.length + name.length, 12);
+  end.writeUInt32LE(start.length + name.length + array.length, 16);
+  return Buffer.concat([start, name, array, entry, name, end]);
+}
+
 before(async () => {
   for (const folder of FOLDERS) {
     mkdirSync(join(scratch, folder));
@@ -37,14 +66,16 @@ before(async () => {
       { name: "large", shape: [1024, ROW_BYTES / 4], bytes: LARGE },
       { name: "small", shape: [3], bytes: LARGE.subarray(0, 12) },
     ]),
+    // Its metadata are long enough for a worker to decode them.
+    "text.gguf": ggufFile({ text: Buffer.from(LARGE.subarray(0, 200_000)).toString("hex") }, [{ name: "small", shape: [3], bytes: LARGE.subarray(0, 12) }]),
     "large.onnx": onnxModel([
       { name: "first", shape: [1024, ROW_BYTES], raw: LARGE },
       { name: "middle", shape: [64, ROW_BYTES], raw: LARGE.subarray(0, 64 * ROW_BYTES) },
-      // The reader of ONNX files reads a file as a whole if it has less than 8 MiB.
-      { name: "zeros", shape: [2048, ROW_BYTES], raw: new Uint8Array(2048 * ROW_BYTES) },
+      { name: "long", shape: [LONG.length / ROW_BYTES, ROW_BYTES], raw: LONG },
       { name: "last", shape: [3], raw: [7, 8, 9] },
       { name: "far", shape: [2], external: { location: "far.bin" } },
     ]),
+    "fortran.npz": npzFile([1024, ROW_BYTES / 4], LARGE),
     "noise.bin": LARGE.subarray(0, 5000),
   };
   for (const [name, bytes] of Object.entries(inputs)) writeFileSync(join(scratch, name), bytes);
@@ -103,17 +134,25 @@ test("a packed GGUF file: opening reads the index and the header of the original
   assert.deepEqual((await model.tensor("large")).bytes, LARGE);
 });
 
+test("a packed NPZ file: opening decodes no arrays", async () => {
+  const model = await open(`${server.url}fortran.npz.zstn`);
+  assert.deepEqual([model.kind, model.metadata], ["zstn", {}]);
+  assert.ok(model.stats.bytesFetched < 200_000, JSON.stringify(model.stats));
+  const plain = await open(join(scratch, "fortran.npz"));
+  await assertSame(model, plain);
+});
+
 test("a packed ONNX file: tensors are read from parts of long spans, concurrently and again", async () => {
   const model = await open(`${server.url}large.onnx.zstn`);
-  assert.deepEqual([...model.tensors.keys()], ["first", "middle", "zeros", "last"]);
+  assert.deepEqual([...model.tensors.keys()], ["first", "middle", "long", "last"]);
   assert.match(model.unreadable.get("far").message, /far\.bin.*zstn unpack/);
   const { bytesFetched } = model.stats;
-  assert.ok(bytesFetched < 500_000, JSON.stringify(model.stats));
-  for (const row of [9, 1022, 1023]) {
-    const { bytes } = await model.tensor("first", { rows: [row, row + 1] });
-    assert.deepEqual(bytes, LARGE.slice(row * ROW_BYTES, (row + 1) * ROW_BYTES));
+  assert.ok(bytesFetched < 1_000_000, JSON.stringify(model.stats));
+  for (const [name, row] of [["first", 9], ["first", 1022], ["first", 1023], ["long", 1024], ["long", 1025], ["long", 1026]]) {
+    const { bytes } = await model.tensor(name, { rows: [row, row + 1] });
+    assert.deepEqual(bytes, LARGE.slice((row % 1024) * ROW_BYTES, ((row % 1024) + 1) * ROW_BYTES), `row ${row} of ${name}`);
   }
-  assert.ok(model.stats.bytesFetched < bytesFetched + 1_000_000, JSON.stringify(model.stats));
+  assert.ok(model.stats.bytesFetched < bytesFetched + 2_000_000, JSON.stringify(model.stats));
   const all = await Promise.all(["first", "last", "first"].map((name) => model.tensor(name)));
   assert.deepEqual(all.map(({ bytes }) => bytes), [LARGE, Uint8Array.of(7, 8, 9), LARGE]);
   const reading = model.tensor("first");
@@ -150,18 +189,33 @@ test("an original that cannot be opened leaves the tensors that the packed file 
   const claim = String.raw`\"kind\":\"`;
   packed.write("gguf", packed.indexOf(`${claim}onnx`) + claim.length);
   const model = await open(packed);
-  assert.deepEqual([...model.tensors.keys()].sort(), ["first", "last", "middle", "zeros"]);
+  assert.deepEqual([...model.tensors.keys()].sort(), ["first", "last", "long", "middle"]);
   assert.deepEqual((await model.tensor("first", { rows: [9, 10] })).bytes, LARGE.slice(9 * ROW_BYTES, 10 * ROW_BYTES));
   const [error] = model.unreadable.values();
   assert.match(error.message, /does not list all tensors.*gguf.*zstn unpack/);
 });
 
+/** Returns a packed file with a changed byte in its first frame, which has the header of the original. */
+function damaged(name) {
+  const packed = new Uint8Array(readFileSync(join(scratch, name)));
+  // The frames begin after the header, whose length is in the file.
+  const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
+  packed[22 + headerBytes + 40] ^= 255;
+  return packed;
+}
+
 test("damage of the bytes that opening an original reads is reported, and does not look like an original without metadata", async () => {
   for (const name of ["large.gguf.zstn", "large.onnx.zstn"]) {
-    const packed = new Uint8Array(readFileSync(join(scratch, name)));
-    // The frames begin after the header, whose length is in the file. The first one has the header of the original.
-    const headerBytes = Number(new DataView(packed.buffer).getBigUint64(6, true));
-    packed[22 + headerBytes + 40] ^= 255;
-    await assert.rejects(open(packed, { workers: 0 }), { code: "malformed", message: /checksum/ }, name);
+    await assert.rejects(open(damaged(name), { workers: 0 }), { code: "malformed", message: /checksum/ }, name);
   }
+});
+
+test("a model that cannot be opened stops the workers that decoded a part of its original", async () => {
+  const exits = [];
+  const started = (worker) => exits.push(once(worker, "exit", { signal: AbortSignal.timeout(5000) }));
+  process.on("worker", started);
+  await assert.rejects(open(damaged("text.gguf.zstn"), { workers: 1 }), { code: "malformed" });
+  process.off("worker", started);
+  assert.equal(exits.length, 1);
+  await Promise.all(exits);
 });

@@ -23,7 +23,7 @@ export async function pack(input, output, { base, extended = false } = {}) {
   await run(program(), ["pack", input, "-o", output, "--force", ...options]);
 }
 
-/** Packs files of any formats into a folder. The packed file of `model.gguf` is called `model.gguf.zstn`. */
+/** Packs files of any formats into a folder, with further `options` of `zstn pack`. The packed file of `model.gguf` is called `model.gguf.zstn`. */
 export async function packAll(inputs, folder, options = []) {
   await run(program(), ["pack", ...inputs, "-o", folder, "--force", ...options]);
 }
