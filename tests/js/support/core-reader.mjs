@@ -1,7 +1,7 @@
 /** Opens files with the WebAssembly core alone, and returns the outcomes of both readers in a comparable form. */
 
 import { open } from "zstn";
-import { describe, loadCore } from "../../../wasm/dist/core-files.js";
+import { describe, loadCore, loadFormats } from "../../../wasm/dist/core-files.js";
 
 const HEAD_BYTES = 32768;
 
@@ -25,11 +25,11 @@ export async function openOutcome(bytes) {
   }
 }
 
-/** Returns the outcome of the core for these bytes. */
+/** Returns the outcome of the core for these bytes. The module with all formats recognises them by itself. */
 export async function coreOutcome(bytes) {
-  const core = await loadCore();
+  const core = await loadFormats();
   try {
-    const opening = core.call(({ Opening }) => new Opening(bytes.length, bytes.subarray(0, HEAD_BYTES)));
+    const opening = core.call(({ Opening }) => Opening.named("", bytes.length, bytes.subarray(0, HEAD_BYTES)));
     for (;;) {
       const [offset, length] = core.call(() => opening.needs());
       if (length === undefined) break;
