@@ -221,7 +221,7 @@ impl Gpu {
     /// Reads a tensor into memory of the GPU.
     ///
     /// # Errors
-    /// The errors of [`load_into`](crate::load::load_into).
+    /// The errors of [`load_into`].
     pub fn read_into(
         &self,
         reader: &Reader,

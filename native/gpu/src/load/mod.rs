@@ -4,9 +4,9 @@
 //!
 //! | tensors | are |
 //! |---|---|
-//! | of plain files | copied in parts ([`worker`]) |
-//! | whose frames fit into a buffer | compared with their checksums while they are in the processor's cache, planned, and decoded together ([`batch`]) |
-//! | with a longer frame | read by several threads, and decoded alone ([`long_frame`]) |
+//! | of plain files | copied in parts (`worker`) |
+//! | whose frames fit into a buffer | compared with their checksums while they are in the processor's cache, planned, and decoded together (`batch`) |
+//! | with a longer frame | read by several threads, and decoded alone (`long_frame`) |
 //! | outside of plans | decoded by the CPU |
 
 use std::ops::Range;

@@ -3,8 +3,8 @@
 //! the header.
 //!
 //! [`VirtualHeader`] is written by packers. It needs only the tensors of the
-//! original as [`PlacedTensor`]s, whatever the format. [`Description`] is read
-//! by catalogs.
+//! original as [`PlacedTensor`]s, whatever the format. Catalogs read its entries
+//! and views.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
