@@ -31,8 +31,8 @@ pub fn open_catalog(engine: &Engine, source: &dyn Source) -> Result<FileCatalog>
 }
 
 /// Opens a file that a packed file restores, like [`open_catalog`]. `kind` is the name of
-/// the format that the packed file claims. A format without a magic number is recognised
-/// by it, because the name of the packed file has another extension.
+/// the format that the packed file claims. It identifies a format without a magic number,
+/// because the packed file's own name ends in `.zstn`.
 pub(crate) fn open_restored(
     engine: &Engine,
     source: &dyn Source,

@@ -149,9 +149,9 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
 /// first bytes is neither packed nor a safetensors file, not even a damaged one. Such a
 /// file is packed with a virtual header (docs/formats/zstn-virtual-header.md).
 ///
-/// A file whose name ends in `.safetensors` is one, because its packed file has the name
-/// of one. A web page and a pointer of Git LFS are failed downloads of a model, and are
-/// not packed.
+/// A file whose name ends in `.safetensors` counts as safetensors whatever it contains,
+/// because the name of its packed file says so. Web pages and Git LFS pointers are failed
+/// downloads of a model, and are not packed.
 #[must_use]
 pub fn is_other_format(name: &str, head: &[u8], file_len_bytes: u64) -> bool {
     if ends_in(name, SAFETENSORS_EXTENSION) {

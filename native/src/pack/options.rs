@@ -22,8 +22,8 @@ pub const LEAST_MEMORY_BYTES: u64 = 64 << 20;
 pub struct PackOptions {
     pub(crate) container: ContainerOptions,
     pub(crate) bases: Vec<Input>,
-    /// Whether the file must be of another format than safetensors, or must not be;
-    /// `None` if both are packed.
+    /// `Some(true)` packs only files that are not safetensors, `Some(false)` only
+    /// safetensors files, and `None` packs both.
     is_other_format: Option<bool>,
 }
 

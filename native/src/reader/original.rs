@@ -93,7 +93,8 @@ impl Reader {
         match self.original() {
             Ok(Some(original)) => Ok(original),
             Ok(None) => Ok(self),
-            // A model that does not list all tensors has a refusal that says so.
+            // The tensors that the header lists can be read without the original. If there
+            // are others, this reader has a refusal for them, which does not state `error`.
             Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
             Err(error) => Err(error),
         }

@@ -15,8 +15,8 @@ use crate::{Error, Job, Output, Progress as _, Result};
 /// Packs every shard of `input` into a container in the new folder `target`; with a
 /// base, into the delta from the base's shard of the same name. The index is written to
 /// the same folder (docs/formats/sharded.md 3). If the input is a folder, its model files
-/// of other formats become containers without a base, and its other
-/// files are copied; if it is an index, the `config.json` in its folder is copied.
+/// of other formats are packed without a base, and its other files are copied; if it is an
+/// index, the `config.json` in its folder is copied.
 ///
 /// A file in the folder that cannot be packed, such as an index that could not be
 /// restored, is copied like the other files.

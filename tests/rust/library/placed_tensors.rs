@@ -1,5 +1,5 @@
 //! The tensors of each format in a packed file: which of them are entries and which are
-//! views, what they are read as, and that a header that describes them otherwise is refused.
+//! views, which values they have, and that a false header is refused.
 
 use std::fmt::Write as _;
 
@@ -338,7 +338,7 @@ fn originals() -> [Original; 11] {
     ]
 }
 
-/// Returns the tensors of the virtual header, without those that only the original has.
+/// Returns the tensors that the virtual header lists.
 fn listed(packed: &[u8]) -> FileCatalog {
     open_in_trips(packed).expect("a packed file").0
 }

@@ -162,7 +162,7 @@ fn equal_files_under_names_of_other_formats_do_not_decide_for_each_other() {
     ]);
     worker.wait(Stage::Committed, 1);
     worker.wait(Stage::Nothing, 1);
-    // After another push, what is known of the packed files changes nothing.
+    // Another push gets the same results from the records of the first one.
     desk.push(&[("e.bin", &model), ("f.safetensors", &model)]);
     worker.wait(Stage::Committed, 2);
     for (path, bytes) in [
