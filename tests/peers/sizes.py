@@ -1,6 +1,6 @@
 """Prints the sizes of packed checkpoints and those reached by peers, as Markdown tables.
 
-`cargo xtask sizes` prepares everything and runs this script. OpenZL and ZipNN are included if they are installed.
+`cargo xtask sizes` prepares everything and runs this script. OpenZL, ZipNN and LZ4 are included if they are installed.
 """
 
 import argparse
@@ -20,19 +20,33 @@ from z4ai import model_delta
 from z4ai import safetensors as z4ai_safetensors
 
 import corpus
+import other_formats
+
+try:
+    import lz4.frame
+except ImportError:
+    lz4 = None
 
 ZSTN = os.environ["ZSTN_BIN"]
 EXTENDED = "extended"
+# The mean length of the chunks that Xet cuts a file into.
+XET_CHUNK_BYTES = 64 << 10
 
 
 def ours(folder, original, *arguments):
-    """The size of the file that `zstn pack` writes, after checking that unpacking restores the original."""
-    source, packed, back = (folder / name for name in ("m.safetensors", "m.packed", "m.back"))
+    """The size of the file that `zstn pack` writes of a checkpoint, after checking that unpacking restores it."""
+    source = folder / "m.safetensors"
     source.write_bytes(original)
+    return packed_size(source, *arguments)
+
+
+def packed_size(source, *arguments):
+    """The size of the file that `zstn pack` writes, after checking that unpacking restores the original."""
+    packed, back = (source.with_name(name) for name in ("m.packed", "m.back"))
     base = [option for option in arguments if option == "--base" or isinstance(option, pathlib.Path)]
     for command in (["pack", source, "-o", packed, *arguments], ["unpack", packed, "-o", back, *base]):
         subprocess.run([ZSTN, *map(str, command), "--force", "--quiet"], check=True)
-    assert back.read_bytes() == original
+    assert back.read_bytes() == source.read_bytes()
     return packed.stat().st_size
 
 
@@ -110,6 +124,39 @@ def deltas(folder, wanted, columns, seed):
         row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes), cell(openzl))
 
 
+def xet_size(content):
+    """The sum over chunks of the shortest of Xet's schemes: stored, LZ4, or LZ4 of four groups of bytes.
+
+    Xet cuts where the content demands it; here all chunks have its mean length.
+    """
+    total = 0
+    for start in range(0, len(content), XET_CHUNK_BYTES):
+        chunk = content[start : start + XET_CHUNK_BYTES]
+        groups = b"".join(chunk[first::4] for first in range(4))
+        total += min(len(chunk), len(lz4.frame.compress(chunk)), len(lz4.frame.compress(groups)))
+    return total
+
+
+def files(folder, wanted, columns, level):
+    """Packs files of other formats. ZipNN takes each for an array of F32, since it has no tables of their tensors."""
+    zstd = [f"zstd −{level}"] if level else []
+    row("file", "original", *columns, "ZipNN 0.5.4", "Xet's chunks", *zstd)
+    row("---", *["--:"] * (3 + len(columns) + len(zstd)))
+    coder = zipnn_peer.load()
+    for path in other_formats.all_files(folder, wanted):
+        original = path.read_bytes()
+        known = lambda package, what, make: remembered.size(package, what, [original], make)
+        zipnn = lambda: len(zipnn_peer.make(coder, "F32", 1).compress(bytearray(original)))
+        compressor = zstandard.ZstdCompressor(level=level, threads=-1)
+        others = [
+            known("zipnn", "bytes of F32", zipnn) if coder else None,
+            known("lz4", "chunks as Xet's", lambda: xet_size(original)) if lz4 else None,
+            *([known("zstandard", f"level {level}", lambda: len(compressor.compress(original)))] if level else []),
+        ]
+        sizes = [packed_size(path, *arguments_of(column)) for column in columns]
+        row(path.name, cell(len(original)), *(cell(size, len(original)) for size in sizes), *map(cell, others))
+
+
 def frames(folder, wanted):
     """Packs every tensor as a standalone frame at effort max, where z4ai may use all of its families."""
     row("checkpoint", "tensors", "z4ai 0.2.0", "zstn", "larger than z4ai's", "by at most")
@@ -153,6 +200,7 @@ def main():
     parser.add_argument("--effort", action="append", choices=("fast", "balanced", "max"))
     parser.add_argument("--zstd-level", type=int, default=19, help="0 leaves zstd out, which takes most of the time")
     parser.add_argument("--seed", type=int, default=corpus.SEED, help="seed of the fine-tunes and adapters made here")
+    parser.add_argument("--files", action="store_true", help="measure files of other formats instead")
     parser.add_argument("--frames", action="store_true", help="compare single frames at effort max instead")
     options = parser.parse_args()
     columns = options.effort or ["balanced", "max"]
@@ -163,6 +211,8 @@ def main():
             return frames(folder, options.names)
         if has_extended():
             columns = [*columns, EXTENDED]
+        if options.files:
+            return files(folder, options.names, columns, options.zstd_level)
         containers(folder, options.names, columns, options.zstd_level)
         print()
         deltas(folder, options.names, columns, options.seed)
