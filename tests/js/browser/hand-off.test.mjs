@@ -60,7 +60,7 @@ const { inBrowser } = browserTests({
 
 async function found(page, name) {
   await page.goto(`${site.url}${name}`);
-  await page.waitForSelector("body[data-found]", { state: "attached", timeout: 20_000 });
+  await page.waitForSelector("body[data-found]", { state: "attached" });
   return JSON.parse(await page.evaluate(() => document.body.dataset.found));
 }
 

@@ -213,7 +213,7 @@ inBrowser("what is no model is said once, in the words of the page, with details
   assert.match(await alert.innerText(), /first bytes|over the cap/);
   status = 503;
   await goTo(page, server, { src: "models/guarded.zstn" });
-  await alert.filter({ hasText: /has a problem \(status 503\)/ }).waitFor({ timeout: 20_000 });
+  await alert.filter({ hasText: /has a problem \(status 503\)/ }).waitFor();
 });
 
 inBrowser("the welcome page reads the index and one tensor of the sample, and says what that took", async (page, complaints) => {

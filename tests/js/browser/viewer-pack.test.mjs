@@ -33,7 +33,7 @@ inBrowser("a file is packed: ratio by tensor, saved, restored byte for byte, loo
   await page.getByRole("link", { name: "Compress" }).click();
   await chooser(page).setInputFiles(PLAIN);
   await page.getByRole("progressbar").first().waitFor();
-  await page.getByRole("button", { name: /^Save model\.zstn/ }).waitFor({ timeout: 35_000 });
+  await page.getByRole("button", { name: /^Save model\.zstn/ }).waitFor();
   const size = Number(await page.locator("[data-packed]").getAttribute("value"));
   const { name, bytes } = await saved(page, () => page.getByRole("button", { name: /^Save/ }).click());
   assert.equal(name, "model.zstn");
@@ -62,7 +62,7 @@ inBrowser("a fine-tune is packed against a base: saved, restored byte for byte, 
   await page.locator("#pack-base").setInputFiles(PLAIN);
   await page.getByText("model.safetensors", { exact: true }).waitFor();
   await chooser(page).setInputFiles(TUNED);
-  await page.getByRole("button", { name: "Save tuned.z4dm" }).waitFor({ timeout: 35_000 });
+  await page.getByRole("button", { name: "Save tuned.z4dm" }).waitFor();
   const { name, bytes } = await saved(page, () => page.getByRole("button", { name: /^Save/ }).click());
   assert.equal(name, "tuned.z4dm");
   assert.ok(bytes.length < readFileSync(TUNED).length / 50, `${bytes.length}`);

@@ -231,7 +231,7 @@ inBrowser("what cannot be read says so, and can be tried again", async (page) =>
   await page.getByRole("button", { name: /^Cancel: transformer\.h\.3/ }).waitFor();
   hold = 404;
   const alert = page.getByRole("alert");
-  await alert.waitFor({ timeout: 20_000 });
+  await alert.waitFor();
   hold = undefined;
   await alert.getByRole("button", { name: "Retry" }).click();
   assert.ok((await figures(page)).max > 0);

@@ -38,6 +38,9 @@ export function launchBrowser(name = browserName, colorScheme = undefined, chrom
 /** The reason to skip a test that needs a feature of Chromium, or `false` in Chromium. */
 export const onlyChromium = (why) => (browserName === "chromium" ? false : why);
 
+/** The time after which a test gives up waiting for an event. A busy machine with a slow browser takes a few seconds. */
+const PATIENCE_MS = 60_000;
+
 /**
  * Sets up the tests of a file that need a browser. `ready` and `done` run before and after them, and `inBrowser`
  * defines one test. Its options are the options of a Playwright context, and `skip`, the reason to skip the test.
@@ -57,7 +60,7 @@ export function browserTests({ ready = async () => {}, done = async () => {}, ch
     });
   }
   const inBrowser = (name, work, { skip: why = false, ...options } = {}) =>
-    test(name, { skip: whyNot || why, timeout: 40_000 }, async () => {
+    test(name, { skip: whyNot || why, timeout: 3 * PATIENCE_MS }, async () => {
       const { page, complaints, close } = await (browserName === "firefox" ? newFirefoxPage(browser, options) : newPage(browser, options));
       try {
         await work(page, complaints);
@@ -87,7 +90,7 @@ async function newFirefoxPage(browser, { isMobile, colorScheme = "light", ...opt
 async function newPage(browser, options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(PATIENCE_MS);
   const complaints = [];
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) complaints.push(message.text());
