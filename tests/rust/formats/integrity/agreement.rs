@@ -193,7 +193,7 @@ fn unpacking_and_verifying_accept_the_same_files() {
     for subject in subjects(&disk) {
         let name = subject.name;
         let input = disk.path("input");
-        let output = disk.path("output.safetensors");
+        let output = disk.path("output.bin");
         let check = |file: &[u8], is_new: bool, what: &str| {
             std::fs::write(&input, file).expect("written");
             let (mut unpacking, mut verifying) =
