@@ -141,8 +141,11 @@ def test_names_that_mislead(tmp_path: Path, plain: Path, packed: Path) -> None:
         with pytest.warns(UserWarning, match="expect to end in") as warned:
             call()
         assert warned[0].filename == __file__
-    # A name with an unknown extension does not cause a warning.
+    # A name with an unknown extension, and that of the original, do not cause a warning.
     zstn.pack(plain, tmp_path / "model-v1.2")
+    np.save(tmp_path / "a.npy", np.ones(3))
+    zstn.pack(tmp_path / "a.npy", tmp_path / "a.npy.zstn")
+    zstn.unpack(tmp_path / "a.npy.zstn", tmp_path / "b.npy")
 
 
 def test_a_wrong_base_has_a_code_of_its_own(tmp_path: Path, plain: Path) -> None:

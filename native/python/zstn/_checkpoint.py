@@ -144,7 +144,10 @@ def unpack(
     with watching(progress, "unpacking") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
         restored = _reports.unpacked(_native.unpack(src, dst, base, common))
-    _note(dst, "a restored file", {".safetensors"})
+    if isinstance(src, str | os.PathLike):
+        # A file of another format keeps its extension in the name of its packed file.
+        original = PurePath(PurePath(os.fsdecode(src)).stem).suffix.lower()
+        _note(dst, "a restored file", {original if original in _KNOWN else ".safetensors"})
     LOGGER.info("restored %d bytes from %d", restored.original_bytes, restored.packed_bytes)
     return restored
 
