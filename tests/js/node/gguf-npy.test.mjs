@@ -12,6 +12,7 @@ import { answerRange, startServer } from "../support/server.mjs";
 import { badForeign, goodForeign, isRefusal, refusalOf, sha256, vectorPath } from "../support/vectors.mjs";
 
 const FOLDERS = ["gguf", "npy"];
+const scratch = scratchFolder();
 let server;
 
 before(async () => {
@@ -160,7 +161,7 @@ test("every truncation is refused, or leaves the tensors as they are", async () 
 });
 
 test("the first of several GGUF files opens the model, from everywhere", async (t) => {
-  const folder = scratchFolder();
+  const folder = scratch;
   const names = ["1", "2", "3"].map((number) => `m-0000${number}-of-00003.gguf`);
   const files = new Map(
     names.map((name, number) => {
