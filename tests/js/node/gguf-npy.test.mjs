@@ -188,6 +188,8 @@ test("the first of several GGUF files opens the model, from everywhere", async (
   assert.equal(await namesOf(open(`${site.url}${first}?x=1`)), "abc");
   assert.equal(await namesOf(open(`${site.url}${first}.zstn`)), "abc");
   assert.equal(await namesOf(open(fileOf(first), { siblings })), "abc");
+  const source = { name: first, size: () => files.get(first).length, read: async (offset, length) => files.get(first).subarray(offset, offset + length) };
+  assert.equal(await namesOf(open(source, { siblings })), "abc");
   // Other files, and files without siblings, are opened by themselves.
   assert.equal(await namesOf(open(join(folder, second))), "b");
   assert.equal(await namesOf(open(fileOf(first))), "a");
