@@ -224,7 +224,10 @@ mod tests {
     #[test]
     fn files_of_one_gguf_model_name_each_other() {
         let name = GgufSetName::parse("a/m-of-x-00002-of-00003.gguf.zstn").expect("a name");
-        assert_eq!((name.number(), name.count(), name.is_first()), (2, 3, false));
+        assert_eq!(
+            (name.number(), name.count(), name.is_first()),
+            (2, 3, false)
+        );
         assert_eq!(name.first(), "a/m-of-x-00001-of-00003.gguf.zstn");
         let others: Vec<String> = name.others().collect();
         assert_eq!(others, [name.first(), name.of_number(3)]);

@@ -216,7 +216,8 @@ impl ReaderOptions {
             .zip(locations)
             .map(|(one, two)| one.or(two))
             .collect();
-        if let (None, Some(first), [source], [catalog]) = (index, first, &sources[..], &catalogs[..])
+        if let (None, Some(first), [source], [catalog]) =
+            (index, first, &sources[..], &catalogs[..])
             && self.opens_several_gguf_files(shards.is_some())
         {
             let files = gguf_set::files(first, source.pinned_location(), catalog);

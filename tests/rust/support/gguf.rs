@@ -79,7 +79,12 @@ pub fn part(number: u16, count: u16, total: i32, tensors: &[GgufTensor]) -> Vec<
 pub fn three_parts() -> [(String, Vec<u8>); 3] {
     let tensor = |name: &'static str, first: u8| -> GgufTensor<'static> {
         let values = (0..6).map(|step| f32::from(first + step));
-        (name, F32, &[3, 2], values.flat_map(f32::to_le_bytes).collect())
+        (
+            name,
+            F32,
+            &[3, 2],
+            values.flat_map(f32::to_le_bytes).collect(),
+        )
     };
     let tensors = [
         vec![tensor("a", 10)],

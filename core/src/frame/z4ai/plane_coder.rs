@@ -82,9 +82,7 @@ impl PlaneShape {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         match self.recipe {
-            PlaneRecipe::Blocks(codecs) => {
-                codecs.block_bytes(self.division(), self.part_bytes())
-            }
+            PlaneRecipe::Blocks(codecs) => codecs.block_bytes(self.division(), self.part_bytes()),
             _ => STORED_WRITE_BYTES,
         }
     }

@@ -134,7 +134,10 @@ pub fn sharded_checkpoints() -> Vec<Case> {
             packed_shards(r#""u":"m.safetensors""#),
         ),
         (Rule::ShardRenaming, packed_shards(r#""t":"m.bin""#)),
-        (Rule::GgufSplit, second_gguf_file_as("m-00001-of-00003.gguf")),
+        (
+            Rule::GgufSplit,
+            second_gguf_file_as("m-00001-of-00003.gguf"),
+        ),
     ]
 }
 

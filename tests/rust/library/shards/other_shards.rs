@@ -62,8 +62,16 @@ fn gguf_files_that_do_not_belong_together_are_refused() {
     let short = part(2, 3, 4, &[]);
     let npy = zstn_tests::checkpoints::npy(2, 3);
     for (files, expected, sentence) in [
-        ([&first.1, &second.1, &short], Rule::GgufSplit, "have 3 tensors"),
-        ([&first.1, &third.1, &second.1], Rule::GgufSplit, "file 3 of 3"),
+        (
+            [&first.1, &second.1, &short],
+            Rule::GgufSplit,
+            "have 3 tensors",
+        ),
+        (
+            [&first.1, &third.1, &second.1],
+            Rule::GgufSplit,
+            "file 3 of 3",
+        ),
         (
             [&first.1, &second.1, &without_place],
             Rule::GgufSplit,
