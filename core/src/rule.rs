@@ -79,7 +79,8 @@ rules! {
     /// The shard index assigns each tensor to one file (sharded 1).
     ShardTensorTwice = "sharded.tensor_twice",
     /// Every file named in the shard index exists in the index's folder
-    /// (sharded 2).
+    /// (sharded 2), and every GGUF file of a model in the folder of the first
+    /// (gguf 6).
     ShardMissing = "sharded.missing",
     /// Every tensor is in the file that the shard index assigns it to (sharded
     /// 2).
@@ -455,6 +456,9 @@ rules! {
     GgufData if "gguf" = "gguf.data",
     /// Tensors do not overlap (gguf 3).
     GgufOverlap if "gguf" = "gguf.overlap",
+    /// Several GGUF files of one model state the places that their names have, and
+    /// have as many tensors as the first one states (gguf 6).
+    GgufSplit if "gguf" = "gguf.split",
 
     /// The header of a NumPy array has the specified structure, and a dtype
     /// that can be converted (npy 1 and 2).

@@ -129,6 +129,33 @@ impl Catalog {
         catalog.map(Self).map_err(|e| to_js_error(&e))
     }
 
+    /// Returns the names of the other GGUF files of the model, if this is the first of
+    /// several and called `name`.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = furtherGgufFiles)]
+    #[must_use]
+    pub fn further_gguf_files(&self, name: &str) -> Vec<String> {
+        self.0.further_gguf_files(name)
+    }
+
+    /// Checks that this is the one of several GGUF files that `name` states, and returns
+    /// the number of its tensors.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = checkGgufPart)]
+    pub fn check_gguf_part(&self, name: &str) -> Result<f64, JsValue> {
+        let tensors = self.0.check_gguf_part(name);
+        tensors.map(|n| n as f64).map_err(|e| to_js_error(&e))
+    }
+
+    /// Checks that the GGUF files of the model have as many tensors as this one, the
+    /// first, states. They have `tensors`.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = checkGgufTotal)]
+    pub fn check_gguf_total(&self, tensors: f64) -> Result<(), JsValue> {
+        let checked = to_u64(tensors).and_then(|tensors| self.0.check_gguf_total(tensors));
+        checked.map_err(|e| to_js_error(&e))
+    }
+
     /// Makes the tensors with values in the files of these numbers unreadable, for this
     /// reason.
     #[cfg(feature = "formats")]

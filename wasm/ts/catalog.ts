@@ -22,13 +22,11 @@ const loadOtherFormats = async () => platform.otherFormats ?? import("./other-fo
 /** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
 export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
 
-/** Opens a file, and the other files that contain values of its tensors, which follow it in the result. */
+/** Opens a file, and the other files of its model that it names, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const { options, meter } = context;
-  const file = await openFile(source, sizeBytes, head, name, options, meter);
-  const { core, catalog } = file;
-  if (core.call(() => catalog.originalKind?.())) return [await (await loadOtherFormats()).withOriginal(context, file, openFile)];
-  return core.call(() => catalog.externalFiles?.().length) ? (await import("./external-files.js")).withExternalFiles(context, file) : [file];
+  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
+  // Only the core with all formats reads files that name others.
+  return file.catalog.externalFiles ? (await loadOtherFormats()).withOtherFiles(context, file, openFile) : [file];
 }
 
 /** The function that opens one file. */

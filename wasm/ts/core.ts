@@ -40,6 +40,15 @@ export interface CoreCatalog {
   externalFiles?(): string[];
   /** Returns the catalog of the values in another file. */
   external(number: number, sizeBytes: number): CoreCatalog;
+  /**
+   * Returns the names of the other GGUF files of the model, if this is the first of several and called `name`. Absent
+   * from the module without these formats.
+   */
+  furtherGgufFiles?(name: string): string[];
+  /** Returns the number of tensors. Throws if the file is not the one of several GGUF files that its name states. */
+  checkGgufPart?(name: string): number;
+  /** Throws if the files of the model do not have as many tensors together as this one, the first, states. */
+  checkGgufTotal?(tensors: number): void;
   /** Makes the tensors with values in the files of these numbers unreadable. */
   refuseExternal(numbers: Uint32Array, reason: string): void;
   free(): void;

@@ -56,7 +56,8 @@ async function openExternal({ openSource, options, resolveSibling }: OpenContext
 /** Returns whether a server requires a login, as some do for files that do not exist. */
 const isRefused = (error: unknown): boolean => hasCode<HttpError>(error, "http") && (error.status === 401 || error.status === 403);
 
-function decoded(name: string): string {
+/** Returns a component of a URL or path without percent-encoding. */
+export function decoded(name: string): string {
   try {
     return decodeURIComponent(name);
   } catch {

@@ -1,5 +1,5 @@
-//! The names of checkpoint files: names of shard indices, and how packing
-//! changes a name (docs/formats/sharded.md 4). `tests/names.json` contains
+//! The names of checkpoint files: names of shard indices and of GGUF files of one
+//! model, and how packing changes a name (docs/formats/sharded.md 4). `tests/names.json` contains
 //! examples that the tests of all languages run.
 
 use alloc::format;
@@ -61,6 +61,81 @@ impl<'a> IndexName<'a> {
     pub fn renamed(&self, to: FileKind) -> String {
         format!("{}.{}{}", self.stem, to.extension(), self.ending)
     }
+}
+
+/// The name of one of several GGUF files that contain a model,
+/// `STEM-00001-of-00003.gguf`, or the name of its packed file
+/// (docs/formats/gguf.md 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GgufSetName<'a> {
+    stem: &'a str,
+    number: u32,
+    count: u32,
+    ending: &'a str,
+}
+
+impl<'a> GgufSetName<'a> {
+    /// Parses the name or the path of a file. Returns `None` for any other name.
+    #[must_use]
+    pub fn parse(name: &'a str) -> Option<Self> {
+        let whole = name.strip_suffix(".zstn").unwrap_or(name);
+        let numbered = whole.strip_suffix(".gguf")?;
+        let (before, count) = numbered.rsplit_once("-of-")?;
+        let (stem, number) = before.rsplit_once('-')?;
+        let (number, count) = (five_digits(number)?, five_digits(count)?);
+        let has_name = !stem.is_empty() && !stem.ends_with('/');
+        (has_name && (1..=count).contains(&number)).then_some(Self {
+            stem,
+            number,
+            count,
+            ending: name.get(numbered.len()..)?,
+        })
+    }
+
+    /// Returns the number of the file, from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns the number of files.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns whether this is the first of several files, by which a model is opened.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.number == 1 && self.count > 1
+    }
+
+    /// Returns the name of the first file.
+    #[must_use]
+    pub fn first(&self) -> String {
+        self.of_number(1)
+    }
+
+    /// Returns the names of all files but this one, in order.
+    pub fn others(self) -> impl Iterator<Item = String> + use<'a> {
+        let numbers = (1..=self.count).filter(move |number| *number != self.number);
+        numbers.map(move |number| self.of_number(number))
+    }
+
+    fn of_number(&self, number: u32) -> String {
+        let Self {
+            stem,
+            count,
+            ending,
+            ..
+        } = self;
+        format!("{stem}-{number:05}-of-{count:05}{ending}")
+    }
+}
+
+fn five_digits(text: &str) -> Option<u32> {
+    let is_number = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 /// Converts the name of a file or index from the format `from` to the format
@@ -142,7 +217,35 @@ fn without_variant(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
+
+    #[test]
+    fn files_of_one_gguf_model_name_each_other() {
+        let name = GgufSetName::parse("a/m-of-x-00002-of-00003.gguf.zstn").expect("a name");
+        assert_eq!(
+            (name.number(), name.count(), name.is_first()),
+            (2, 3, false)
+        );
+        assert_eq!(name.first(), "a/m-of-x-00001-of-00003.gguf.zstn");
+        let others: Vec<String> = name.others().collect();
+        assert_eq!(others, [name.first(), name.of_number(3)]);
+        for other in [
+            "m.gguf",
+            "m-00001-of-00002.safetensors",
+            "m-00003-of-00002.gguf",
+            "m-00000-of-00002.gguf",
+            "m-1-of-2.gguf",
+            "m-+0001-of-00002.gguf",
+            "a/-00001-of-00002.gguf",
+            "-00001-of-00002.gguf",
+        ] {
+            assert_eq!(GgufSetName::parse(other), None, "{other}");
+        }
+        let only = GgufSetName::parse("m-00001-of-00001.gguf").expect("a name");
+        assert!(!only.is_first());
+    }
 
     #[test]
     fn packed_names_are_reversed() {

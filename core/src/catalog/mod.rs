@@ -31,6 +31,8 @@ mod format;
 mod gauss;
 #[cfg(feature = "gguf")]
 mod gguf;
+#[cfg(feature = "gguf")]
+mod gguf_set;
 #[cfg(feature = "hdf5")]
 mod hdf5;
 #[cfg(feature = "msgpack")]
@@ -67,7 +69,7 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
 pub use file_name::{
-    IndexName, has_other_extension, kind_of_name, packed_name, renamed, restored_name,
+    GgufSetName, IndexName, has_other_extension, kind_of_name, packed_name, renamed, restored_name,
 };
 pub use file_opener::{FileOpener, is_other_format, recognise, recognise_named};
 pub use format::FileKind;

@@ -271,7 +271,8 @@ impl Report {
 #[derive(Args, Clone, Copy)]
 pub struct Stored {
     /// Read tensors as they are stored, even if config.json specifies how to compute
-    /// weights from them (compressed-tensors)
+    /// weights from them (compressed-tensors), and only the named one of several GGUF
+    /// files
     #[arg(long)]
     stored: bool,
 }

@@ -316,8 +316,9 @@ def open(
     verify: Literal["stored", "full"] = "full",
 ) -> Reader:
     """Opens a model: a file in any format that zstn reads, the index of a model in
-    several files, or a local folder that contains a single model. For a remote file, only
-    the index is read, and later the ranges that are needed.
+    several files, the first of several GGUF files, or a local folder that contains a
+    single model. For a remote file, only the index is read, and later the ranges that
+    are needed.
 
     Args:
         source: a path; an address (``https://``, ``hf://``, ``s3://``, ``gs://``,
@@ -332,8 +333,9 @@ def open(
             its server ignores range requests; 64 MiB by default, 0 for none.
         threads: number of threads that decode; 0 shares one thread per core with the
             whole process.
-        dense: whether weights in a compressed-tensors format are decoded; otherwise
-            their parts are separate tensors.
+        dense: whether weights in a compressed-tensors format are decoded, and all of
+            several GGUF files are opened; otherwise, parts of weights are separate
+            tensors, and only the named file is opened.
         verify: the checks of tensors in ``.zstn`` files. ``"stored"`` compares the
             stored bytes with their checksums, which detects damage in transit and on
             disk. ``"full"`` also compares the decoded bytes with their digests.

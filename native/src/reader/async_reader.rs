@@ -14,6 +14,7 @@ use zstn_core::model::{self, Model, wants_config};
 use super::async_driver::run;
 use super::decode::ReadTensor;
 use super::external;
+use super::gguf_set;
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
@@ -21,7 +22,7 @@ use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, View, check_takes_base, tensor};
 use crate::catalog::{self, OpenFile};
 use crate::delta::check_chain;
-use crate::shards::Shards;
+use crate::shards::{Shard, Shards, is_absent};
 use crate::source::parallel::FILES_AT_ONCE;
 use crate::source::{
     AsyncSource, BlockingSource, CONFIG, ClosedFile, Input, Location, Reading, Source, data_shard,
@@ -341,39 +342,73 @@ impl ReaderOptions {
         let index = index.map(|index| &index.parsed);
         let chosen = index.map(|index| self.chosen(index)).transpose()?.flatten();
         let index = chosen.as_ref().or(index);
-        let files: Vec<Input> = match &shards {
-            None => vec![input.clone()],
+        let (mut opened, mut locations) = match &shards {
+            None => {
+                let source = input.open_async(&self.http).await?;
+                let opened = vec![open_file(engine, source).await?];
+                (opened, vec![input.location().cloned()])
+            }
             Some(shards) => {
                 let all = shards.files().iter();
                 let wanted = all.filter(|file| {
                     let mut wanted = chosen.iter().flat_map(ShardIndex::files);
                     chosen.is_none() || wanted.any(|name| *name == file.name)
                 });
-                let inputs = wanted.map(|file| {
-                    file.check_there()?;
-                    Ok(Input::from(&file.location))
-                });
-                inputs.collect::<Result<_>>()?
+                let wanted: Vec<&Shard> = wanted.collect();
+                let locations = wanted.iter().map(|file| Some(file.location.clone()));
+                let locations: Vec<_> = locations.collect();
+                let count = wanted.len();
+                (self.open_all(engine, wanted, count).await?, locations)
             }
         };
-        let locations: Vec<_> = files.iter().map(|file| file.location().cloned()).collect();
-        let are_many = files.len() > MAX_OPEN_FILES;
-        let opened = files.iter().map(|file| async move {
-            let source: Arc<dyn AsyncSource> = match file.location() {
-                Some(Location::Path(path)) if are_many => {
+        if let (None, [(source, catalog)], [Some(first)]) = (index, &opened[..], &locations[..])
+            && self.opens_several_gguf_files(shards.is_some())
+        {
+            let files = gguf_set::files(first, source.pinned_location(), catalog);
+            let others: Vec<&Shard> = files.iter().skip(1).collect();
+            let found = others.iter().map(|file| Some(file.location.clone()));
+            locations.extend(found.collect::<Vec<_>>());
+            opened.extend(self.open_all(engine, others, files.len()).await?);
+            let catalogs = opened.iter().map(|(_, catalog)| catalog);
+            gguf_set::check(&files, catalogs)?;
+        }
+        self.open_opened(engine, input.to_string(), opened, index, &locations)
+            .await
+    }
+
+    /// Opens files of a model in `count` files at the same time.
+    async fn open_all(
+        &self,
+        engine: &Engine,
+        files: Vec<&Shard>,
+        count: usize,
+    ) -> Result<Vec<OpenedFile>> {
+        for file in &files {
+            file.check_there()?;
+        }
+        let opened = files.into_iter().map(|file| async move {
+            let source: Arc<dyn AsyncSource> = match &file.location {
+                Location::Path(path) if count > MAX_OPEN_FILES => {
                     let path = path.clone();
                     let file = on_thread(move || ClosedFile::open(&path)).await?;
                     Arc::new(BlockingSource::new(file))
                 }
-                _ => file.open_async(&self.http).await?,
+                location => match (location.open_async(&self.http).await, file.packed()) {
+                    (Err(error), Some(packed)) if is_absent(&error) => {
+                        let opened = packed.open_async(&self.http).await;
+                        opened.map_err(|other| match is_absent(&other) {
+                            true => error,
+                            false => other,
+                        })?
+                    }
+                    (opened, _) => opened?,
+                },
             };
             open_file(engine, source).await
         });
         let opened: Vec<_> = opened.collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
-        let opened: Result<Vec<_>> = opened.try_collect().await;
-        self.open_opened(engine, input.to_string(), opened?, index, &locations)
-            .await
+        opened.try_collect().await
     }
 
     /// Opens the other files of ONNX models at the `locations`, and returns their
@@ -422,7 +457,7 @@ impl ReaderOptions {
         &self,
         engine: &Engine,
         name: String,
-        files: Vec<(Arc<dyn AsyncSource>, FileCatalog)>,
+        files: Vec<OpenedFile>,
         index: Option<&ShardIndex>,
         locations: &[Option<Location>],
     ) -> Result<AsyncReader> {
@@ -473,11 +508,11 @@ impl ReaderOptions {
     }
 }
 
+/// A file with its catalog.
+type OpenedFile = (Arc<dyn AsyncSource>, FileCatalog);
+
 /// Reads the catalog of a file.
-async fn open_file(
-    engine: &Engine,
-    source: Arc<dyn AsyncSource>,
-) -> Result<(Arc<dyn AsyncSource>, FileCatalog)> {
+async fn open_file(engine: &Engine, source: Arc<dyn AsyncSource>) -> Result<OpenedFile> {
     let work = OpenFile::new(source.name(), source.len_bytes());
     let opened = run(work, engine, &|_| Arc::clone(&source)).await;
     let catalog = catalog::of_one_version(opened, source.other_version())?;

@@ -20,6 +20,7 @@ mod bands;
 mod batch;
 mod decode;
 mod external;
+mod gguf_set;
 mod opening;
 mod options;
 mod original;
@@ -48,7 +49,8 @@ pub enum View {
     Dense,
     /// Every tensor is read as it is stored. The tensors of a file that was packed from
     /// a format other than safetensors are then the entries of its virtual header, which
-    /// fill that file (docs/formats/zstn-virtual-header.md 2).
+    /// fill that file (docs/formats/zstn-virtual-header.md 2). A GGUF file that is named
+    /// is opened by itself, even if it is the first of several.
     Stored,
 }
 
@@ -118,8 +120,9 @@ struct Files {
 }
 
 impl Reader {
-    /// Opens a file of any supported format, the index of a sharded checkpoint, or a
-    /// local folder that contains a model (docs/formats/sharded.md). The input is a
+    /// Opens a file of any supported format, the index of a sharded checkpoint, the
+    /// first of several GGUF files of a model, or a local folder that contains a model
+    /// (docs/formats/sharded.md and gguf.md 6). The input is a
     /// path, a [`Location`](crate::Location) or another [`Input`]. [`Reader::options`]
     /// offers more choices.
     ///

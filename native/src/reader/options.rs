@@ -11,10 +11,10 @@ use zstn_core::model::{Verify, wants_config};
 
 use super::opening::{OpenModel, of_one_version};
 use super::{Files, Reader, View, check_takes_base};
-use super::{external, state_machine};
+use super::{external, gguf_set, state_machine};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
-use crate::shards::Shards;
+use crate::shards::{Shard, Shards};
 use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{CONFIG, ClosedFile, HttpOptions, Input, Location, Source, data_shard};
 use crate::{Engine, Error, Result};
@@ -200,8 +200,7 @@ impl ReaderOptions {
         let opened = parallel::run(count, at_once, |number| {
             let source = match files {
                 None => input.open(&self.http)?,
-                Some(files) if count > MAX_OPEN_FILES => files[number].open_closed(&self.http)?,
-                Some(files) => files[number].open(&self.http)?,
+                Some(files) => self.open_shard(files[number], count)?,
             };
             let catalog = open_catalog(engine, &*source)?;
             Ok((source, catalog))
@@ -213,10 +212,28 @@ impl ReaderOptions {
             Some(files) => Some(files[number].location.clone()),
         });
         let pinned = sources.iter().map(|source| source.pinned_location());
-        let locations: Vec<_> = pinned
+        let mut locations: Vec<_> = pinned
             .zip(locations)
             .map(|(one, two)| one.or(two))
             .collect();
+        if let (None, Some(first), [source], [catalog]) =
+            (index, first, &sources[..], &catalogs[..])
+            && self.opens_several_gguf_files(shards.is_some())
+        {
+            let files = gguf_set::files(first, source.pinned_location(), catalog);
+            let others = files.get(1..).unwrap_or_default();
+            let opened = parallel::run(others.len(), at_once, |number| {
+                let source = self.open_shard(&others[number], files.len())?;
+                let catalog = open_catalog(engine, &*source)?;
+                Ok((source, catalog))
+            });
+            for ((source, catalog), file) in opened?.into_iter().zip(others) {
+                sources.push(source);
+                catalogs.push(catalog);
+                locations.push(Some(file.location.clone()));
+            }
+            gguf_set::check(&files, &catalogs)?;
+        }
         for (source, catalog) in self.open_external(&mut catalogs, &locations)? {
             sources.push(source);
             catalogs.push(catalog);
@@ -258,6 +275,20 @@ impl ReaderOptions {
         match self.view {
             View::Dense => reader.with_all_tensors(),
             View::Stored => Ok(reader),
+        }
+    }
+
+    /// Returns whether the other files of a model are opened if its first GGUF file is
+    /// found in a folder (`is_in_folder`) or named.
+    pub(super) fn opens_several_gguf_files(&self, is_in_folder: bool) -> bool {
+        is_in_folder || self.view == View::Dense
+    }
+
+    /// Opens a file of a model in `count` files.
+    fn open_shard(&self, file: &Shard, count: usize) -> Result<Box<dyn Source>> {
+        match count > MAX_OPEN_FILES {
+            true => file.open_closed(&self.http),
+            false => file.open(&self.http),
         }
     }
 

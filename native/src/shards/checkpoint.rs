@@ -266,11 +266,7 @@ impl Shards {
         let parsed = ShardIndex::parse(&text).map_err(Error::place(location))?;
         let mut files: Vec<Shard> = Vec::new();
         for name in parsed.files() {
-            files.push(Shard {
-                name: name.clone(),
-                location: version.sibling(name).ok_or_else(|| missing(location))?,
-                tensors: Vec::new(),
-            });
+            files.push(Shard::beside(&version, name).ok_or_else(|| missing(location))?);
         }
         for (tensor, file) in parsed.weights() {
             files[file].tensors.push(tensor.into());

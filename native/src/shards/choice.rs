@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use zstn_core::catalog::{FileKind, IndexName, has_other_extension};
+use zstn_core::catalog::{FileKind, GgufSetName, IndexName, has_other_extension};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 /// The file kinds that can be packed.
@@ -14,6 +14,11 @@ pub const PACKED: &[FileKind] = &[FileKind::Zstn, FileKind::Delta];
 /// The file kinds that a delta can be made against: a plain file, and files that
 /// restore a plain file.
 pub const BASES: &[FileKind] = &[FileKind::Safetensors, FileKind::Zstn, FileKind::Delta];
+
+/// The name that transformers gives to a checkpoint in PyTorch's format, and the end of
+/// the names of indices of such files. Other names that end in `.bin` state no format.
+const PYTORCH_MODEL: &str = "pytorch_model.bin";
+const PYTORCH_INDEX_SUFFIX: &str = ".bin.index.json";
 
 /// The file from which the checkpoint of a folder is opened.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +36,8 @@ pub(super) enum Choice<'a> {
 /// index of its kind and no `model.KIND`. Returns `None` if no file is of these kinds.
 ///
 /// Packed files of other formats, such as `model.gguf.zstn`, are chosen like the files
-/// that they restore, unless those are in the folder.
+/// that they restore, unless those are in the folder. The first of several GGUF files of
+/// a model represents all of them.
 ///
 /// # Errors
 /// A message for the user if there are several candidates.
@@ -43,7 +49,15 @@ pub(super) fn choose<'a>(
     let (mut originals, mut others) = (Vec::new(), Vec::new());
     // The names of restored files that are not in the folder, and those of their packed files.
     let mut restored = Vec::new();
+    let is_further = |name: &str| {
+        let name = GgufSetName::parse(name).filter(|name| name.number() > 1);
+        name.is_some_and(|name| all.contains(name.first().as_str()))
+    };
+    let reads_gguf = kinds.contains(&FileKind::Gguf);
     for name in names {
+        if reads_gguf && is_further(name) {
+            continue;
+        }
         let ending = format!(".{}", FileKind::Zstn.extension());
         let of_original = name.strip_suffix(&ending);
         match of_original.filter(|name| has_other_extension(name)) {
@@ -84,11 +98,14 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
         if found.iter().any(|(_, index)| !index.has_variant()) || names.contains(&&*model) {
             found.retain(|(_, index)| !index.has_variant());
         }
+        let mut found: Vec<&str> = found.into_iter().map(|(name, _)| name).collect();
+        if *kind == FileKind::PyTorch {
+            found.extend(ending(PYTORCH_INDEX_SUFFIX.into()));
+        }
         match &found[..] {
             [] => {}
-            [(index, _)] => return Ok(Some(Choice::Index(index))),
+            [index] => return Ok(Some(Choice::Index(index))),
             several => {
-                let several: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
                 return Err(format!(
                     "the folder contains several indices of shards ({}); name the one you mean",
                     several.join(", ")
@@ -96,8 +113,12 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
             }
         }
     }
-    for kind in kinds.iter().map(|kind| kind.extension()) {
-        let files = ending(format!(".{kind}"));
+    for format in kinds {
+        let kind = format.extension();
+        let mut files = ending(format!(".{kind}"));
+        if *format == FileKind::PyTorch && files.is_empty() {
+            files.extend(names.iter().filter(|name| **name == PYTORCH_MODEL));
+        }
         if let Some(model) = files.iter().find(|name| **name == format!("model.{kind}")) {
             return Ok(Some(Choice::File(model)));
         }
@@ -227,6 +248,38 @@ mod tests {
         let chosen = choose(&folder, FileKind::FILES);
         assert_eq!(chosen, Ok(Some(Choice::File("model.gguf.zstn"))));
         assert!(choose(&folder[1..], PACKED).is_err());
+    }
+
+    #[test]
+    fn the_first_of_several_gguf_files_represents_them() {
+        let folder = names(&[
+            "m-00001-of-00002.gguf",
+            "m-00002-of-00002.gguf",
+            "n-00002-of-00002.gguf",
+        ]);
+        let first = Ok(Some(Choice::File("m-00001-of-00002.gguf")));
+        assert_eq!(choose(&folder[..2], FileKind::FILES), first);
+        assert!(choose(&folder, FileKind::FILES).is_err());
+        assert!(choose(&folder[1..], FileKind::FILES).is_err());
+        let packed = names(&["m-00001-of-00002.gguf.zstn", "m-00002-of-00002.gguf.zstn"]);
+        let first = Ok(Some(Choice::File("m-00001-of-00002.gguf.zstn")));
+        assert_eq!(choose(&packed, FileKind::FILES), first);
+        assert!(choose(&packed, PACKED).is_err());
+    }
+
+    #[test]
+    fn a_pytorch_checkpoint_is_found_by_its_usual_names() {
+        let folder = names(&[
+            "optimizer.bin",
+            "pytorch_model-00001-of-00002.bin",
+            "pytorch_model.bin.index.json",
+        ]);
+        let index = Ok(Some(Choice::Index("pytorch_model.bin.index.json")));
+        assert_eq!(choose(&folder, FileKind::FILES), index);
+        assert_eq!(choose(&folder[..2], FileKind::FILES), Ok(None));
+        let folder = names(&["not_pytorch_model.bin", "pytorch_model.bin"]);
+        let file = Ok(Some(Choice::File("pytorch_model.bin")));
+        assert_eq!(choose(&folder, FileKind::FILES), file);
     }
 
     #[test]

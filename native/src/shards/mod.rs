@@ -13,5 +13,7 @@ mod work;
 pub use checkpoint::{Shards, checkpoints_below};
 pub use choice::{BASES, PACKED, PLAIN};
 pub(crate) use folder::{pack_shards, unpack_shards};
+#[cfg(feature = "async")]
+pub(crate) use shard::is_absent;
 pub use shard::{Index, Shard, packed_index_of, unpacked_index, unpacked_index_of};
 pub(crate) use verify::verify_shards;

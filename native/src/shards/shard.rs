@@ -6,7 +6,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use zstn_core::Rule;
-use zstn_core::catalog::{FileCatalog, FileKind, IndexName, renamed};
+use zstn_core::catalog::{
+    FileCatalog, FileKind, IndexName, has_other_extension, packed_name, renamed,
+};
 use zstn_core::container::safetensors::{SHARD_INDEX_SUFFIX, ShardIndex};
 
 use super::{PACKED, Shards};
@@ -45,6 +47,32 @@ impl fmt::Display for Shard {
 }
 
 impl Shard {
+    /// Returns the file called `name` in the folder of `other`, a file of the same
+    /// model. If a local file is missing and its packed file is there, returns that one.
+    /// `None` if `other` has no folder.
+    pub(crate) fn beside(other: &Location, name: &str) -> Option<Self> {
+        let mut file = Self {
+            name: name.into(),
+            location: other.sibling(name)?,
+            tensors: Vec::new(),
+        };
+        if let (Location::Path(path), Some(packed)) = (&file.location, file.packed())
+            && !path.exists()
+            && matches!(&packed, Location::Path(packed) if packed.is_file())
+        {
+            file.location = packed;
+        }
+        Some(file)
+    }
+
+    /// Returns the location of the packed file that restores this file, if it is of a
+    /// format other than safetensors: `model.bin.zstn` for `model.bin`. Indices of such
+    /// files are copied unchanged when their folder is packed.
+    pub(crate) fn packed(&self) -> Option<Location> {
+        let packed = packed_name(&self.name).filter(|_| has_other_extension(&self.name));
+        self.location.sibling(&packed?)
+    }
+
     /// Returns the tensors that the index lists in this file but that its `catalog`
     /// does not contain.
     pub fn missing(&self, catalog: &FileCatalog) -> Vec<String> {
@@ -53,14 +81,21 @@ impl Shard {
         missing.cloned().collect()
     }
 
-    /// Opens the file for reading ranges; `http` applies to addresses.
+    /// Opens the file for reading ranges; `http` applies to addresses. If a server does
+    /// not have the file, its packed file is opened.
     ///
     /// # Errors
     /// The errors of [`Location::open`], and [`Rule::ShardMissing`] if the local file
     /// does not exist.
     pub fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
         self.check_there()?;
-        self.location.open(http)
+        match (self.location.open(http), self.packed()) {
+            (Err(error), Some(packed)) if is_absent(&error) => match packed.open(http) {
+                Err(other) if is_absent(&other) => Err(error),
+                opened => opened,
+            },
+            (opened, _) => opened,
+        }
     }
 
     /// Opens the file like [`Shard::open`], but a local file only uses a descriptor
@@ -72,7 +107,7 @@ impl Shard {
         self.check_there()?;
         match &self.location {
             Location::Path(path) => Ok(Box::new(ClosedFile::open(path)?)),
-            location => location.open(http),
+            _ => self.open(http),
         }
     }
 
@@ -104,8 +139,8 @@ impl Shard {
         match &self.location {
             Location::Path(path) => match path.metadata() {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let detail = "the index of the shards names this file, but it is not there; \
-                                  download it as well";
+                    let detail = "this file is a part of the model, but it is not there; download \
+                                  it as well";
                     let refusal = zstn_core::Error::malformed(Rule::ShardMissing, detail);
                     Err(Error::place(path.display())(refusal))
                 }
@@ -114,6 +149,17 @@ impl Shard {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether an error states that a server does not have the file.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Http {
+            status: Some(404 | 410),
+            ..
+        }
+    )
 }
 
 /// Returns the text of the original index from which the index at `path`, of packed

@@ -1,13 +1,18 @@
 /** GGUF and NPY files, from paths, as a Blob and over HTTP: values, rows, metadata, and the refusal of damaged files. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { open } from "zstn";
+import { packAll } from "../support/cli.mjs";
+import { ggufFile } from "../support/gguf.mjs";
+import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 import { badForeign, goodForeign, isRefusal, refusalOf, sha256, vectorPath } from "../support/vectors.mjs";
 
 const FOLDERS = ["gguf", "npy"];
+const scratch = scratchFolder();
 let server;
 
 before(async () => {
@@ -153,4 +158,46 @@ test("every truncation is refused, or leaves the tensors as they are", async () 
       else assert.deepEqual(await reading.catch((error) => isRefusal(error) && expected), expected, `${file} cut at ${length}`);
     }
   }
+});
+
+test("the first of several GGUF files opens the model, from everywhere", async (t) => {
+  const folder = scratch;
+  const names = ["1", "2", "3"].map((number) => `m-0000${number}-of-00003.gguf`);
+  const files = new Map(
+    names.map((name, number) => {
+      const tensor = { name: "abc"[number], shape: [2], bytes: new Uint8Array(Float32Array.of(number, number + 0.5).buffer) };
+      return [name, ggufFile({ "split.no": number, "split.count": 3, "split.tensors.count": 3 }, [tensor])];
+    }),
+  );
+  for (const [name, bytes] of files) writeFileSync(join(folder, name), bytes);
+  await packAll(names.map((name) => join(folder, name)), folder);
+  const site = await startServer((request, response) => answerRange(request, response, readFileSync(join(folder, request.url.replace(/[?].*/, "")))));
+  t.after(() => site.stop());
+  const fileOf = (name) => new File([files.get(name)], name);
+  const siblings = (name) => (files.has(name) ? fileOf(name) : undefined);
+  const [first, second, third] = names;
+  const namesOf = async (opening) => {
+    const model = await opening;
+    const found = [...model.tensors.keys()].join("");
+    const last = found.at(-1);
+    assert.deepEqual([...(await model.tensor(last)).data], ["abc".indexOf(last), "abc".indexOf(last) + 0.5]);
+    model.close();
+    return found;
+  };
+  assert.equal(await namesOf(open(join(folder, first))), "abc");
+  assert.equal(await namesOf(open(`${site.url}${first}?x=1`)), "abc");
+  assert.equal(await namesOf(open(`${site.url}${first}.zstn`)), "abc");
+  assert.equal(await namesOf(open(fileOf(first), { siblings })), "abc");
+  const source = { name: first, size: () => files.get(first).length, read: async (offset, length) => files.get(first).subarray(offset, offset + length) };
+  assert.equal(await namesOf(open(source, { siblings })), "abc");
+  // Other files, and files without siblings, are opened by themselves.
+  assert.equal(await namesOf(open(join(folder, second))), "b");
+  assert.equal(await namesOf(open(fileOf(first))), "a");
+  assert.equal(await namesOf(open(join(folder, first), { siblings: () => undefined })), "a");
+
+  await assert.rejects(open(fileOf(first), { siblings: (name) => (name === second ? fileOf(name) : undefined) }), { code: "invalid_input", message: new RegExp(third) });
+  const swapped = open(fileOf(first), { siblings: (name) => fileOf(name === second ? third : second) });
+  await assert.rejects(swapped, { code: "malformed", rule: "gguf.split", message: /file [23] of 3/ });
+  const other = open(fileOf(first), { siblings: (name) => (name === second ? new File([readFileSync(vectorPath("npy", goodForeign("npy")[0].file))], name) : fileOf(name)) });
+  await assert.rejects(other, { code: "malformed", rule: "gguf.split" });
 });

@@ -19,6 +19,20 @@ test("the names of indices are recognised", () => {
   for (const name of others) assert.equal(parseIndexName(name), undefined, name);
 });
 
+test("the first of several GGUF files and an index of PyTorch files are chosen", () => {
+  for (const ending of ["", ".zstn"]) {
+    const [first, second] = ["00001", "00002"].map((number) => `q/m-${number}-of-00002.gguf${ending}`);
+    assert.deepEqual(chooseFiles([second, first]), [first]);
+    assert.deepEqual(chooseFiles([second, first], "q/"), [first]);
+    assert.deepEqual(chooseFiles([second]), [second]);
+    assert.deepEqual(chooseFiles([first, second, `q/n.gguf${ending}`], "q/"), [first, `q/n.gguf${ending}`]);
+  }
+  const index = "pytorch_model.bin.index.json";
+  assert.ok(isModelFile(index));
+  assert.deepEqual(chooseFiles(["pytorch_model-00001-of-00002.bin", index, "config.json"]), [index]);
+  assert.deepEqual(chooseFiles([index, "model.safetensors"]), ["model.safetensors"]);
+});
+
 test("an index without a variant is preferred", () => {
   const [plain, variant, older] = ["m.zstn.index.json", "m.zstn.index.fp16.json", "m.zstn.bf16.index.json"];
   assert.deepEqual(chooseFiles([variant, plain, older]), [plain]);

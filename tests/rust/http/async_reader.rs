@@ -10,6 +10,8 @@ use futures_util::TryStreamExt;
 use zstn::source::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use zstn::source::{AsyncSource, HttpOptions, ObjectStoreSource, Reading};
 use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader};
+use zstn_tests::archives::{Archive, state_dict};
+use zstn_tests::gguf::three_parts;
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
 use zstn_tests::{checkpoint, native, ztensor2};
@@ -97,6 +99,66 @@ fn files_on_disk_and_on_servers() {
         let missing = AsyncReader::open(url("missing")).await;
         assert_eq!(missing.err().unwrap().code(), "http");
     });
+}
+
+/// Opens the model at `url` with both readers, and returns the names of its tensors.
+fn names_at(url: &str) -> zstn::Result<Vec<String>> {
+    let names: zstn::Result<Vec<String>> = block_on(async {
+        let reader = AsyncReader::open(Location::url(url)).await?;
+        let names: Vec<String> = reader.names().map(Into::into).collect();
+        if let Some(last) = names.last() {
+            reader.read(last).await?;
+        }
+        Ok(names)
+    });
+    let blocking = Reader::open(Location::url(url));
+    let blocking: zstn::Result<Vec<String>> =
+        blocking.map(|reader| reader.names().map(Into::into).collect());
+    match (names, blocking) {
+        (Ok(names), blocking) => {
+            assert_eq!(blocking.unwrap(), names);
+            Ok(names)
+        }
+        (Err(error), blocking) => {
+            assert_eq!(error.to_string(), blocking.unwrap_err().to_string());
+            Err(error)
+        }
+    }
+}
+
+#[test]
+fn models_in_several_files_of_other_formats() {
+    let server = RoundServer::start();
+    let [first, second, third] = three_parts();
+    let url = server.add(&first.0, Page::File(first.1));
+    server.add(&second.0, Page::File(second.1));
+    let error = names_at(&url).unwrap_err();
+    assert_eq!(error.code(), "http");
+    assert!(error.to_string().contains(&third.0), "{error}");
+    server.add(&third.0, Page::File(third.1));
+    assert_eq!(names_at(&url).unwrap(), ["a", "b", "c", "d"]);
+
+    // A folder of PyTorch files was packed, and its index was copied.
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        let archive = Archive::default()
+            .aligned("m/data.pkl", &state_dict(&[(name.into(), "0".into(), 2)]))
+            .aligned("m/data/0", &[0; 8]);
+        let at = |ending: &str| folder.path().join(format!("{name}.{ending}"));
+        std::fs::write(at("bin"), archive.finish()).unwrap();
+        let options = PackOptions::default();
+        zstn::pack(&Job::new(), at("bin"), at("bin.zstn"), &options).unwrap();
+        let packed = std::fs::read(at("bin.zstn")).unwrap();
+        server.add(&format!("{name}.bin.zstn"), Page::File(packed));
+    }
+    let index = br#"{"weight_map":{"a":"a.bin","b":"b.bin"}}"#;
+    let url = server.add("model.bin.index.json", Page::File(index.to_vec()));
+    assert_eq!(names_at(&url).unwrap(), ["a", "b"]);
+    let index = br#"{"weight_map":{"a":"a.bin","c":"c.bin"}}"#;
+    let url = server.add("wrong.bin.index.json", Page::File(index.to_vec()));
+    let error = names_at(&url).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("c.bin") && !said.contains("zstn"), "{said}");
 }
 
 /// Bytes in memory, read by a source of the test's own.

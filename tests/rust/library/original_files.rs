@@ -15,6 +15,7 @@ use zstn_core::container::zstn::ContainerPrefix;
 use zstn_core::frame::Frame;
 use zstn_core::frame::z4ai::Transform;
 use zstn_tests::foreign::open_in_trips;
+use zstn_tests::gguf::{F32, GgufTensor, Value, file};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoint};
 
@@ -189,40 +190,10 @@ fn a_safetensors_file_has_no_virtual_header() {
     assert_eq!(packed[FLAG_AT] & VIRTUAL, 0);
 }
 
-/// A tensor of a GGUF file: name, number and block length of its type, sizes with the
-/// fastest first, and bytes.
-type GgufTensor<'a> = (&'a str, u32, &'a [u64], Vec<u8>);
-
 fn gguf(tensors: &[GgufTensor]) -> Vec<u8> {
-    let mut file = b"GGUF\x03\0\0\0".to_vec();
-    file.extend((tensors.len() as u64).to_le_bytes());
-    file.extend(1u64.to_le_bytes());
-    let string = |file: &mut Vec<u8>, text: &str| {
-        file.extend((text.len() as u64).to_le_bytes());
-        file.extend(text.as_bytes());
-    };
-    string(&mut file, "general.name");
-    file.extend(8u32.to_le_bytes());
-    string(&mut file, "a model");
-    let mut offset = 0u64;
-    for (name, number, sizes, bytes) in tensors {
-        string(&mut file, name);
-        file.extend(u32::try_from(sizes.len()).expect("few").to_le_bytes());
-        sizes
-            .iter()
-            .for_each(|size| file.extend(size.to_le_bytes()));
-        file.extend(number.to_le_bytes());
-        file.extend(offset.to_le_bytes());
-        offset = (offset + bytes.len() as u64).next_multiple_of(32);
-    }
-    for (_, _, _, bytes) in tensors {
-        file.resize(file.len().next_multiple_of(32), 0);
-        file.extend(bytes);
-    }
-    file
+    file(&[("general.name", Value::Text("a model"))], tensors)
 }
 
-const F32: u32 = 0;
 const Q8_0: u32 = 8;
 const Q4_K: u32 = 12;
 const BF16: u32 = 30;
@@ -309,7 +280,6 @@ fn quantised_tensors_are_coded_by_the_bytes_of_their_blocks() {
         .alias_of
         .map(|number| reader.tensors()[number].name.as_str());
     assert_eq!(first, Some("blk.0.attn_q.weight"));
-    // A block is in 34 planes, and each of them is cut into blocks of its own.
     let rows = reader.plan_rows("output.weight", 3..7).expect("planned");
     assert!(!rows.is_whole());
     // Statistics describe values, and the bytes of blocks are none.
@@ -318,6 +288,31 @@ fn quantised_tensors_are_coded_by_the_bytes_of_their_blocks() {
         let is_plain = tensor.format().is_none() && tensor.len_bytes() >= 4096;
         assert_eq!(figures.is_some(), is_plain, "{}", tensor.name);
     }
+}
+
+#[test]
+fn a_few_rows_of_a_quantised_tensor_fetch_a_short_block_of_each_plane() {
+    let mut rng = Rng(7);
+    let (columns, rows) = (4096, 600);
+    let mut blocks = Vec::new();
+    for _ in 0..columns / 32 * rows {
+        blocks.extend(u16::to_le_bytes(0x2a00 + (rng.next_u64() % 600) as u16));
+        #[allow(clippy::cast_possible_truncation)]
+        blocks.extend((0..32).map(|_| (rng.normal(30.0) as i8).to_le_bytes()[0]));
+    }
+    let sizes = [columns as u64, rows as u64];
+    let original = gguf(&[("w", Q8_0, &sizes, blocks)]);
+    let folder = folder();
+    let options = PackOptions::default();
+    let packed = packed_and_restored(folder.path(), "model.gguf", &original, &options);
+    let reader = Reader::open(folder.path().join("packed.zstn")).expect("opened");
+    let plan = reader.plan_rows("w", 290..300).expect("planned");
+    let fetched = plan.fetched_len_bytes().expect("in blocks");
+    // A block of each of the 34 planes has at most 32 KiB.
+    assert!(fetched <= 34 << 15, "{fetched} of {}", packed.len());
+    let plain = Reader::open(folder.path().join("model.gguf")).expect("opened");
+    let read = |reader: &Reader| reader.read_rows("w", 290..300).expect("read");
+    assert_eq!(read(&reader), read(&plain));
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod fault_server;
 pub mod faults;
 pub mod foreign;
 pub mod frames;
+pub mod gguf;
 pub mod http_request;
 pub mod protobuf;
 pub mod rng;

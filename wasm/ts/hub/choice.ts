@@ -16,6 +16,12 @@ const STEMS = ["model", "diffusion_pytorch_model"];
 
 const SHARD = /-\d{5}-of-\d{5}\.[^./]+$/;
 
+/** Matches the number of one of several GGUF files of a model, which may be packed. */
+const GGUF_NUMBER = /-\d{5}(-of-\d{5}\.gguf(?:\.zstn)?)$/;
+
+/** Matches the names of indices of PyTorch files, which are chosen like such a file. */
+const PYTORCH_INDEX = /\.bin\.index\.json$/;
+
 /** Returns whether `open` can read a file of this name, by itself or as an index. */
 export const isModelFile = (path: string): boolean => [...EXTENSIONS, ...OTHERS].includes(extensionOf(path));
 
@@ -26,14 +32,14 @@ export function chooseFiles(paths: readonly string[], folder = ""): readonly str
   const inside = preferred.length > 0 ? preferred : all;
   const top = inside.filter((path) => !path.slice(folder.length).includes("/"));
   if (top.length > 0) return chooseAmong(top, folder);
-  return inside.filter((path) => !SHARD.test(path) || !hasIndex(path, inside));
+  return inside.filter((path) => !isFurther(path, paths) && (!SHARD.test(path) || !hasIndex(path, inside)));
 }
 
 function chooseAmong(paths: readonly string[], folder: string): readonly string[] {
   for (const wantsIndex of [true, false]) {
     for (const extension of [...EXTENSIONS, ...OTHERS]) {
       const ending = wantsIndex ? `.${extension}.index.json` : `.${extension}`;
-      const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending)) && !SHARD.test(path);
+      const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending) || (extension === "pt" && PYTORCH_INDEX.test(path))) && !isShard(path, paths);
       const all = paths.filter(isWanted);
       // An index whose name has no variant next to the word `index` is preferred.
       const plain = wantsIndex ? all.filter((path) => path.endsWith(ending)) : all;
@@ -41,10 +47,19 @@ function chooseAmong(paths: readonly string[], folder: string): readonly string[
       const named = STEMS.map((stem) => `${folder}${stem}${ending}`).find((path) => found.includes(path));
       if (named !== undefined) return [named];
       if (found.length === 1) return found;
-      if (found.length > 1) return paths.filter((path) => !SHARD.test(path));
+      if (found.length > 1) return paths.filter((path) => !isShard(path, paths));
     }
   }
   return paths;
+}
+
+/** Returns whether a model is not opened by this file. The first of several GGUF files opens the others. */
+const isShard = (path: string, paths: readonly string[]): boolean => (GGUF_NUMBER.test(path) ? isFurther(path, paths) : SHARD.test(path));
+
+/** Returns whether `path` is one of several GGUF files, and `paths` contains the first of them. */
+function isFurther(path: string, paths: readonly string[]): boolean {
+  const first = path.replace(GGUF_NUMBER, "-00001$1");
+  return first !== path && paths.includes(first);
 }
 
 /** Returns whether the same folder has an index that may name this shard. */
@@ -55,5 +70,6 @@ function hasIndex(shard: string, paths: readonly string[]): boolean {
 
 /** Returns the extension of a file; for an index, the extension of its shards. */
 function extensionOf(path: string): string {
+  if (PYTORCH_INDEX.test(path)) return "pt";
   return parseIndexName(path)?.extension ?? /\.([^./]+)$/.exec(path)?.[1]!.toLowerCase() ?? "";
 }

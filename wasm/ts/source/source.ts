@@ -27,6 +27,11 @@ export interface Source {
    * never empty. Several reads may run concurrently. The caller does not modify the bytes.
    */
   read(offset: number, length: number, options?: ReadOptions): Promise<Uint8Array>;
+  /**
+   * The name of the file. Some formats are recognised by it, and the names of a model's other files follow from it, which
+   * the option `siblings` finds.
+   */
+  readonly name?: string | undefined;
   /** @internal Identifies this version of the file; `undefined` if the version is unknown. */
   readonly version?: string | undefined;
 }

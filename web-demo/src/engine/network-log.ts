@@ -79,6 +79,7 @@ export class NetworkLog {
           return Object.defineProperty(response, "body", { value: counted(response.body, Number(range[1]), (part) => record(url, part)) });
         }),
       file: (file) => ({
+        name: file.name,
         size: () => file.size,
         read: (offset, length) =>
           busy.during(async () => {

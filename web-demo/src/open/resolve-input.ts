@@ -77,9 +77,12 @@ function linkTo(address: HubAddress, path: string): string {
   return `${endpoint}/${folder}${repository}/blob/${encodeURIComponent(revision ?? "main")}/${path.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** Picks the file to open: the shard index, otherwise an ONNX model, whose values may be in the others, or the first model file. */
+/**
+ * Picks the file to open: the shard index, otherwise an ONNX model, whose values may be in the others, the first of
+ * several GGUF files, or the first model file.
+ */
 function ofFiles(files: readonly File[]): ResolvedInput {
   const index = files.find(({ name }) => /\.index(\.[^./]+)?\.json$/.test(name));
-  const file = index ?? files.find(({ name }) => /\.onnx$/i.test(name)) ?? files.find(({ name }) => !name.endsWith(".json")) ?? files[0]!;
+  const file = index ?? files.find(({ name }) => /\.onnx$|-00001-of-\d{5}\.gguf(\.zstn)?$/i.test(name)) ?? files.find(({ name }) => !name.endsWith(".json")) ?? files[0]!;
   return { source: { file, siblings: files.filter((other) => other !== file) }, name: file.name };
 }

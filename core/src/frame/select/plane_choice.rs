@@ -7,7 +7,7 @@ use super::Effort;
 use super::estimate::PlaneEstimate;
 use crate::engine::ZstdCoding;
 use crate::entropy::zstd::MIN_GAIN_DIVISOR;
-use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe};
+use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe, Transform};
 
 /// The gain, as a fraction of the plane, below which a zstd encoder stores
 /// literals uncompressed. Planes with a smaller estimated gain count as stored.
@@ -34,6 +34,9 @@ const ORDER1_MIN_GAIN_DIVISOR: usize = 50;
 /// The equivalent of [`ORDER1_MIN_GAIN_DIVISOR`] for order 0. On ordinary weights,
 /// rANS gains less than half of this, and decodes several times as slowly.
 const ORDER0_MIN_GAIN_DIVISOR: usize = 100;
+/// The largest number of planes of a tensor whose planes may be coded by rANS, except
+/// at [`Effort::Max`]. Elements of ordinary dtypes have at most 8 bytes.
+const MAX_RANS_PLANES: usize = 8;
 /// rANS is skipped if its estimate is more than this factor times the best other
 /// estimate.
 const PRUNE_RANS: f64 = 1.1;
@@ -160,10 +163,11 @@ pub struct Repeats {
 /// bytes.
 ///
 /// The plane is `len_bytes` bytes long, and `parts` are the estimates of its
-/// parts.
+/// parts. `transform` splits the tensor into planes.
 pub fn choose(
     parts: &[PlaneEstimate],
     len_bytes: usize,
+    transform: Transform,
     effort: Effort,
     Repeats { far: repeats, near }: Repeats,
 ) -> (PlaneRecipe, f64) {
@@ -195,6 +199,9 @@ pub fn choose(
     if may_hold && repeats {
         return (prefer_fast(BALANCED_FAR, SHORT_CODE_MIN_GAIN_DIVISOR), cost);
     }
+    // A reader of some rows needs all of a plane that rANS has coded. Among many planes,
+    // one of them is too short for rANS to gain much.
+    let may_hold = may_hold && transform.planes() <= MAX_RANS_PLANES;
     if let ([part], true) = (parts, may_hold) {
         // The encoder compares actual sizes. Huffman codes of bounded length are
         // a little longer than the estimate.

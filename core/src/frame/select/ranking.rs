@@ -219,7 +219,7 @@ fn rank<E: PackEngine>(
             let planes = transform.plane_lens(content.len()).into_iter();
             let planes = planes.zip(&estimates).map(|(len_bytes, estimates)| {
                 let (recipe, expected) =
-                    plane_choice::choose(estimates, len_bytes, effort, distances);
+                    plane_choice::choose(estimates, len_bytes, transform, effort, distances);
                 cost += expected * scale;
                 recipe
             });

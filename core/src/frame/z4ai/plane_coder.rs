@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-use super::recipe::Codec;
+use super::recipe::{Codec, Division};
 use super::{PlaneRecipe, Recipe, Transform};
 use crate::engine::PackEngine;
 use crate::frame::plane::Method;
@@ -82,9 +82,7 @@ impl PlaneShape {
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         match self.recipe {
-            PlaneRecipe::Blocks(codecs) => {
-                codecs.block_bytes(self.parts(), self.len / self.parts())
-            }
+            PlaneRecipe::Blocks(codecs) => codecs.block_bytes(self.division(), self.part_bytes()),
             _ => STORED_WRITE_BYTES,
         }
     }
@@ -95,16 +93,20 @@ impl PlaneShape {
         self.len.div_ceil(self.block_bytes() as usize)
     }
 
-    /// Returns the number of parts of equal length that the plane consists of.
-    fn parts(&self) -> usize {
-        self.transform.layout(self.plane).parts
+    /// Returns the number of planes of the tensor, and the number of parts of equal
+    /// length that this plane consists of.
+    fn division(&self) -> Division {
+        Division {
+            planes: self.transform.planes(),
+            parts: self.transform.layout(self.plane).parts,
+        }
     }
 
     /// Returns the length of each part of the plane in bytes. The source of a range
     /// within one part is a contiguous range of elements.
     #[must_use]
     pub fn part_bytes(&self) -> usize {
-        self.len / self.parts()
+        self.len / self.division().parts
     }
 
     /// Returns the range of the plane that block `index` holds.
@@ -150,11 +152,11 @@ impl PlaneShape {
     /// returns its method and payload. A blockwise plane is stored.
     pub fn encode_plane<E: PackEngine>(&self, engine: &E, raw: Vec<u8>) -> (Method, Vec<u8>) {
         match self.recipe {
-            PlaneRecipe::Smallest(codecs) => smallest(engine, raw, self.parts(), codecs),
+            PlaneRecipe::Smallest(codecs) => smallest(engine, raw, self.division(), codecs),
             PlaneRecipe::PreferFast {
                 codecs,
                 min_gain_divisor,
-            } => prefer_fast(engine, raw, self.parts(), codecs, min_gain_divisor),
+            } => prefer_fast(engine, raw, self.division(), codecs, min_gain_divisor),
             _ => (Method::Store, raw),
         }
     }
@@ -238,12 +240,12 @@ const STORED_WRITE_BYTES: u32 = 1 << 20;
 pub(super) fn smallest<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
-    parts: usize,
+    division: Division,
     codecs: &[Codec],
 ) -> (Method, Vec<u8>) {
     let (counted, mut tried) = by_counts(engine, &plane, codecs.to_vec());
     tried.extend(counted.map(|(_, codec)| codec));
-    let coded = try_all(engine, &plane, parts, tried);
+    let coded = try_all(engine, &plane, division, tried);
     shortest(coded, plane.len()).unwrap_or((Method::Store, plane))
 }
 
@@ -254,12 +256,12 @@ pub(super) fn smallest<E: PackEngine>(
 pub(super) fn prefer_fast<E: PackEngine>(
     engine: &E,
     plane: Vec<u8>,
-    parts: usize,
+    division: Division,
     codecs: &[Codec],
     min_gain_divisor: usize,
 ) -> (Method, Vec<u8>) {
     let (fast, slow): (Vec<Codec>, Vec<Codec>) = codecs.iter().partition(|codec| codec.is_zstd());
-    let best = shortest(try_all(engine, &plane, parts, fast), plane.len());
+    let best = shortest(try_all(engine, &plane, division, fast), plane.len());
     let best_len = best
         .as_ref()
         .map_or(plane.len(), |(_, payload)| payload.len());
@@ -274,7 +276,7 @@ pub(super) fn prefer_fast<E: PackEngine>(
     let (counted, mut tried) = by_counts(engine, &plane, slow);
     let gains_enough = counted.filter(|(expected, _)| *expected < max_bytes);
     tried.extend(gains_enough.map(|(_, codec)| codec));
-    shortest(try_all(engine, &plane, parts, tried), max_bytes)
+    shortest(try_all(engine, &plane, division, tried), max_bytes)
         .or(best)
         .unwrap_or((Method::Store, plane))
 }
@@ -304,13 +306,13 @@ fn by_counts<E: PackEngine>(
 fn try_all<E: PackEngine>(
     engine: &E,
     plane: &[u8],
-    parts: usize,
+    division: Division,
     codecs: Vec<Codec>,
 ) -> Vec<(Method, Vec<u8>)> {
     if plane.is_empty() {
         return Vec::new();
     }
-    let coded = engine.map(codecs, |codec| codec.encode(engine, plane, parts));
+    let coded = engine.map(codecs, |codec| codec.encode(engine, plane, division));
     coded.into_iter().flatten().collect()
 }
 

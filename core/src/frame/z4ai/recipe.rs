@@ -95,6 +95,35 @@ const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
 const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
+/// The number of planes up to which blocks may have these lengths. Elements of ordinary
+/// dtypes have at most 8 bytes.
+const FULL_BLOCK_PLANES: usize = 8;
+
+/// The maximum length in bytes of a block is not reduced further than to this. In
+/// shorter blocks, tables of Huffman codes take more than they gain.
+const REDUCED_BLOCK_BYTES: u32 = 32 << 10;
+
+/// The planes that a tensor is split into, as far as the lengths of blocks depend on
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Division {
+    /// The number of planes of the tensor.
+    pub planes: usize,
+    /// The number of parts of equal length that the coded plane consists of.
+    pub parts: usize,
+}
+
+impl Division {
+    /// Returns the maximum length of a block in bytes, if it is `max_bytes` in a tensor
+    /// of few planes. Some rows of a tensor take a block of every plane, so blocks of a
+    /// tensor of many planes are shorter, by a power of two.
+    fn max_block_bytes(self, max_bytes: u32) -> u32 {
+        let factor = self.planes.div_ceil(FULL_BLOCK_PLANES).next_power_of_two();
+        let reduced = max_bytes >> factor.ilog2().min(u32::BITS - 1);
+        reduced.max(REDUCED_BLOCK_BYTES).min(max_bytes)
+    }
+}
+
 impl BlockCodecs {
     /// Huffman coding only.
     pub const HUFFMAN: Self = Self {
@@ -104,25 +133,25 @@ impl BlockCodecs {
         search_outliers_below: 0,
     };
 
-    /// Returns the length in bytes of the independent blocks of a plane that
-    /// consists of `parts` parts of `part_bytes` bytes each.
+    /// Returns the length in bytes of the independent blocks of a plane whose
+    /// parts have `part_bytes` bytes each.
     ///
     /// Reading a few rows of a tensor fetches one block of each plane, so blocks
     /// are as small as possible at a cost of about 0.01 % of size ("Blocks for
     /// reading rows" in `docs/benchmarks.md`). Blocks with a search are larger,
     /// because matches reach further back than Huffman tables, which span 128
-    /// KiB.
+    /// KiB. Blocks of tensors with many planes are shorter.
     ///
     /// If the parts can be divided into equal blocks, no block crosses from one
     /// part into the next.
     #[must_use]
-    pub fn block_bytes(self, parts: usize, part_bytes: usize) -> u32 {
-        let max_bytes: u32 = match (self.search, self.wide) {
+    pub(super) fn block_bytes(self, division: Division, part_bytes: usize) -> u32 {
+        let max_bytes = division.max_block_bytes(match (self.search, self.wide) {
             (None, _) => HUFFMAN_BLOCK_BYTES,
             (Some(_), false) => SEARCH_BLOCK_BYTES,
             (Some(_), true) => WIDE_BLOCK_BYTES,
-        };
-        if parts == 1 {
+        });
+        if division.parts == 1 {
             return max_bytes;
         }
         let min_count = part_bytes.div_ceil(max_bytes as usize).max(1);
@@ -183,18 +212,17 @@ impl Codec {
         }
     }
 
-    /// Encodes `plane`, which consists of `parts` parts of equal length, and
-    /// returns its method and payload, or `None` if the plane is too long for
-    /// this codec.
+    /// Encodes `plane` and returns its method and payload, or `None` if the
+    /// plane is too long for this codec.
     pub(super) fn encode<E: PackEngine>(
         self,
         engine: &E,
         plane: &[u8],
-        parts: usize,
+        division: Division,
     ) -> Option<(Method, Vec<u8>)> {
         Some(match self {
             Self::Blocks(codecs) => {
-                let block_bytes = codecs.block_bytes(parts, plane.len() / parts);
+                let block_bytes = codecs.block_bytes(division, plane.len() / division.parts);
                 let blocks: Vec<&[u8]> = plane.chunks(block_bytes as usize).collect();
                 let coded = engine.map(blocks, |block| codecs.encode(engine, block));
                 payload(coded, block_bytes)

@@ -18,7 +18,7 @@ use zstn::internals::regular;
 use zstn::source::{HttpOptions, Local, Source};
 use zstn::{
     Engine, Error, Job, Location, PackOptions, Progress, Reader, Result, Sink, UnpackOptions,
-    VerifyOptions, pack, unpack, verify,
+    VerifyOptions, View, pack, unpack, verify,
 };
 
 /// Packs and unpacks objects.
@@ -69,8 +69,12 @@ impl ObjectPacker<'_> {
         let is_model = match recognise(&head, len_bytes) {
             Ok(FileKind::Safetensors) => true,
             Ok(FileKind::Zstn | FileKind::Delta) | Err(_) => false,
-            // Any zip archive may be one of NumPy, so the list of tensors decides.
-            Ok(_) => Reader::options().engine(self.engine).open(original).is_ok(),
+            // Any zip archive may be one of NumPy, so the list of tensors decides. A GGUF
+            // file is opened by itself.
+            Ok(_) => {
+                let options = Reader::options().engine(self.engine).view(View::Stored);
+                options.open(original).is_ok()
+            }
         };
         if !is_model {
             return Ok(None);

@@ -14,6 +14,8 @@ use zstn_core::frame::delta::Delta;
 use zstn_core::frame::select::Effort;
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
+use zstn_tests::foreign::open_in_trips;
+use zstn_tests::gguf::three_parts;
 use zstn_tests::{checkpoint, with_header};
 
 use super::{Case, read_all};
@@ -132,7 +134,19 @@ pub fn sharded_checkpoints() -> Vec<Case> {
             packed_shards(r#""u":"m.safetensors""#),
         ),
         (Rule::ShardRenaming, packed_shards(r#""t":"m.bin""#)),
+        (
+            Rule::GgufSplit,
+            second_gguf_file_as("m-00001-of-00003.gguf"),
+        ),
     ]
+}
+
+/// Checks the second of three GGUF files under this name.
+fn second_gguf_file_as(name: &str) -> Result<()> {
+    let [_, (own_name, file), _] = three_parts();
+    let (catalog, _) = open_in_trips(&file)?;
+    catalog.check_gguf_part(&own_name).expect("in order");
+    catalog.check_gguf_part(name).map(drop)
 }
 
 const FOOTER_BYTES: usize = 20;

@@ -3,6 +3,7 @@
 
 mod folders;
 mod other_formats;
+mod other_shards;
 mod refusals;
 mod remote;
 
