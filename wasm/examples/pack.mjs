@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** Packs a safetensors file: node pack.mjs model.safetensors model.zstn [fast|balanced|max] */
+/** Packs a file of any format: node pack.mjs model.safetensors model.zstn [fast|balanced|max] */
 
 import { createWriteStream } from "node:fs";
 import { Writable } from "node:stream";
@@ -7,7 +7,7 @@ import { ZstnError, pack } from "zstn";
 
 const [input, output, effort = "balanced"] = process.argv.slice(2);
 if (output === undefined) {
-  console.error("usage: node pack.mjs MODEL.safetensors MODEL.zstn [fast|balanced|max]");
+  console.error("usage: node pack.mjs MODEL MODEL.zstn [fast|balanced|max]");
   process.exit(2);
 }
 

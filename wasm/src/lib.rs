@@ -23,6 +23,8 @@ mod opening;
 mod rows;
 #[cfg(feature = "reader")]
 mod unpacked;
+#[cfg(feature = "formats")]
+mod virtual_header;
 
 #[cfg(feature = "coder")]
 mod frames;
@@ -43,5 +45,7 @@ pub use packing::{DeltaPacking, Packing};
 pub use rows::Rows;
 #[cfg(feature = "reader")]
 pub use unpacked::Unpacked;
+#[cfg(feature = "formats")]
+pub use virtual_header::{is_other_format, virtual_header_of_bytes};
 #[cfg(feature = "threads")]
 pub use wasm_bindgen_rayon::init_thread_pool;

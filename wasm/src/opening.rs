@@ -10,6 +10,8 @@ use zstn_core::pure::Pure;
 
 use crate::conversion::{to_js_error, to_u64, triples};
 use crate::model::Model;
+#[cfg(feature = "formats")]
+use crate::virtual_header::parts;
 
 /// A file that is being opened.
 #[wasm_bindgen]
@@ -191,6 +193,17 @@ impl Catalog {
     #[must_use]
     pub fn entries(&self) -> Catalog {
         Self(self.0.clone().entries())
+    }
+
+    /// Returns the virtual header with which the file is packed, in the encoding of
+    /// [`crate::virtual_header::parts`].
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = virtualHeader)]
+    pub fn virtual_header(&self) -> Result<js_sys::Array, JsValue> {
+        let header = self.0.virtual_header();
+        header
+            .map(|header| parts(&header))
+            .map_err(|e| to_js_error(&e))
     }
 
     /// Replaces the metadata of a ZSTN file with the metadata of the file that it

@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::*;
 use zstn_core::Error;
 use zstn_core::container::model_delta::{DeltaOptions, IncrementalDeltaPacker, RecordKind};
 use zstn_core::container::zstn::{
-    ContainerOptions, IncrementalPacker, OriginalSha256, parse_sha256,
+    ContainerOptions, EntryCodings, IncrementalPacker, OriginalSha256, parse_sha256,
 };
 use zstn_core::pure::Pure;
 
@@ -58,6 +58,29 @@ impl Packing {
             Ok(Self(IncrementalPacker::new(to_u64(size_bytes)?, options)))
         };
         new().map_err(|error| to_js_error(&error))
+    }
+
+    /// Packs the file with this virtual header, because it is not a safetensors file.
+    /// `head` contains its first bytes, which are not requested again. `codings` are pairs
+    /// of numbers: the offset of an entry, and the bytes of a block or 0.
+    pub fn describe(
+        &mut self,
+        head: &Uint8Array,
+        header: &Uint8Array,
+        codings: &[f64],
+    ) -> Result<(), JsValue> {
+        let mut describe = || {
+            let pairs = codings.chunks_exact(2).map(|pair| {
+                let [offset, block_bytes] = [to_u64(pair[0])?, to_u64(pair[1])?];
+                let block_bytes = u8::try_from(block_bytes);
+                let block_bytes = block_bytes.map_err(|_| Error::limit("a block is too long"))?;
+                Ok::<_, Error>((offset, block_bytes))
+            });
+            let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+            let (head, header) = (copied(head)?, copied(header)?);
+            self.0.describe(&head, header, EntryCodings::new(pairs))
+        };
+        describe().map_err(|error| to_js_error(&error))
     }
 
     /// Returns the next range to read as `[offset, length]`, possibly empty; nothing when

@@ -32,8 +32,8 @@ export async function openCoreFiles(context: OpenContext, source: Source, sizeBy
 /** The function that opens one file. */
 export type OpenFile = typeof openFile;
 
-/** Reads the ranges that the core requests until it can list every tensor. */
-async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
+/** Opens one file: reads the ranges that the core requests until it can list every tensor. */
+export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
   const core = await (isForReader(head) ? loadCore() : loadFormats());
   const supplied: Supplied[] = [];
   const opening = begin(core, { sizeBytes, head, name });

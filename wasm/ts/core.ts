@@ -34,6 +34,8 @@ export interface CoreCatalog {
   isOriginalComplete(): boolean;
   /** Returns the catalog of the entries of a ZSTN file, which fill the file that it restores. */
   entries(): CoreCatalog;
+  /** Returns the virtual header with which the file is packed. Absent from the module without these formats. */
+  virtualHeader?(): CoreVirtualHeader;
   /** Takes the metadata of the catalog of the file that a ZSTN file restores. Consumes that catalog. */
   takeMetadata(original: CoreCatalog): void;
   /** Returns the paths of the other files with values of an ONNX model. Absent from the module without these formats. */
@@ -53,6 +55,12 @@ export interface CoreCatalog {
   refuseExternal(numbers: Uint32Array, reason: string): void;
   free(): void;
 }
+
+/**
+ * The virtual header of a file: the file's format or `bytes`, the JSON of the header, and how its entries are coded, as
+ * `CorePacking.describe` takes it.
+ */
+export type CoreVirtualHeader = [kind: string, header: Uint8Array<ArrayBuffer>, codings: Float64Array];
 
 /** The parsed index of a checkpoint in several files. */
 export interface CoreShardIndex {
@@ -174,6 +182,13 @@ export interface Core {
   /** The class of models that are being built. Its constructor consumes the catalogs and the index. */
   readonly Assembly: new (files: CoreCatalog[], shards: CoreShardIndex | undefined, config: Uint8Array | undefined) => CoreAssembly;
   readonly decode: CoreDecode;
+  /**
+   * Returns whether a file with this name and these first bytes is packed with a virtual header. Throws for a file of
+   * another format that is called `.safetensors`. Absent from the module without these formats.
+   */
+  readonly isOtherFormat?: (name: string, sizeBytes: number, head: Uint8Array) => boolean;
+  /** Returns the virtual header of a file whose tensors are not known. Absent from the module without other formats. */
+  readonly virtualHeaderOfBytes?: (sizeBytes: number) => CoreVirtualHeader;
   /** Returns the checksum of the encoded figures of a tensor's bands. */
   readonly bandsChecksum: (bands: Uint8Array) => number;
 }

@@ -17,9 +17,17 @@ import { withValidation } from "./source/with-validation.js";
 /** The options that affect how a source reads. */
 export type SourceOptions = HttpOptions & { coalesce?: CoalesceOptions | false };
 
+/** Returns whether an input is a path or an address. */
+export const isPlace = (input: ModelInput): input is string | URL => typeof input === "string" || input instanceof URL;
+
 /** Returns whether an input is read by HTTP requests. */
 export function isRemote(input: ModelInput): boolean {
-  return (typeof input === "string" || input instanceof URL) && platform.resolve(input) instanceof URL;
+  return isPlace(input) && platform.resolve(input) instanceof URL;
+}
+
+/** Returns the name, path or address of an input, which determines some formats; empty if it has none. */
+export function nameOf(input: ModelInput): string {
+  return (input as Source).name ?? (isPlace(input) ? `${input}`.replace(/[?#].*/, "") : "");
 }
 
 /**
@@ -28,7 +36,7 @@ export function isRemote(input: ModelInput): boolean {
  */
 export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic): Source {
   const { coalesce } = options;
-  const place = typeof input === "string" || input instanceof URL ? platform.resolve(input) : input;
+  const place = isPlace(input) ? platform.resolve(input) : input;
   if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic));
   const source = localSource(place as LocalInput);
   if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");

@@ -22,8 +22,8 @@ import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import { PlainModel } from "./safetensors/plain-model.js";
 import { cacheOf, optionsForRelatedFile } from "./source/http/options.js";
 import type { HttpOptions } from "./source/http/options.js";
-import { sourceOf } from "./model-source.js";
-import type { ReadOptions, Source } from "./source/source.js";
+import { isPlace, nameOf, sourceOf } from "./model-source.js";
+import type { ReadOptions } from "./source/source.js";
 import { Traffic } from "./source/traffic.js";
 import type { CoalesceOptions } from "./source/merging/with-coalescing.js";
 
@@ -165,7 +165,7 @@ async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<M
 export function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
     if (isHubInput(place)) return place.origin;
-    if (typeof place !== "string" && !(place instanceof URL)) return undefined;
+    if (!isPlace(place)) return undefined;
     const resolved = platform.resolve(place);
     return resolved instanceof URL ? resolved.origin : undefined;
   };
@@ -193,7 +193,7 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
     return sourceOf(...(await located(wanted, optionsFor(wanted, input, options))), traffic);
   };
   const first = sourceOf(input, options, traffic);
-  const name = (input as Source).name ?? (typeof input === "string" || input instanceof URL ? `${input}`.replace(/[?#].*/, "") : "");
+  const name = nameOf(input);
   // Fetching the core and the head of the file concurrently saves a round trip. If it fails here, loading is repeated
   // when the core is needed, and that attempt reports the failure.
   if (/\.zstn$/i.test(name)) loadCoreFiles().then(({ preload }) => preload(name)).catch(() => {});

@@ -86,10 +86,10 @@ async function readHead(restored: RestoredFile, options: ReadOptions): Promise<U
 }
 
 /** Returns whether an error is a statement about the file. */
-const isRefusal = (error: unknown): boolean => ["malformed", "unsupported", "limit"].includes((error as { code?: ErrorCode } | undefined)?.code ?? "");
+export const isRefusal = (error: unknown): boolean => ["malformed", "unsupported", "limit"].includes((error as { code?: ErrorCode } | undefined)?.code ?? "");
 
 /** The file that a packed file restores. */
-class RestoredFile implements Source, Original {
+export class RestoredFile implements Source, Original {
   /**
    * Whether the packed file lists all tensors. Then only metadata are read from this file, which are in the spans
    * between the tensors: the bytes of tensors do not matter, and are zeros.
@@ -114,7 +114,7 @@ class RestoredFile implements Source, Original {
   /** The first error of reading the packed file, other than a limit; `undefined` if there was none. */
   #failure: unknown;
 
-  constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: OpenContext) {
+  constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: Pick<OpenContext, "full" | "decoding">) {
     this.#isComplete = isComplete;
     this.#core = core;
     this.#source = source;
@@ -139,7 +139,13 @@ class RestoredFile implements Source, Original {
     return this.#file.size();
   }
 
-  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {
+  /** Returns the lengths of the parts of this file that are in different entries, in their order. */
+  partLengths(): number[] {
+    const parts = this.#core.call(() => this.#layout.tensors(0, this.size()));
+    return Array.from({ length: parts.length / 3 }, (_, i) => parts[3 * i + 2]! - parts[3 * i + 1]!);
+  }
+
+  async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     try {
       const bytes = await this.#whileOpen(options.signal, (signal) => this.#file.read(offset, length, { ...options, signal }));
       options.onBytes?.(length);

@@ -4,8 +4,14 @@ import type { Instance } from "./instance.js";
 import { lazyInstance } from "./module-loader.js";
 import type { PackedTensor } from "./pack-report.js";
 
-/** A safetensors file that is being packed. The caller does all I/O. */
+/** A file that is being packed. The caller does all I/O. */
 export interface CorePacking {
+  /**
+   * Packs the file with this virtual header, because it is not a safetensors file; called before `supply`. `head`
+   * contains the first bytes of the file, which `needs` does not return again. `codings` are pairs of numbers: the offset
+   * of an entry, and the bytes of a block or 0.
+   */
+  describe(head: Uint8Array, header: Uint8Array, codings: Float64Array): void;
   /** Returns the next range to supply, [offset, length], which may be empty; `undefined` when the container is complete. */
   needs(): Float64Array | undefined;
   /** Returns the name of the tensor that the range belongs to; `undefined` if it belongs to none. */

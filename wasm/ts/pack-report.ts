@@ -17,9 +17,17 @@ export interface PackedTensor {
   readonly base?: "copy" | "difference";
 }
 
+/** A file that was packed and is not a safetensors file. */
+export interface PackedOriginal {
+  /** The format of the file: `"gguf"`, `"pytorch"`, …; `"bytes"` if it is not known or the file was refused. */
+  readonly kind: string;
+  /** The reason why the file was packed as bytes, so that no tensors can be read from the packed file. */
+  readonly refusal?: string;
+}
+
 /** The result of packing a file. */
 export interface PackReport {
-  /** Length of the safetensors file, in bytes. */
+  /** Length of the file that was packed, in bytes. */
   readonly originalSize: number;
   /** Length of the container or delta, in bytes. */
   readonly size: number;
@@ -28,8 +36,13 @@ export interface PackReport {
    * which is stored as one frame.
    */
   readonly indexed: boolean;
-  /** The tensors in the order of their data. Empty if the file is stored as one frame. */
+  /**
+   * The tensors in the order of their data. Empty if the file is stored as one frame. For a file of another format than
+   * safetensors, these are the long tensors, and ranges of all other bytes under names such as `"@bytes/0"`.
+   */
   readonly tensors: readonly PackedTensor[];
+  /** Describes the file if it is not a safetensors file. */
+  readonly original?: PackedOriginal;
 }
 
 /** A packed file. */

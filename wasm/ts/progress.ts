@@ -4,9 +4,9 @@
 export interface Progress {
   /**
    * `"open"` while a model is being opened, `"tensor"` while a tensor is read, `"stream"` while several are read,
-   * `"pack"` while a file is packed.
+   * `"pack"` while a file is packed, `"unpack"` while one is restored.
    */
-  readonly stage: "open" | "tensor" | "stream" | "pack";
+  readonly stage: "open" | "tensor" | "stream" | "pack" | "unpack";
   /** Name of the tensor that is being read. Absent if several are read at the same time. */
   readonly tensor?: string;
   /** The number of bytes that this call has received. */

@@ -97,10 +97,10 @@ export class App {
     this.open({ text: compared ? TUNED_SAMPLE : SAMPLE });
   }
 
-  /** Opens dropped files. On the page that packs, a single safetensors file is packed instead. */
+  /** Opens dropped files. On the page that packs, a single file that is not packed yet is packed instead. */
   drop(files: readonly File[]): void {
     const [file] = files;
-    const isPackable = files.length === 1 && /\.safetensors$/i.test(file!.name);
+    const isPackable = files.length === 1 && !/\.(json|z4dm|zstn)$/i.test(file!.name);
     if (this.#route.view === "pack" && isPackable && this.#packPanel) return void this.#packPanel.pack(file!);
     this.open({ files });
   }

@@ -5,6 +5,7 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -176,6 +177,17 @@ pub fn is_other_format(name: &str, head: &[u8], file_len_bytes: u64) -> bool {
             None => false,
         },
     }
+}
+
+/// Returns the sentence with which a packer refuses the file called `name`, because its
+/// format is `kind` and its name states safetensors ([`is_other_format`]).
+#[must_use]
+pub fn misnamed(name: &str, kind: FileKind) -> String {
+    format!(
+        "{name} is a file of the format {}, not safetensors; pack it under the name of its format, \
+         or `convert` it",
+        kind.name()
+    )
 }
 
 /// A file that is being opened. It keeps the fetched bytes and computes the

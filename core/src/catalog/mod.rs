@@ -71,7 +71,7 @@ pub use extension_frames::Extension;
 pub use file_name::{
     GgufSetName, IndexName, has_other_extension, kind_of_name, packed_name, renamed, restored_name,
 };
-pub use file_opener::{FileOpener, is_other_format, recognise, recognise_named};
+pub use file_opener::{FileOpener, is_other_format, misnamed, recognise, recognise_named};
 pub use format::FileKind;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;

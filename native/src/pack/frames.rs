@@ -128,7 +128,7 @@ impl<'a> FrameCoder<'a> {
     /// Returns a tensor as the encoder takes it.
     fn content<'t>(&self, tensor: &'t HeaderTensor, bytes: &'t [u8]) -> TensorRef<'t> {
         match self.virtual_header {
-            Some(header) => header.content(tensor, bytes),
+            Some(header) => header.codings().content(tensor, bytes),
             None => TensorRef::new(bytes, tensor.dtype, &tensor.shape),
         }
     }
@@ -143,8 +143,9 @@ impl<'a> FrameCoder<'a> {
         let (engine, input) = (&self.job.engine, self.data.input);
         let len_bytes = input.len_bytes();
         self.job.begin(len_bytes);
-        let start = ContainerBuilder::start_virtual(engine, header, len_bytes, &self.options)
-            .map_err(Error::place(input.name()))?;
+        let start =
+            ContainerBuilder::start_virtual(engine, header.json(), len_bytes, &self.options)
+                .map_err(Error::place(input.name()))?;
         match start {
             ContainerStart::Indexed {
                 builder,
@@ -320,7 +321,7 @@ impl<'a> FrameCoder<'a> {
     fn large_statistics(&self, tensor: &HeaderTensor) -> Result<Option<EncodedStatistics>> {
         let is_plain = self
             .virtual_header
-            .is_none_or(|header| header.is_plain(tensor));
+            .is_none_or(|header| header.codings().is_plain(tensor));
         if !self.options.has_statistics || !is_plain {
             return Ok(None);
         }

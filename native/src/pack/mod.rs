@@ -309,10 +309,6 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
         FileKind::Delta => Err(Error::Usage(format!(
             "{name} is packed already, as a delta from another checkpoint"
         ))),
-        kind => Err(Error::Usage(format!(
-            "{name} is a file of the format {}, not safetensors; pack it under the name of its \
-             format, or `convert` it",
-            kind.name()
-        ))),
+        kind => Err(Error::Usage(catalog::misnamed(name, kind))),
     }
 }

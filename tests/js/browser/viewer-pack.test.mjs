@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests } from "../support/browser.mjs";
 import { unpack } from "../support/cli.mjs";
+import { ggufFile } from "../support/gguf.mjs";
 import { goTo, row, saved, serveViewer, viewerFolder } from "../support/viewer.mjs";
 
 const folder = viewerFolder();
@@ -80,6 +81,23 @@ inBrowser("a fine-tune is packed against a base: saved, restored byte for byte, 
   await page.getByLabel("Search tensors").fill(MIDDLE_TENSOR);
   await row(page, MIDDLE_TENSOR).click();
   await page.locator(".statistics").waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("a file of another format is packed under its own name: restored byte for byte, looked at", async (page, complaints) => {
+  await goTo(page, server, { view: "pack" });
+  const values = new Uint8Array(Float32Array.from({ length: 4096 }, (_, i) => Math.sin(i)).buffer);
+  const model = ggufFile({ "general.name": "small" }, [{ name: "layer.weight", shape: [64, 64], bytes: values }]);
+  await chooser(page).setInputFiles({ name: "model.gguf", mimeType: "", buffer: model });
+  const { name, bytes } = await saved(page, () => page.getByRole("button", { name: "Save model.gguf.zstn" }).click());
+  assert.equal(name, "model.gguf.zstn");
+  const [packed, restored] = [join(models, name), join(models, "restored.gguf")];
+  writeFileSync(packed, bytes);
+  await unpack(packed, restored);
+  assert.ok(readFileSync(restored).equals(model), "lossless");
+  await page.getByRole("button", { name: "Look inside" }).click();
+  await page.getByRole("heading", { name }).waitFor();
+  await row(page, "layer.weight").waitFor();
   assert.deepEqual(complaints, []);
 });
 

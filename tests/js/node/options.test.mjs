@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compress, compressDelta, configure, decompress, decompressDelta, folderCache, open, opfsCache, pack, withCoalescing, withRetry, workerPool } from "zstn";
+import { compress, compressDelta, configure, decompress, decompressDelta, folderCache, open, opfsCache, pack, unpack, withCoalescing, withRetry, workerPool } from "zstn";
 import { hub, listModelFiles } from "zstn/hub";
 import { threadPool } from "zstn/threads";
 import { safetensors } from "../support/checkpoint.mjs";
@@ -32,6 +32,7 @@ test("an unknown option is refused by every call, with those that it has", async
       [() => open(file, wrong), /open\(\) has no option `row`.* signal/],
       [() => open(new Blob([file]), { coalesce: wrong }), /has no option `row`.* maxGapBytes/],
       [() => pack(file, wrong), /pack\(\) has no option `row`.* effort/],
+      [() => unpack(file, wrong), /unpack\(\) has no option `row`.* base/],
       [() => compress(bytes, wrong), /has no option `row`.* dtype/],
       [() => decompress(bytes, wrong), /has no option `row`.* maxBytes/],
       [() => compressDelta(bytes, bytes, wrong), /has no option `row`/],

@@ -7,6 +7,7 @@ import { delimiter, dirname, join } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import { program, serve } from "../support/cli.mjs";
+import { ggufFile } from "../support/gguf.mjs";
 import { installTarball } from "../support/packed.mjs";
 import { WEIGHTS, block, blocks, writeModels } from "../support/readme.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
@@ -64,16 +65,23 @@ test("wasm/README.md: a fine-tune and its base", async () => {
   assert.equal(last[1], readFileSync(join(served, "tuned.safetensors")).toString("hex"));
 });
 
+/** A model without tensors, whose bytes are text. */
+const GGUF = ggufFile({ "general.name": "small" }, []);
+
 // The code blocks of a page build on each other. Blocks for browsers only are marked as such.
 const PAGES = {
   reading: ["JSON.stringify([t.shape, some.shape, whole, changed.shape, tuned.base.stats.requests > 0])", [[1500, 4], [10, 4], true, [100, 60], true]],
   workers: ["pool.size", 3],
   safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
-  packing: ["JSON.stringify([bytes.length, same[17], tensors.map(({ base }) => base), restored.length === tuned.originalSize])", [4096, 3, ["difference", "copy"], true]],
+  packing: [
+    "JSON.stringify([bytes.length, same[17], tensors.map(({ base }) => base), restored.length === tuned.originalSize, original, kind, await gguf.text()])",
+    [4096, 3, ["difference", "copy"], true, { kind: "gguf" }, "gguf", GGUF.toString()],
+  ],
 };
 for (const [page, [found, expected]] of Object.entries(PAGES)) {
   test(`docs/npm/${page}.md`, async () => {
     for (const name of ["model.safetensors", "tuned.safetensors"]) copyFileSync(join(served, name), join(project, name));
+    writeFileSync(join(project, "model.gguf"), GGUF);
     const code = blocks(`docs/npm/${page}.md`, "js").join("\n");
     const { last } = await module(`${page}.mjs`, code, `console.log(${found}); process.exit();`);
     assert.deepEqual(last, expected);

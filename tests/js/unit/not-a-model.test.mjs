@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { open, pack } from "zstn";
+import { safetensors } from "../support/checkpoint.mjs";
 import { describeNonModel } from "../../../wasm/dist/not-a-model.js";
 
 const { formats, others } = JSON.parse(readFileSync(new URL("../../other-formats.json", import.meta.url), "utf8"));
@@ -30,10 +31,14 @@ test("other bytes are not described, nor are beginnings that are cut off anywher
   for (const { heads } of formats) for (const head of heads) for (let end = 0; end < head.length / 2; end++) assert.ok(known.has(describeNonModel(bytesOf(head).subarray(0, end))));
 });
 
-test("what cannot be a header is described where it is packed, too", async () => {
-  for (const name of ["web page", "GGML", "pickle"]) {
+test("a failed download is described where it is packed, too, and other files are packed without a base", async () => {
+  const base = safetensors({ a: { dtype: "U8", shape: [1], bytes: Uint8Array.of(1) } });
+  for (const [name, isDownload] of [["web page", true], ["GGML", false], ["pickle", false]]) {
     const { sentence, heads } = formats.find((format) => format.name === name);
-    await assert.rejects(pack(bytesOf(heads[0]), { base: bytesOf(heads[0]) }), { name: "FormatError" });
-    assert.equal(describeNonModel(bytesOf(heads[0])), sentence);
+    const file = bytesOf(heads[0]);
+    const refused = isDownload ? { name: "FormatError", message: sentence } : { name: "InvalidInputError", message: /only these are stored as a delta/ };
+    await assert.rejects(pack(file, { base }), refused, name);
+    if (isDownload) await assert.rejects(pack(file), refused);
+    else assert.equal((await pack(file)).original.kind, "bytes");
   }
 });

@@ -1,6 +1,7 @@
 //! Incremental packing produces the same file as packing in memory, and so does the npm
 //! package: this test and `tests/js/node/pack.test.mjs` check the digests in
-//! `vectors/pure-pack.json`.
+//! `vectors/pure-pack.json`, and for files of other formats this test and
+//! `tests/js/node/pack-originals.test.mjs` check those in `vectors/pure-original.json`.
 //!
 //! When the encoder's choices change, the digests change. Run this test once with
 //! `ZSTN_WRITE_DIGESTS=1` to update them.
@@ -9,11 +10,12 @@ use std::collections::BTreeMap;
 use std::{env, fs};
 
 use zstn_core::bytes::part;
-use zstn_core::container::zstn::{ContainerOptions, IncrementalPacker, pack, unpack};
+use zstn_core::container::zstn::{ContainerOptions, EntryCodings, IncrementalPacker, pack, unpack};
 use zstn_core::frame::select::Effort;
+use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Result, Rule};
-use zstn_tests::foreign::open_in_trips;
+use zstn_tests::foreign::{open_in_trips, open_named};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, repository, sha256, with_header};
 
@@ -114,6 +116,75 @@ fn files_of_other_formats_are_packed_with_a_virtual_header() {
 #[test]
 fn the_same_bytes_every_time_and_everywhere() {
     check("pure-pack.json", 35, digests_of);
+}
+
+/// Packs the file with a virtual header that was computed elsewhere, as the npm package
+/// does.
+fn described(name: &str, file: &[u8], effort: Effort) -> Vec<u8> {
+    let (catalog, _) = open_named(name, file).expect(name);
+    let header = catalog.virtual_header().expect(name);
+    let codings = EntryCodings::new(header.codings().pairs());
+    let head = part(file, 0..HEAD_LEN_BYTES.min(file.len() as u64));
+    let mut packing = IncrementalPacker::new(file.len() as u64, effort);
+    packing
+        .describe(head, header.json().to_vec(), codings)
+        .expect("packing has not begun");
+    let (mut out, mut read) = (Vec::new(), head.len());
+    while let Some(range) = packing.needs() {
+        let bytes = part(file, range);
+        read += bytes.len();
+        out.extend(packing.supply(&Pure, bytes).expect(name));
+    }
+    assert_eq!(read, file.len(), "every byte of {name} is read once");
+    out
+}
+
+fn digests_of_originals(effort: Effort) -> Digests {
+    let mut digests = Digests::new();
+    for folder in [
+        "gguf", "hdf5", "msgpack", "npy", "npz", "onnx", "pytorch", "tflite",
+    ] {
+        for entry in cases::entries(folder, "files") {
+            let name = cases::text(&entry["file"]);
+            let original = cases::read(folder, &name);
+            let packed = described(&name, &original, effort);
+            let mut opening = IncrementalPacker::new(original.len() as u64, effort).named(&name);
+            let mut opened = Vec::new();
+            while let Some(range) = opening.needs() {
+                let supplied = opening.supply(&Pure, part(&original, range));
+                opened.extend(supplied.expect(&name));
+            }
+            assert!(packed == opened, "{name}: two ways, two files");
+            assert!(unpack(&Pure, &packed).expect(&name) == original, "{name}");
+            digests.insert(format!("{folder}/{name}"), sha256(&packed));
+        }
+    }
+    digests
+}
+
+#[test]
+fn files_of_other_formats_have_the_same_bytes_everywhere() {
+    check("pure-original.json", 100, digests_of_originals);
+}
+
+#[test]
+fn a_virtual_header_is_refused_after_the_start_and_for_another_file() {
+    let file = cases::read("npy", "le-f4.npy");
+    let (catalog, _) = open_in_trips(&file).expect("opened");
+    let header = catalog.virtual_header().expect("described");
+    let describe = |packing: &mut IncrementalPacker| {
+        packing.describe(&[], header.json().to_vec(), header.codings().clone())
+    };
+    let mut packing = IncrementalPacker::new(file.len() as u64, Effort::Fast);
+    describe(&mut packing).expect("packing has not begun");
+    packing.supply(&Pure, &[]).expect("packing begins");
+    let error = describe(&mut packing).expect_err("packing has begun");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+
+    let mut packing = IncrementalPacker::new(file.len() as u64 - 1, Effort::Fast);
+    describe(&mut packing).expect("packing has not begun");
+    let error = packing.supply(&Pure, &[]).expect_err("a longer file");
+    assert_eq!(error.kind(), ErrorKind::Malformed);
 }
 
 /// Returns a safetensors file of byte tensors.

@@ -1,10 +1,11 @@
 /** Packs a safetensors file against a base, one tensor at a time. */
 
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
-import { FormatError } from "../errors.js";
+import { FormatError, InvalidInputError } from "../errors.js";
 import type { Instance } from "../instance.js";
 import type { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
+import { nameOf } from "../model-source.js";
 import { describeNonModel } from "../not-a-model.js";
 import { loadPackModule } from "../pack-module.js";
 import type { PackCore } from "../pack-module.js";
@@ -27,13 +28,13 @@ export async function packDelta(sink: Sink, source: Source, input: ModelInput, b
     });
     // A base that finished opening after an abort has already been closed.
     options.signal?.throwIfAborted();
-    return await packAgainst(sink, instance, source, sizeBytes, opened[0]!, options);
+    return await packAgainst(sink, instance, source, sizeBytes, nameOf(input), opened[0]!, options);
   } finally {
     for (const base of opened) base.close();
   }
 }
 
-async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Source, originalSize: number, base: Base, options: AllPackOptions): Promise<PackReport> {
+async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Source, originalSize: number, name: string, base: Base, options: AllPackOptions): Promise<PackReport> {
   const { signal, effort = "balanced", extended = false } = options;
   const meter = new ProgressMeter(options.onProgress, { stage: "pack" });
   meter.expect(originalSize + base.sizeBytes);
@@ -52,7 +53,11 @@ async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Sou
       const [bytes, baseBytes] = await abortSiblingsOnFailure([signal], (signal) =>
         Promise.all([read(source, offset, length, signal), read(base.source, baseOffset, baseLength, signal)]),
       );
-      return supply(() => instance.call(() => packing.supply(bytes, baseBytes)), offset === 0 && bytes);
+      try {
+        return instance.call(() => packing.supply(bytes, baseBytes));
+      } catch (error) {
+        throw offset === 0 ? await explained(error, name, originalSize, bytes) : error;
+      }
     });
     const prefix = sink.prepend && instance.call(() => packing.prefix());
     if (prefix) {
@@ -66,14 +71,15 @@ async function packAgainst(sink: Sink, instance: Instance<PackCore>, source: Sou
 }
 
 /**
- * Calls the core. If it rejects `head`, the first bytes of the file, the error describes the file's actual format where
- * that is recognised.
+ * Returns the error to throw when the core rejects `head`, the first bytes of the file: it describes the file's actual
+ * format where that is recognised.
  */
-function supply(call: () => Uint8Array<ArrayBuffer>, head: Uint8Array | false): Uint8Array<ArrayBuffer> {
-  try {
-    return call();
-  } catch (error) {
-    const mistake = error instanceof FormatError && head ? describeNonModel(head) : undefined;
-    throw mistake ? new FormatError(mistake, {}, { cause: error }) : error;
+async function explained(error: unknown, name: string, sizeBytes: number, head: Uint8Array): Promise<unknown> {
+  if (!(error instanceof FormatError)) return error;
+  const { isOtherFormat } = await import("../pack-original.js");
+  if (await isOtherFormat(name, sizeBytes, head)) {
+    return new InvalidInputError(`${name || "The file"} is not a safetensors file, and only these are stored as a delta; leave out the base.`);
   }
+  const mistake = describeNonModel(head);
+  return mistake === undefined ? error : new FormatError(mistake, {}, { cause: error });
 }

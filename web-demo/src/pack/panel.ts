@@ -28,7 +28,7 @@ export class PackPanel {
   constructor(activities: Activities, onOpen: (file: File, base: File | undefined) => void) {
     this.#activities = activities;
     this.#onOpen = onOpen;
-    const input = element("input", { type: "file", id: "pack-file", class: "unseen", accept: ".safetensors" });
+    const input = element("input", { type: "file", id: "pack-file", class: "unseen" });
     input.addEventListener("change", () => {
       const file = input.files?.[0];
       input.value = "";
@@ -40,8 +40,8 @@ export class PackPanel {
       "div",
       { class: "pack" },
       element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Compress a model")),
-      element("p", { class: "lead" }, "A .safetensors file becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. With a base model, only what a fine-tune changed is stored. Nothing leaves your machine."),
-      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a .safetensors file"), element("span", {}, "runs locally in your browser")), element("div", { class: "pack-options" }, effort, readers, this.#base.node)),
+      element("p", { class: "lead" }, "A model becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. With a base model, only what a fine-tune changed is stored (.safetensors). Nothing leaves your machine."),
+      element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a model file"), element("span", {}, "runs locally in your browser")), element("div", { class: "pack-options" }, effort, readers, this.#base.node)),
       this.#result,
     );
   }
@@ -81,7 +81,7 @@ export class PackPanel {
     }
   }
 
-  #show(file: File, base: File | undefined, { blob, originalSize, size, tensors, indexed }: PackReport & { blob: Blob }, tookMs: number): void {
+  #show(file: File, base: File | undefined, { blob, originalSize, size, tensors, indexed, original }: PackReport & { blob: Blob }, tookMs: number): void {
     const name = `${file.name.replace(/\.safetensors$/i, "")}.${base ? "z4dm" : "zstn"}`;
     const copies = tensors.filter((tensor) => tensor.base === "copy").length;
     announce(`${file.name} has been packed: ${formatRatio(originalSize / size)}.`);
@@ -89,7 +89,7 @@ export class PackPanel {
     const list = element(
       "dl",
       { class: "figures" },
-      entry("Original", dataValue(originalSize, formatBytes(originalSize)), base ? `${plural(tensors.length, "tensor")}, ${copies} as in the base` : plural(tensors.length, "tensor")),
+      entry("Original", dataValue(originalSize, formatBytes(originalSize)), base ? `${plural(tensors.length, "tensor")}, ${copies} as in the base` : (original?.kind ?? plural(tensors.length, "tensor"))),
       entry("Packed", dataValue(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no savings"),
       entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), base ? `lossless, with ${base.name}` : indexed ? "lossless" : "stored as one blob (not valid safetensors)"),
       entry("Time", dataValue(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)}/s`),

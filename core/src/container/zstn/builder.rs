@@ -11,8 +11,6 @@ use super::index::write_record;
 use super::integrity::{
     ChecksumBuilder, FrameDigests, HeadChecksums, OriginalHash, Section, checksum, write_entry,
 };
-#[cfg(feature = "virtual-headers")]
-use super::virtual_header::VirtualHeader;
 use super::{
     Announced, ContainerFooter, ContainerLayout, ContainerOptions, FLAG_OFFSET_BYTES,
     HAS_VIRTUAL_HEADER, IndexRecord, PREFIX_FIXED_BYTES, RecordContent, VERSIONS, prefix_bytes,
@@ -124,22 +122,21 @@ impl ContainerBuilder {
         ))
     }
 
-    /// Starts the container of a file of `len_bytes` with this virtual header.
+    /// Starts the container of a file of `len_bytes` with this virtual header
+    /// (docs/formats/zstn-virtual-header.md).
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the header is not that
-    /// of a file of this length.
-    #[cfg(feature = "virtual-headers")]
+    /// The errors of a safetensors header that does not describe `len_bytes` of data.
     pub fn start_virtual<E: PackEngine>(
         engine: &E,
-        header: &VirtualHeader,
+        header: &[u8],
         len_bytes: u64,
         options: &ContainerOptions,
     ) -> Result<ContainerStart> {
-        let tensors = Header::parse(header.json(), len_bytes)?.tensors;
+        let tensors = Header::parse(header, len_bytes)?.tensors;
         Ok(Self::indexed(
             engine,
-            header.json(),
+            header,
             &[],
             len_bytes,
             tensors,

@@ -6,7 +6,9 @@
 //! once is hashed while it is in memory, and tensors come in file order, so an
 //! equal tensor has been seen before.
 //!
-//! A file of another format is opened first, and then packed with a virtual header.
+//! A file of another format is opened first, and then packed with a virtual header. A
+//! build without these formats takes the virtual header from its caller
+//! ([`IncrementalPacker::describe`]).
 //!
 //! If extension frames are allowed, the version of the file is only known at
 //! the end: see [`IncrementalPacker::prefix`].
@@ -23,14 +25,14 @@ use super::integrity::FrameDigests;
 #[cfg(feature = "virtual-headers")]
 use super::virtual_header::VirtualHeader;
 use super::{
-    ContainerBuilder, ContainerOptions, ContainerStart, IndexRecord, MAGIC, RecordContent,
-    StoredFrame, single_frame,
+    ContainerBuilder, ContainerOptions, ContainerStart, EntryCodings, IndexRecord, MAGIC,
+    RecordContent, StoredFrame, single_frame,
 };
 use crate::bytes::{index, part};
 #[cfg(feature = "virtual-headers")]
 use crate::catalog::{FileCatalog, FileOpener, is_other_format};
 use crate::container::safetensors::{self, HeaderTensor, PREFIX_BYTES};
-use crate::container::{FileHead, VERSION_OFFSET_BYTES};
+use crate::container::{FileHead, VERSION_OFFSET_BYTES, model_delta};
 use crate::digest::{self, Digest};
 use crate::engine::PackEngine;
 use crate::frame::{Edition, select};
@@ -60,6 +62,11 @@ enum Stage {
     /// A file that is not safetensors and is being opened.
     #[cfg(feature = "virtual-headers")]
     Opening(Box<Opening>),
+    /// A file whose virtual header the caller has computed.
+    Described {
+        header: Vec<u8>,
+        codings: EntryCodings,
+    },
     Header,
     Tensors(Box<Tensors>),
     /// The data of a file that breaks the safetensors rules.
@@ -83,9 +90,8 @@ struct Opening {
 
 #[derive(Debug)]
 struct Tensors {
-    /// The virtual header, if the file is not safetensors.
-    #[cfg(feature = "virtual-headers")]
-    virtual_header: Option<VirtualHeader>,
+    /// The codings of the entries, if the header is virtual.
+    codings: Option<EntryCodings>,
     data_start: u64,
     left: alloc::vec::IntoIter<HeaderTensor>,
     builder: ContainerBuilder,
@@ -137,6 +143,24 @@ impl IncrementalPacker {
         self
     }
 
+    /// Packs the file with this virtual header, because it is not a safetensors file.
+    /// `header` and `codings` are those of the file's `VirtualHeader`, which a build with
+    /// its format computes. `head` contains the first bytes of the file, which are not
+    /// requested again, and may be empty.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if packing has begun.
+    pub fn describe(&mut self, head: &[u8], header: Vec<u8>, codings: EntryCodings) -> Result<()> {
+        if !matches!(self.stage, Stage::Start) {
+            return Err(Error::invalid_input(
+                "a virtual header has to be given before the file is packed",
+            ));
+        }
+        self.head.extend(0, head);
+        self.stage = Stage::Described { header, codings };
+        Ok(())
+    }
+
     /// Returns the range of the file that is required next, or `None` when the
     /// container is complete. The range is empty if its bytes are already in
     /// memory.
@@ -174,6 +198,7 @@ impl IncrementalPacker {
                 let supplied = opening.opener.supply(wanted.start, &bytes);
                 self.go_on_opening(engine, opening, supplied)
             }
+            Stage::Described { header, codings } => self.start_original(engine, &header, codings),
             Stage::Header => self.header(engine, &bytes),
             Stage::Tensors(mut tensors) => {
                 let mut out = tensors.next(engine, &bytes)?;
@@ -248,6 +273,7 @@ impl IncrementalPacker {
             Stage::Start => Some(self.head.first()),
             #[cfg(feature = "virtual-headers")]
             Stage::Opening(opening) => opening.needs.last().cloned(),
+            Stage::Described { .. } => Some(0..0),
             Stage::Header => Some(PREFIX_BYTES..self.data_start()),
             Stage::Tensors(tensors) => {
                 let span = &tensors.left.as_slice().first()?.span;
@@ -282,6 +308,11 @@ impl IncrementalPacker {
         if head.starts_with(&MAGIC) {
             return Err(Error::invalid_input(
                 "the file is a ZSTN container: it is packed already",
+            ));
+        }
+        if head.starts_with(&model_delta::MAGIC) {
+            return Err(Error::invalid_input(
+                "the file is a delta from another checkpoint: it is packed already",
             ));
         }
         safetensors::header_len_bytes(head, self.head.len_bytes())?;
@@ -349,7 +380,18 @@ impl IncrementalPacker {
             Some(header) => header,
             None => VirtualHeader::of_bytes(len_bytes)?,
         };
-        let start = ContainerBuilder::start_virtual(engine, &header, len_bytes, &self.options)?;
+        self.start_original(engine, header.json(), header.codings().clone())
+    }
+
+    /// Starts the container of a file with this virtual header.
+    fn start_original<E: PackEngine>(
+        &mut self,
+        engine: &E,
+        header: &[u8],
+        codings: EntryCodings,
+    ) -> Result<Vec<u8>> {
+        let len_bytes = self.head.len_bytes();
+        let start = ContainerBuilder::start_virtual(engine, header, len_bytes, &self.options)?;
         let ContainerStart::Indexed {
             builder,
             mut prefix,
@@ -359,7 +401,7 @@ impl IncrementalPacker {
             return Err(Error::invalid_input("a virtual header has an index"));
         };
         let mut tensors = Tensors::new(0, builder, &mut prefix, tensors, self.options);
-        tensors.virtual_header = Some(header);
+        tensors.codings = Some(codings);
         let mut out = prefix;
         self.go_on(Box::new(tensors), &mut out)?;
         Ok(out)
@@ -403,8 +445,7 @@ impl Tensors {
             .filter(|len| !lens.insert(*len))
             .collect();
         Self {
-            #[cfg(feature = "virtual-headers")]
-            virtual_header: None,
+            codings: None,
             data_start,
             left: tensors.into_iter(),
             builder,
@@ -420,11 +461,10 @@ impl Tensors {
 
     /// Returns a tensor as the encoder takes it.
     fn content<'t>(&self, tensor: &'t HeaderTensor, bytes: &'t [u8]) -> TensorRef<'t> {
-        #[cfg(feature = "virtual-headers")]
-        if let Some(header) = &self.virtual_header {
-            return header.content(tensor, bytes);
+        match &self.codings {
+            Some(codings) => codings.content(tensor, bytes),
+            None => TensorRef::new(bytes, tensor.dtype, &tensor.shape),
         }
-        TensorRef::new(bytes, tensor.dtype, &tensor.shape)
     }
 
     fn next<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {

@@ -24,6 +24,7 @@ use integrity::{Integrity, Section};
 #[doc(hidden)]
 pub mod aliases;
 mod builder;
+mod entry_codings;
 mod in_memory;
 mod incremental;
 mod index;
@@ -35,6 +36,7 @@ pub mod rows;
 pub mod virtual_header;
 
 pub use builder::{ContainerBuilder, ContainerEnd, ContainerStart, StoredFrame, single_frame};
+pub use entry_codings::EntryCodings;
 pub use in_memory::{pack, pack_into, single_frame_range, unpack, unpack_into};
 pub use incremental::{IncrementalPacker, PackedTensor};
 pub use index::{ContainerIndex, IndexRecord, RecordContent};

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stub_hub import StubHub
 from transformers import BertConfig, BertModel
 
 import zstn
+import zstn.numpy
 
 PACKAGE = Path(__file__).parents[2]
 PAGES = {PACKAGE.parents[1] / "docs" / "python.md": "python", PACKAGE / "README.md": "py"}
@@ -38,6 +40,7 @@ def test_example(hub: StubHub, tmp_path: Path, example: str) -> None:
     )
     BertModel(config).save_pretrained(tmp_path / "plain")
     zstn.pack(tmp_path / "plain", tmp_path / "packed")
+    zstn.numpy.save_file({"wte.weight": np.ones((4, 8), "f4")}, tmp_path / "model.zstn")
     hub.add("OWNER/NAME", tmp_path / "packed")
     check = "\nif 'model' in globals(): assert sum(p.numel() for p in model.parameters())\n"
     done = subprocess.run(

@@ -1,7 +1,7 @@
 //! Writes a virtual header: chooses the entries that fill the original, and the
 //! tensors that are views.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +9,9 @@ use core::fmt::Write as _;
 use core::ops::Range;
 
 use super::spans::divide;
-use super::{FILE_KEY, PREFIX, PlacedTensor, StoredType, TYPE_KEY, VIEWS_KEY, VirtualHeader};
+use super::{
+    EntryCodings, FILE_KEY, PREFIX, PlacedTensor, StoredType, TYPE_KEY, VIEWS_KEY, VirtualHeader,
+};
 use crate::dtype::Dtype;
 use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES, NAME_LEN_BYTES};
 use crate::{Error, Result, sort};
@@ -49,7 +51,7 @@ pub(super) fn header(
             if json.len() as u64 <= HEADER_LEN_BYTES {
                 return Ok(VirtualHeader {
                     json,
-                    coded: layout.coded(),
+                    codings: layout.codings(),
                     kind: kind.into(),
                     tensors: tensors.len(),
                 });
@@ -216,9 +218,9 @@ impl<'t> Layout<'t> {
         }));
     }
 
-    /// Returns how the entries are coded ([`VirtualHeader`]).
-    fn coded(&self) -> BTreeMap<u64, u8> {
-        let coded = self.entries.iter().filter_map(|entry| {
+    /// Returns how the entries are coded.
+    fn codings(&self) -> EntryCodings {
+        let codings = self.entries.iter().filter_map(|entry| {
             let block_bytes = match entry.stored_type {
                 None => 0,
                 Some(StoredType::Plain(_)) => return None,
@@ -227,7 +229,7 @@ impl<'t> Layout<'t> {
             // No block has more than 255 bytes.
             Some((entry.span.start, u8::try_from(block_bytes).unwrap_or(0)))
         });
-        sort::map(coded)
+        EntryCodings::new(codings)
     }
 
     fn header_json(&self, file: &str, views: &str, prefix: &str) -> Vec<u8> {

@@ -6,17 +6,16 @@
 //! original as [`PlacedTensor`]s, whatever the format. Catalogs read its entries
 //! and views.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::EntryCodings;
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::gguf::{ByteOrder, ElementType};
-use crate::container::safetensors::HeaderTensor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
-use crate::{Error, Result, Rule, TensorRef};
+use crate::{Error, Result, Rule};
 
 mod description;
 mod layout;
@@ -172,9 +171,7 @@ impl PlacedTensor {
 #[derive(Debug, Clone)]
 pub struct VirtualHeader {
     json: Vec<u8>,
-    /// How the entries are coded, by their offset: the bytes of a block, or 0
-    /// for bytes without a structure. Entries of plain dtypes are not listed.
-    coded: BTreeMap<u64, u8>,
+    codings: EntryCodings,
     kind: String,
     tensors: usize,
 }
@@ -225,20 +222,9 @@ impl VirtualHeader {
         self.tensors
     }
 
-    /// Returns whether an entry has a plain dtype, so that statistics of its
-    /// elements have a meaning.
+    /// Returns how the entries are coded.
     #[must_use]
-    pub fn is_plain(&self, entry: &HeaderTensor) -> bool {
-        !self.coded.contains_key(&entry.span.start)
-    }
-
-    /// Returns the bytes of an entry as the encoder takes them.
-    #[must_use]
-    pub fn content<'a>(&self, entry: &'a HeaderTensor, bytes: &'a [u8]) -> TensorRef<'a> {
-        match self.coded.get(&entry.span.start) {
-            None => TensorRef::new(bytes, entry.dtype, &entry.shape),
-            Some(0) => TensorRef::flat(bytes, None),
-            Some(&width) => TensorRef::blocks(bytes, width),
-        }
+    pub fn codings(&self) -> &EntryCodings {
+        &self.codings
     }
 }
