@@ -33,6 +33,10 @@ mod gauss;
 mod gguf;
 #[cfg(feature = "hdf5")]
 mod hdf5;
+#[cfg(any(feature = "keras", feature = "tar"))]
+mod inner_file;
+#[cfg(feature = "keras")]
+mod keras;
 #[cfg(feature = "msgpack")]
 mod msgpack;
 #[cfg(feature = "npy")]
@@ -49,8 +53,10 @@ mod placed_tensors;
 mod pytorch;
 mod range_plan;
 mod safetensors;
-#[cfg(any(feature = "msgpack", feature = "onnx"))]
+#[cfg(any(feature = "msgpack", feature = "onnx", feature = "tar"))]
 mod sequential;
+#[cfg(feature = "tar")]
+mod tar;
 #[cfg(feature = "tflite")]
 mod tflite;
 #[cfg(feature = "virtual-headers")]
@@ -71,6 +77,8 @@ pub use file_name::{
 };
 pub use file_opener::{FileOpener, is_other_format, recognise, recognise_named};
 pub use format::FileKind;
+#[cfg(feature = "keras")]
+pub use keras::RangeChecksum;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
 #[cfg(feature = "ztensor")]
