@@ -120,7 +120,7 @@ pub const MSGPACK_DEPTH: usize = 64;
 pub const MSGPACK_VALUES: usize = 4096;
 
 /// The length in bytes at which a text in the metadata of an ONNX or a msgpack file is
-/// cut.
+/// cut, and from which texts of a Keras model or a tar archive are left out.
 pub const TEXT_LEN_BYTES: u64 = 64 << 10;
 
 /// The largest number of tensors of a TensorFlow Lite model.
@@ -146,10 +146,17 @@ pub const BLOCKS_LEN_BYTES: u64 = 256 << 20;
 
 /// The length in bytes up to which a file is fetched whole where listing its
 /// tensors means to follow offsets or lengths in the file: ONNX, msgpack,
-/// TensorFlow Lite and HDF5.
+/// TensorFlow Lite, HDF5 and tar.
 pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
+
 /// The longest directory of a zip archive, in bytes. A member takes about 60.
 pub const ZIP_DIRECTORY_LEN_BYTES: u64 = 64 << 20;
+
+/// The largest number of zip archives in a tar archive. NeMo stores one.
+pub const TAR_ARCHIVES: usize = 16;
+
+/// The largest number of bytes of the records about one member of a tar archive.
+pub const TAR_RECORDS_LEN_BYTES: u64 = 1 << 20;
 
 /// The longest pickle of a PyTorch file, in bytes. A tensor takes about 120.
 pub const PICKLE_LEN_BYTES: u64 = 256 << 20;

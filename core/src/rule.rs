@@ -559,6 +559,22 @@ rules! {
     /// them have the stated lengths (pytorch 4).
     PyTorchLegacy if "zip" = "pytorch.legacy",
 
+    /// The weights of a Keras model are stored in its archive without compression
+    /// (keras 1).
+    KerasWeights if "keras" = "keras.weights",
+
+    /// The header of a member of a tar archive matches its checksum, and lengths are
+    /// numbers (tar 2 and 3).
+    TarHeader if "tar" = "tar.header",
+    /// The members of a tar archive and a block of zeros after them lie in the file
+    /// (tar 1).
+    TarEnd if "tar" = "tar.end",
+    /// The members of a tar archive that are checkpoints have names of UTF-8, and tensors
+    /// have distinct names (tar 4).
+    TarName if "tar" = "tar.name",
+    /// A tar archive has a member that is a checkpoint of PyTorch (tar 4).
+    TarMember if "tar" = "tar.member",
+
     /// The superblock of an HDF5 file has a known version, and addresses of 4 or
     /// 8 bytes (hdf5 1).
     Hdf5Superblock if "hdf5" = "hdf5.superblock",

@@ -3,8 +3,10 @@
 import os
 import pathlib
 import subprocess
+import tarfile
 import tempfile
 import unittest
+import zipfile
 
 import gguf
 import h5py
@@ -15,6 +17,8 @@ import onnx
 from safetensors.numpy import load_file
 
 ZSTN = os.environ.get("ZSTN_BIN") or str(pathlib.Path(__file__).parents[2] / "target" / "debug" / "zstn")
+
+VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -103,6 +107,29 @@ class Files(unittest.TestCase):
             file.create_dataset("a", data=expected["embed"], chunks=(70, 64), compression="gzip", shuffle=True)
             file.create_dataset("b", data=expected["ids"], chunks=(16, 50), fletcher32=True)
         self.assert_read(self.path("chunks.h5"), {"a": expected["embed"], "b": expected["ids"]})
+
+    def test_keras(self):
+        expected = {f"layers/{key}/vars/0": array for key, array in arrays().items()}
+        with h5py.File(self.path("model.weights.h5"), "w") as file:
+            for key, array in expected.items():
+                file.create_dataset(key, data=array)
+        with zipfile.ZipFile(self.path("m.keras"), "w") as archive:
+            archive.writestr("metadata.json", "{}")
+            # Keras writes the weights as a stream, whose length is not known before.
+            with archive.open("model.weights.h5", "w", force_zip64=True) as member:
+                member.write(self.path("model.weights.h5").read_bytes())
+        self.assert_read(self.path("m.keras"), expected)
+
+    def test_nemo(self):
+        checkpoint = VECTORS / "pytorch" / "list.pt"
+        self.zstn("convert", checkpoint, self.path("list.safetensors"))
+        expected = {f"model_weights.ckpt/{key}": array for key, array in load_file(self.path("list.safetensors")).items()}
+        self.path("model_config.yaml").write_text("sample_rate: 16000\n")
+        for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
+            with tarfile.open(self.path("m.nemo"), "w", format=form) as archive:
+                archive.add(self.path("model_config.yaml"), "./model_config.yaml")
+                archive.add(checkpoint, "./model_weights.ckpt")
+            self.assert_read(self.path("m.nemo"), expected)
 
     def test_onnx(self):
         expected = {**arrays(), "bf16": weights((64, 32), BF16, 4)}

@@ -82,7 +82,7 @@ class Originals(Exchange):
 
     def test_the_form_has_the_tensors_and_ends_with_the_original(self):
         tried = 0
-        others = ("npz", "pytorch", "onnx", "tflite", "hdf5", "msgpack")
+        others = ("npz", "pytorch", "onnx", "tflite", "hdf5", "msgpack", "keras", "tar")
         for folder in ("gguf", "npy", "gguf-bad", *others):
             for path in sorted((VECTORS.parent / folder).iterdir()):
                 if path.suffix == ".json":

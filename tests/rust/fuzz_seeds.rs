@@ -133,6 +133,8 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
             of_file(seeds, &bytes)
         }
         Some("h5") => seeds.add("hdf5", &bytes),
+        Some("keras") => seeds.add("keras", &bytes),
+        Some("nemo") => seeds.add("tar", &bytes),
         Some("zxd1") => match beside("base") {
             Some(base) => seeds.add("differences", &pair_of(&base, &bytes)),
             None => Ok(()),

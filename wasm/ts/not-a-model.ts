@@ -9,7 +9,6 @@ const PYTORCH = saveFile(
   "torch",
   '{name: tensor.contiguous().clone() for name, tensor in torch.load(path, map_location="cpu", weights_only=True).items()}',
 );
-const KERAS = `Convert its weights with ${saveFile("numpy", "{weight.path: weight.numpy() for weight in keras.models.load_model(path).weights}")}`;
 
 const SENTENCES = {
   html: "This is a web page (HTML), not a model file. On a model hub, use the download link of the file, not the page that shows it.",
@@ -20,9 +19,7 @@ const SENTENCES = {
   pickle: `This is a Python pickle, which can run code when it is loaded. If torch.load reads it, convert it with ${PYTORCH}`,
   onnx: "This is an ONNX model, but its name does not end in .onnx, by which these models are recognised. Rename it, and open it again.",
   savedModel: `This is the graph of a TensorFlow SavedModel; its weights are in other files of the same folder. Convert them with ${saveFile("numpy", "{variable.name: variable.numpy() for variable in tf.saved_model.load(folder).variables}")}`,
-  keras: `This is a Keras model. ${KERAS}`,
   gzip: "This file is compressed with gzip. Decompress it, and open what comes out.",
-  tar: "This is a tar archive, not a model file. Unpack it, and open the model in it.",
 } as const;
 
 type Format = keyof typeof SENTENCES;
@@ -55,10 +52,8 @@ function formatOf(head: Uint8Array): Format | undefined {
   if (/^[^]{4}\0{4}($|[{ \t\r\n])/.test(start)) return undefined;
   return (
     textFormat(start) ??
-    (start.startsWith("PK\x03\x04") ? zipFormat(head) : undefined) ??
     MAGICS.find(([magic]) => start.startsWith(magic))?.[1] ??
-    protobufFormat(head) ??
-    (latin1(head.subarray(257, 262)) === "ustar" ? "tar" : undefined)
+    protobufFormat(head)
   );
 }
 
@@ -69,12 +64,6 @@ function textFormat(start: string): Format | undefined {
   if (text.startsWith("version https://git-lfs.github.com/")) return "lfs";
   // A safetensors file begins with a 64-bit length that contains zero bytes, so eight printable bytes rule it out.
   return /^[{[]/.test(text) && /^[\t\n\r\x20-\x7e]{8}/.test(start) ? "json" : undefined;
-}
-
-/** Recognises a Keras model by the name of the first file in its zip archive, if that contains its weights. The core tells other archives apart by their directories. */
-function zipFormat(head: Uint8Array): Format | undefined {
-  const name = latin1(head.subarray(30, 30 + (head[26] ?? 0) + 256 * (head[27] ?? 0)));
-  return name === "model.weights.h5" ? "keras" : undefined;
 }
 
 /** Recognises protocol buffer messages, which have no magic number, by their first fields. */
@@ -93,7 +82,7 @@ const latin1 = (bytes: Uint8Array): string => String.fromCharCode(...bytes);
 /** Returns the error message for a file of unknown format, in the same words as the Rust library. */
 export function describeUnknown(head: Uint8Array): string {
   if (/^[ \t\n\f\r]*$/.test(latin1(head))) return "the file is empty";
-  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
+  return `this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5, tar or safetensors file: its first bytes are ${printable(head.subarray(0, 8))}`;
 }
 
 function printable(bytes: Uint8Array): string {

@@ -15,6 +15,8 @@ use super::onnx;
 use super::{FileCatalog, FileKind};
 #[cfg(feature = "hdf5")]
 use crate::container::foreign::hdf5;
+#[cfg(feature = "tar")]
+use crate::container::foreign::tar;
 #[cfg(feature = "tflite")]
 use crate::container::foreign::tflite;
 use crate::container::safetensors;
@@ -70,6 +72,12 @@ fn by_magic(head: &[u8]) -> Option<FileKind> {
         let has_length = head.get(4..8) == Some(&[0; 4]) && head.len() > 8;
         *kind != FileKind::Npz || !(has_length && begins_header(head.get(8)))
     });
+    // A tar archive may have a file of another format behind its first header.
+    #[cfg(feature = "tar")]
+    let found = found.or_else(|| {
+        let has_length = head.get(4..8) == Some(&[0; 4]) && begins_header(head.get(8));
+        (tar::is_tar(head) && !has_length).then_some(FileKind::Tar)
+    });
     #[cfg(feature = "tflite")]
     let found = found.or_else(|| tflite::is_tflite(head).then_some(FileKind::Tflite));
     #[cfg(feature = "hdf5")]
@@ -101,13 +109,7 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
 /// The errors of [`recognise`].
 pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
     match by_magic(head) {
-        Some(kind) if kind.is_included() => {
-            #[cfg(feature = "other-formats")]
-            if let (FileKind::Npz, Some(sentence)) = (kind, super::other_format::describe(head)) {
-                return Err(Error::malformed(Rule::Recognised, sentence).at(0));
-            }
-            return Ok(kind);
-        }
+        Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),
         None => {}
     }
@@ -139,7 +141,7 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     let detail = match head.trim_ascii_start() {
         [] => "the file is empty".into(),
         _ => format!(
-            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5 or safetensors file: its first bytes are {}",
+            "this is not a ZSTN, Z4DM, zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, ONNX, msgpack, TFLite, HDF5, tar or safetensors file: its first bytes are {}",
             frame::printable(&head[..head.len().min(8)])
         ),
     };
@@ -249,9 +251,9 @@ impl FileOpener {
     /// The number of rounds is bounded: by the number of tensors in the header
     /// for a delta without a trailer, by the number of times that the index can
     /// grow by half for a Gauss, GGUF or PyTorch file, by six for a zip archive, by a
-    /// few hundred for an ONNX or msgpack file of more than 8 MiB, by the number of
-    /// structures that refer to each other for TensorFlow Lite and HDF5, and by three
-    /// for other files.
+    /// few hundred for an ONNX or msgpack file or a tar archive of more than 8 MiB, by the
+    /// number of structures that refer to each other for TensorFlow Lite and HDF5, and by
+    /// three for other files. A file inside of an archive adds its own rounds.
     pub fn needs(&self) -> Result<Vec<Range<u64>>> {
         self.format.needs(&self.fetched)
     }
@@ -353,7 +355,7 @@ impl FetchedRanges {
 
     /// Returns the fetched bytes around the offset `at`, and the offset at which
     /// they begin: the window if it contains `at`, otherwise the head if it does.
-    #[cfg(any(feature = "msgpack", feature = "onnx"))]
+    #[cfg(any(feature = "msgpack", feature = "onnx", feature = "tar"))]
     pub(super) fn around(&self, at: u64) -> (u64, &[u8]) {
         let (start, bytes) = self.window();
         let is_in_window = at >= start && at - start < bytes.len() as u64;
@@ -368,6 +370,7 @@ impl FetchedRanges {
         feature = "hdf5",
         feature = "msgpack",
         feature = "onnx",
+        feature = "tar",
         feature = "tflite"
     ))]
     pub(super) fn window(&self) -> (u64, &[u8]) {

@@ -17,6 +17,8 @@ use super::gauss;
 use super::gguf;
 #[cfg(feature = "hdf5")]
 use super::hdf5;
+#[cfg(feature = "keras")]
+use super::keras;
 #[cfg(feature = "msgpack")]
 use super::msgpack;
 #[cfg(feature = "npy")]
@@ -24,6 +26,8 @@ use super::npy;
 #[cfg(feature = "onnx")]
 use super::onnx;
 use super::range_plan::RangePlan;
+#[cfg(feature = "tar")]
+use super::tar;
 #[cfg(feature = "tflite")]
 use super::tflite;
 #[cfg(feature = "ztensor")]
@@ -299,10 +303,14 @@ formats! {
     /// A TensorFlow Lite model.
     Tflite = "tflite", "tflite", &[], tflite if "tflite";
     /// A NumPy archive of arrays. The magics are those of any zip archive; its members
-    /// decide whether it is a PyTorch file.
+    /// decide whether it is a PyTorch file or a Keras model.
     Npz = "npz", "npz", ZIP_MAGICS, npz if "zip";
     /// PyTorch: a zip archive, or a file from before version 1.6.
     PyTorch = "pytorch", "pt", &[&PYTORCH_MAGIC], pytorch if "zip";
     /// HDF5, as Keras writes.
     Hdf5 = "hdf5", "h5", &[], hdf5 if "hdf5";
+    /// A Keras model: a zip archive with weights in HDF5.
+    Keras = "keras", "keras", &[], keras if "keras";
+    /// A tar archive with checkpoints of PyTorch, as NeMo writes.
+    Tar = "tar", "nemo", &[], tar if "tar";
 }

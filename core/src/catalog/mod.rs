@@ -35,6 +35,10 @@ mod gguf;
 mod gguf_set;
 #[cfg(feature = "hdf5")]
 mod hdf5;
+#[cfg(any(feature = "keras", feature = "tar"))]
+mod inner_file;
+#[cfg(feature = "keras")]
+mod keras;
 #[cfg(feature = "msgpack")]
 mod msgpack;
 #[cfg(feature = "npy")]
@@ -51,8 +55,10 @@ mod placed_tensors;
 mod pytorch;
 mod range_plan;
 mod safetensors;
-#[cfg(any(feature = "msgpack", feature = "onnx"))]
+#[cfg(any(feature = "msgpack", feature = "onnx", feature = "tar"))]
 mod sequential;
+#[cfg(feature = "tar")]
+mod tar;
 #[cfg(feature = "tflite")]
 mod tflite;
 #[cfg(feature = "virtual-headers")]
@@ -73,6 +79,8 @@ pub use file_name::{
 };
 pub use file_opener::{FileOpener, is_other_format, misnamed, recognise, recognise_named};
 pub use format::FileKind;
+#[cfg(feature = "keras")]
+pub use keras::RangeChecksum;
 pub use range_plan::RangePlan;
 pub(crate) use range_plan::check_inside;
 #[cfg(feature = "ztensor")]

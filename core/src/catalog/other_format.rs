@@ -15,12 +15,10 @@ enum OtherFormat {
     Pickle,
     Onnx,
     SavedModel,
-    Keras,
     Gzip,
-    Tar,
 }
 
-use OtherFormat::{Ggml, Gzip, Html, Json, Keras, LfsPointer, Onnx, Pickle, SavedModel, Tar, Xml};
+use OtherFormat::{Ggml, Gzip, Html, Json, LfsPointer, Onnx, Pickle, SavedModel, Xml};
 
 /// The first bytes of each format. If several entries match, the first one
 /// wins.
@@ -35,17 +33,6 @@ const MAGICS: [(&[u8], OtherFormat); 9] = [
     (b"\x80\x05\x95", Pickle),
     (b"\x1f\x8b\x08", Gzip),
 ];
-
-/// The first bytes of a zip archive, which begin its first entry.
-const ZIP_FILE: &[u8] = b"PK\x03\x04";
-
-/// The offset after [`ZIP_FILE`] of the length of the first file's name. The name
-/// itself is at [`ZIP_NAME`].
-const ZIP_NAME_LEN: usize = 22;
-const ZIP_NAME: usize = 26;
-
-/// The offset of `ustar` in a tar archive.
-const TAR_MAGIC: usize = 257;
 
 /// Returns a sentence about the file that begins with `head`, without its full
 /// stop, or `None` if the format is unknown.
@@ -72,12 +59,7 @@ fn find(head: &[u8]) -> Option<OtherFormat> {
         let found = magics.find(|(magic, _)| head.starts_with(magic));
         found.map(|(_, format)| *format)
     };
-    let has = |at: usize, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
-    text(head)
-        .or_else(|| zip(head))
-        .or_else(by_magic)
-        .or_else(|| protobuf(head))
-        .or_else(|| has(TAR_MAGIC, b"ustar").then_some(Tar))
+    text(head).or_else(by_magic).or_else(|| protobuf(head))
 }
 
 fn text(head: &[u8]) -> Option<OtherFormat> {
@@ -103,27 +85,6 @@ fn text(head: &[u8]) -> Option<OtherFormat> {
     let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let is_json = matches!(text, [b'{' | b'[', ..]) && head.get(..8)?.iter().all(is_text);
     is_json.then_some(Json)
-}
-
-/// The name of the member of a Keras model that contains its weights.
-#[cfg(feature = "zip")]
-pub(super) const KERAS_WEIGHTS: &str = "model.weights.h5";
-
-/// Returns the sentence about a Keras model.
-#[cfg(feature = "zip")]
-pub(super) fn keras() -> &'static str {
-    Keras.sentence()
-}
-
-/// Recognises a Keras model by the name of the first file in its zip archive, if that
-/// contains its weights. Other archives are told apart by their directories.
-fn zip(head: &[u8]) -> Option<OtherFormat> {
-    let rest = head.strip_prefix(ZIP_FILE)?;
-    let len = rest.get(ZIP_NAME_LEN..)?.first_chunk::<2>()?;
-    let name = rest
-        .get(ZIP_NAME..)?
-        .get(..u16::from_le_bytes(*len).into())?;
-    (name == b"model.weights.h5").then_some(Keras)
 }
 
 /// Recognises protocol buffer messages by their first fields, since they have
@@ -199,13 +160,7 @@ impl OtherFormat {
                 convert!(numpy "{variable.name: variable.numpy() for variable in \
                           tf.saved_model.load(folder).variables}")
             ),
-            Keras => concat!(
-                "this is a Keras model. Convert its weights ",
-                convert!(numpy "{weight.path: weight.numpy() for weight in \
-                          keras.models.load_model(path).weights}")
-            ),
             Gzip => "this file is compressed with gzip. Decompress it, and open what comes out",
-            Tar => "this is a tar archive, not a model file. Unpack it, and open the model in it",
         }
     }
 }

@@ -262,8 +262,16 @@ struct Place {
 }
 
 /// The places of the tensors.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct FormatContents(Vec<Place>);
+
+#[cfg(feature = "tar")]
+impl FormatContents {
+    /// Adds the places of the tensors of another checkpoint.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+}
 
 impl Contents for FormatContents {
     fn decode<'a, E: Engine>(&self, _: &E, stored: StoredTensor<'a, '_>) -> Result<Cow<'a, [u8]>> {

@@ -1,6 +1,6 @@
 //! Opens a zip archive. Its directory is at the end and lists the members; the members
-//! that describe tensors are fetched next. They decide whether the file is an NPZ or a
-//! PyTorch file.
+//! that describe tensors are fetched next. They decide whether the file is an NPZ file, a
+//! PyTorch file or a Keras model.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,8 +11,8 @@ use core::ops::Range;
 use super::FileCatalog;
 use super::file_opener::FetchedRanges;
 use super::format::Opener;
-#[cfg(feature = "other-formats")]
-use super::other_format;
+#[cfg(feature = "keras")]
+use super::keras;
 use super::{npz, pytorch};
 use crate::container::foreign::zip::{
     Archive, END_64_DISTANCE_BYTES, END_DISTANCE_BYTES, End, Member, Packing,
@@ -51,6 +51,8 @@ struct Members {
 enum Content {
     Npz(npz::Arrays),
     PyTorch(pytorch::Members),
+    #[cfg(feature = "keras")]
+    Keras(keras::Members),
 }
 
 /// The beginning of a member that is required.
@@ -86,14 +88,15 @@ impl Content {
         if let Some(members) = pytorch::Members::find(archive)? {
             return Ok(Self::PyTorch(members));
         }
-        let arrays = npz::Arrays::find(archive);
-        #[cfg(feature = "other-formats")]
-        if arrays.is_empty() && !matches!(archive.find(other_format::KERAS_WEIGHTS), Ok(None)) {
-            return Err(Error::malformed(Rule::Recognised, other_format::keras()).at(0));
+        #[cfg(feature = "keras")]
+        if let Some(members) = keras::Members::find(archive)? {
+            return Ok(Self::Keras(members));
         }
+        let arrays = npz::Arrays::find(archive);
         if arrays.is_empty() && !archive.members.is_empty() {
-            let detail = "this is a zip archive without arrays of NumPy and without a checkpoint \
-                          of PyTorch. If it contains a model, unpack it, and open that";
+            let detail = "this is a zip archive without arrays of NumPy, without a checkpoint of \
+                          PyTorch and without weights of Keras. If it contains a model, unpack \
+                          it, and open that";
             return Err(Error::malformed(Rule::Recognised, detail).at(0));
         }
         Ok(Self::Npz(arrays))
@@ -103,6 +106,8 @@ impl Content {
         match self {
             Self::Npz(arrays) => arrays.wanted(archive),
             Self::PyTorch(members) => members.wanted(archive),
+            #[cfg(feature = "keras")]
+            Self::Keras(members) => members.wanted(archive),
         }
     }
 
@@ -111,6 +116,11 @@ impl Content {
         match self {
             Self::Npz(arrays) => arrays.supply(archive, wanted, bytes),
             Self::PyTorch(members) => members.supply(archive, wanted, bytes),
+            #[cfg(feature = "keras")]
+            Self::Keras(members) => {
+                members.supply(archive, wanted, bytes)?;
+                Ok(Vec::new())
+            }
         }
     }
 }
@@ -135,6 +145,13 @@ impl Members {
     /// them are visited: members do not overlap, so at most one of these is incomplete at
     /// the end of each range.
     fn advance(&mut self, fetched: &FetchedRanges) -> Result<()> {
+        #[cfg(feature = "keras")]
+        if let Content::Keras(members) = &mut self.content
+            && let Some(file) = members.file()
+        {
+            let (start, bytes) = fetched.window();
+            return file.supply(start, bytes);
+        }
         for fetched_range in fetched.ranges() {
             let mut pending: Vec<Wanted> = self
                 .wanted
@@ -152,11 +169,31 @@ impl Members {
                 }
             }
         }
+        #[cfg(feature = "keras")]
+        if let (Content::Keras(members), true) = (&mut self.content, self.wanted.is_empty()) {
+            members.begin(fetched)?;
+        }
         Ok(())
     }
 
+    /// Returns whether a file is being opened inside of the archive. Its bytes are supplied
+    /// as the window.
+    fn has_file(&self) -> bool {
+        match &self.content {
+            #[cfg(feature = "keras")]
+            Content::Keras(members) => members.is_begun(),
+            _ => false,
+        }
+    }
+
     /// Returns the ranges to fetch. Members close to each other share one.
-    fn needs(&self, fetched: &FetchedRanges) -> Vec<Range<u64>> {
+    fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
+        #[cfg(feature = "keras")]
+        if let Content::Keras(members) = &self.content
+            && members.is_begun()
+        {
+            return members.needs();
+        }
         let mut joined: Vec<Range<u64>> = Vec::new();
         for range in self.wanted.values().map(|wanted| wanted.range.clone()) {
             match joined.last_mut() {
@@ -173,7 +210,7 @@ impl Members {
         let missing = joined
             .into_iter()
             .map(|range| range.start.max(head_end)..range.end.min(tail_start));
-        missing.filter(|range| range.start < range.end).collect()
+        Ok(missing.filter(|range| range.start < range.end).collect())
     }
 }
 
@@ -223,7 +260,7 @@ impl FormatOpener {
 impl Opener for FormatOpener {
     fn needs(&self, fetched: &FetchedRanges) -> Result<Vec<Range<u64>>> {
         match &self.members {
-            Some(members) => Ok(members.needs(fetched)),
+            Some(members) => members.needs(fetched),
             None => Self::missing(fetched),
         }
     }
@@ -232,7 +269,8 @@ impl Opener for FormatOpener {
         let end = offset_bytes.checked_add(bytes.len() as u64);
         let is_touching =
             offset_bytes == fetched.head().len() as u64 || end == Some(fetched.tail_start());
-        if self.members.is_some() && !is_touching {
+        let is_window = |members: &Members| members.has_file() || !is_touching;
+        if self.members.as_deref().is_some_and(is_window) {
             // Members may be anywhere in the file.
             fetched.supply_window(offset_bytes, bytes);
             return Ok(());
@@ -256,7 +294,9 @@ impl Opener for FormatOpener {
         }
     }
 
-    fn finish<E: Engine>(self, fetched: &FetchedRanges, _: &E) -> Result<FileCatalog> {
+    fn finish<E: Engine>(self, fetched: &FetchedRanges, engine: &E) -> Result<FileCatalog> {
+        #[cfg(not(feature = "keras"))]
+        let _ = engine;
         let missing = || Error::invalid_input("not all requested ranges were supplied");
         let Members {
             archive, content, ..
@@ -264,6 +304,8 @@ impl Opener for FormatOpener {
         match content {
             Content::Npz(arrays) => arrays.finish(&archive, fetched.len_bytes()),
             Content::PyTorch(members) => members.finish(&archive, fetched),
+            #[cfg(feature = "keras")]
+            Content::Keras(members) => members.finish(fetched, engine),
         }
     }
 }

@@ -1,4 +1,4 @@
-"""ONNX, msgpack, TensorFlow Lite and HDF5 files as NumPy arrays."""
+"""ONNX, msgpack, TensorFlow Lite, HDF5, Keras and tar files as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import zstn
 from range_server import serve
 from test_gguf_npy import VECTORS, sha256, vectors
 
-FORMATS = ["onnx", "msgpack", "tflite", "hdf5"]
+FORMATS = ["onnx", "msgpack", "tflite", "hdf5", "keras", "tar"]
+
+#: The files that are converted, by their format. The others are called "types".
+CONVERTED = {
+    "onnx": "typed-fields.onnx",
+    "hdf5": "types-earliest.h5",
+    "keras": "chunks.keras",
+    "tar": "gnu.nemo",
+}
 GOOD = [(kind, vector) for kind in FORMATS for vector in vectors(kind)]
 
 
@@ -65,7 +73,7 @@ def test_values_in_other_files_are_read_over_http(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_conversion_keeps_the_values(kind: str, tmp_path: Path) -> None:
-    source = VECTORS / kind / {"onnx": "typed-fields.onnx", "hdf5": "types-earliest.h5"}.get(kind, f"types.{kind}")
+    source = VECTORS / kind / CONVERTED.get(kind, f"types.{kind}")
     zstn.convert(source, tmp_path / "out.zstn")
     with zstn.open(source) as model, zstn.open(tmp_path / "out.zstn") as converted:
         assert sorted(converted) == readable(model)

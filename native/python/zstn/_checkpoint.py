@@ -259,7 +259,7 @@ def _common(
 #: File name extensions that imply a certain content.
 _KNOWN = frozenset(
     ".safetensors .zstn .z4dm .zt .sketch .json .zip .gz .tar .tgz .bz2 .xz .zst .7z .pt .pth "
-    ".bin .ckpt .npz .npy .gguf .onnx .h5 .hdf5 .msgpack".split()
+    ".bin .ckpt .npz .npy .gguf .onnx .h5 .hdf5 .msgpack .keras .nemo".split()
 )
 
 

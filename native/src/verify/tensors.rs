@@ -1,15 +1,20 @@
 //! Verifies a model of any supported format tensor by tensor.
 
+use zstn_core::catalog::FileCatalog;
 use zstn_core::container::foreign::gauss;
 use zstn_core::container::zstn::integrity::Integrity;
 
 use crate::finished_tensor;
 use crate::report::VerifiedFile;
+use crate::source::Source;
 use crate::{Error, Job, Progress as _, Reader, Result, Tensor};
+
+/// The number of bytes that are read at once to compare them with a checksum.
+const PIECE_BYTES: u64 = 4 << 20;
 
 /// Reads every tensor of `input`; with `original`, a model of any format with the same
 /// tensors, also compares every byte. Tensors with a checksum are always compared with
-/// it. A weight that cannot be read is an error here.
+/// it, and so are the weights of a Keras model. A weight that cannot be read is an error here.
 ///
 /// The errors of tensors that a Gauss file stores lossily must be within the bound that
 /// the file states: half a quantisation step, plus rounding to the dtype
@@ -38,6 +43,9 @@ pub(super) fn verify_tensors(
     }
     for shard in input.data_shards() {
         shard.verify(|| job.ensure_running())?;
+    }
+    for (file, source) in model.files().iter().zip(input.sources()) {
+        compare_weights(job, file, &**source)?;
     }
     job.begin(model.tensors().iter().map(|t| t.len_bytes()).sum());
     let mut max_error: Option<f64> = None;
@@ -70,6 +78,23 @@ pub(super) fn verify_tensors(
         max_error,
         is_confirmed: false,
     })
+}
+
+/// Compares the weights of a Keras model with their checksum in its archive. Files of other
+/// formats have none.
+fn compare_weights(job: &Job, file: &FileCatalog, source: &dyn Source) -> Result<()> {
+    let Some(mut checksum) = file.weights_checksum() else {
+        return Ok(());
+    };
+    let range = checksum.range();
+    let mut start = range.start;
+    while start < range.end {
+        job.ensure_running()?;
+        let end = range.end.min(start + PIECE_BYTES);
+        checksum.update(&source.read(start..end)?);
+        start = end;
+    }
+    checksum.finish().map_err(Error::place(source.name()))
 }
 
 /// Compares a tensor with the original, and returns the largest error if the tensor is

@@ -47,7 +47,7 @@ before(async () => {
   await server.add("me/gated", { "model.safetensors": plain(4) });
   await server.gate("me/gated");
   await server.add("me/several", { "a.safetensors": plain(1), "b.safetensors": plain(2), "pytorch_model.bin": Buffer.from("x") });
-  await server.add("me/pytorch", { "README.md": Buffer.from("hello"), "pytorch_model.bin": Buffer.from("x"), "model.keras": Buffer.from("y") });
+  await server.add("me/pytorch", { "README.md": Buffer.from("hello"), "pytorch_model.bin": Buffer.from("x"), "saved_model.pb": Buffer.from("y") });
   await server.add("me/pipeline", { "model_index.json": Buffer.from("{}"), "unet/diffusion_pytorch_model.safetensors": plain(1), "vae/diffusion_pytorch_model.safetensors": plain(2) });
   await server.add("me/dotted", { "Qwen2.5-7B/model.safetensors": plain(4), "zstn/model.safetensors": plain(5) });
   await server.add("me/nested", { "onnx/x.onnx": Buffer.from("x"), "weights/only.safetensors": plain(9) });
@@ -275,7 +275,7 @@ test("several models, and none: what is there is in the error", async () => {
   const none = await open(hub("me/pytorch", at)).then(assert.fail, (error) => error);
   assert.deepEqual(none.candidates, []);
   assert.ok(none.files.includes("pytorch_model.bin"));
-  assert.match(none.message, /no file that can be read.*It has pytorch_model\.bin \(PyTorch\), model\.keras \(Keras\)\. PyTorch files are opened by their own address; convert/);
+  assert.match(none.message, /no file that can be read.*It has pytorch_model\.bin \(PyTorch\), saved_model\.pb \(TensorFlow\)\. PyTorch files are opened by their own address; convert/);
 });
 
 test("a listing has what @huggingface/hub lists, of one commit, over several pages", async () => {

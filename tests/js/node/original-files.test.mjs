@@ -18,7 +18,7 @@ import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 import { goodForeign, vectorPath } from "../support/vectors.mjs";
 
-const FOLDERS = ["gguf", "npy", "npz", "pytorch", "onnx", "msgpack", "tflite", "hdf5"];
+const FOLDERS = ["gguf", "npy", "npz", "pytorch", "onnx", "msgpack", "tflite", "hdf5", "keras", "tar"];
 const scratch = scratchFolder();
 const module = (name) => readFileSync(new URL(`../../../wasm/dist/core/${name}_bg.wasm`, import.meta.url));
 let server;

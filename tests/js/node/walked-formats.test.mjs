@@ -1,4 +1,4 @@
-/** ONNX, msgpack, TensorFlow Lite and HDF5 files: values, rows, values in other files, and the refusal of damaged files. */
+/** ONNX, msgpack, TensorFlow Lite and HDF5 files, Keras models and tar archives: values, rows, values in other files, and the refusal of damaged files. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 import { badForeign, goodForeign, refusalOf, sha256, vectorPath } from "../support/vectors.mjs";
 
-const FOLDERS = ["onnx", "msgpack", "tflite", "hdf5"];
+const FOLDERS = ["onnx", "msgpack", "tflite", "hdf5", "keras", "tar"];
 const scratch = scratchFolder();
 let server;
 

@@ -10,6 +10,7 @@ mod gguf;
 mod hdf5;
 mod incremental;
 mod integrity;
+mod member_files;
 mod msgpack;
 mod npy;
 mod onnx;

@@ -232,6 +232,8 @@ fn archives_read_convert_and_verify_like_others() {
         ("pytorch", "strided.pt", FileKind::PyTorch),
         ("pytorch", "training-checkpoint.ckpt", FileKind::PyTorch),
         ("pytorch", "legacy-shared-storage.pth", FileKind::PyTorch),
+        ("keras", "chunks.keras", FileKind::Keras),
+        ("tar", "gnu.nemo", FileKind::Tar),
     ] {
         let path = cases::path(from).join(name);
         let model = open(&path).expect(name);
@@ -269,6 +271,23 @@ fn archives_read_convert_and_verify_like_others() {
             .keys()
             .any(|key| key.starts_with("optimizer.param_groups.0."))
     );
+}
+
+#[test]
+fn the_checksum_of_the_weights_of_keras_is_compared_when_they_are_verified() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.keras");
+    let mut file = cases::read("keras", "model.keras");
+    std::fs::write(&path, &file).expect("written");
+    read_all(&path).expect("a vector");
+    let model = open(&path).expect("a vector");
+    let place = model.tensors()[0].parts[0].stored.start;
+    file[usize::try_from(place).expect("in memory")] ^= 1;
+    std::fs::write(&path, &file).expect("written");
+    open(&path).expect("the list is not damaged");
+    let error = read_all(&path).expect_err("damaged values");
+    let rule = error.refusal().and_then(zstn_core::Error::rule);
+    assert_eq!(rule, Some(zstn_core::Rule::ZipChecksum), "{error}");
 }
 
 #[test]

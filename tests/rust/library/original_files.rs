@@ -491,19 +491,21 @@ fn headers_that_do_not_describe_the_original_are_refused() {
 }
 
 /// The formats some of whose tensors are not in a virtual header.
-const OTHER_FORMATS: [(&str, &str); 6] = [
+const OTHER_FORMATS: [(&str, &str); 8] = [
     ("onnx", "onnx"),
     ("msgpack", "msgpack"),
     ("tflite", "tflite"),
     ("npz", "npz"),
     ("pytorch", "pt"),
     ("hdf5", "h5"),
+    ("keras", "keras"),
+    ("tar", "nemo"),
 ];
 
 /// The files with tensors that have no place in the virtual header, because they are
 /// compressed, big-endian, in chunks, repeated, or fields of numbers. Files with tensors that
 /// are not read are not listed.
-const INCOMPLETE: [&str; 16] = [
+const INCOMPLETE: [&str; 18] = [
     "deflated.pt",
     "byteorder-big.pt",
     "strided.pt",
@@ -520,6 +522,8 @@ const INCOMPLETE: [&str; 16] = [
     "keras-filters.h5",
     "filters-latest.h5",
     "chunked.msgpack",
+    "chunks.keras",
+    "gnu.nemo",
 ];
 
 #[test]

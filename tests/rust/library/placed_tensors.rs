@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use zstn::{Job, PackOptions, Reader, VerifyOptions, View};
 use zstn_core::Rule;
 use zstn_core::catalog::FileCatalog;
-use zstn_tests::archives::{Archive, StoredTensor, pickle};
+use zstn_tests::archives::{Archive, StoredTensor, pickle, tar};
 use zstn_tests::foreign::{open_in_trips, read_opened};
 use zstn_tests::protobuf::{Message, model, tensor};
 use zstn_tests::rng::Rng;
@@ -278,6 +278,49 @@ fn hdf5() -> Original {
     }
 }
 
+fn keras() -> Original {
+    let archive = Archive::default().member("config.json", b"{}");
+    Original {
+        kind: "keras",
+        name: "model.keras",
+        bytes: archive.member("model.weights.h5", &hdf5().bytes).finish(),
+        ..hdf5()
+    }
+}
+
+fn nemo() -> Original {
+    let members = [
+        ("./model_config.yaml", &b"name: m"[..]),
+        ("./model_weights.ckpt", &pytorch().bytes),
+        ("./more.ckpt", &unplaced_pytorch().bytes),
+    ];
+    Original {
+        kind: "tar",
+        name: "model.nemo",
+        bytes: tar(&members),
+        entries: &[
+            ("model_weights.ckpt/embed", "BF16", &[256, 128]),
+            ("model_weights.ckpt/a", "F32", &[100, 200]),
+            ("model_weights.ckpt/b", "F32", &[20, 10, 100]),
+            ("more.ckpt/weight", "F32", &[300, 100]),
+        ],
+        views: &[
+            "model_weights.ckpt/head",
+            "model_weights.ckpt/head_t",
+            "model_weights.ckpt/row",
+            "model_weights.ckpt/only_t",
+            "model_weights.ckpt/left",
+            "model_weights.ckpt/right",
+            "model_weights.ckpt/norm",
+            "model_weights.ckpt/columns",
+            "model_weights.ckpt/step",
+            "model_weights.ckpt/empty",
+            "model_weights.ckpt/one_row",
+        ],
+        is_complete: false,
+    }
+}
+
 fn msgpack() -> Original {
     let mut rng = Rng(10);
     let string = |text: &str| -> Vec<u8> {
@@ -322,7 +365,7 @@ fn msgpack() -> Original {
     }
 }
 
-fn originals() -> [Original; 11] {
+fn originals() -> [Original; 13] {
     [
         pytorch(),
         legacy_pytorch(),
@@ -334,6 +377,8 @@ fn originals() -> [Original; 11] {
         tflite(true),
         tflite(false),
         hdf5(),
+        keras(),
+        nemo(),
         msgpack(),
     ]
 }

@@ -279,7 +279,14 @@ fn pickles_take_memory_and_time_that_their_length_justifies() {
 #[test]
 fn bad_files_of_walked_formats_are_refused_in_bounded_memory() {
     let _alone = alone();
-    for folder in ["onnx-bad", "msgpack-bad", "tflite-bad", "hdf5-bad"] {
+    for folder in [
+        "onnx-bad",
+        "msgpack-bad",
+        "tflite-bad",
+        "hdf5-bad",
+        "keras-bad",
+        "tar-bad",
+    ] {
         for entry in cases::malformed(folder) {
             let name = text(&entry["file"]);
             let file = cases::named(folder, &entry);

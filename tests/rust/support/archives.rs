@@ -225,3 +225,23 @@ fn crc32(bytes: &[u8]) -> u32 {
     }
     !crc
 }
+
+/// Returns a tar archive of these files.
+#[must_use]
+pub fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for (name, data) in members {
+        let mut header = [0; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
+        header[148..156].fill(b' ');
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..154].copy_from_slice(format!("{sum:06o}").as_bytes());
+        archive.extend(header);
+        archive.extend(*data);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    archive
+}

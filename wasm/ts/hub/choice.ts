@@ -9,7 +9,7 @@ import { parseIndexName } from "./index-name.js";
 const EXTENSIONS = ["zstn", "safetensors", "zt", "gauss", "gguf", "npy", "npz", "pt", "z4dm"];
 
 /** The extensions of other files that `open` reads. Repositories have them besides a model, so they are only chosen alone. */
-const OTHERS = ["h5", "onnx", "msgpack", "tflite"];
+const OTHERS = ["h5", "onnx", "msgpack", "tflite", "keras", "nemo"];
 
 /** The usual names of a model in its own folder, without extensions. */
 const STEMS = ["model", "diffusion_pytorch_model"];

@@ -2,7 +2,6 @@
 
 const FORMATS: readonly [RegExp, string][] = [
   [/\.(bin|pth|ckpt)$/i, "PyTorch"],
-  [/\.keras$/i, "Keras"],
   [/\.pb$/i, "TensorFlow"],
 ];
 

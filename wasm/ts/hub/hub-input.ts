@@ -74,7 +74,7 @@ function fileOf({ repository, file }: HubAddress, paths: readonly string[]): str
   const message =
     candidates.length > 1
       ? `${where} has several models. Choose one with the option \`file\`: ${listOf(candidates)}.`
-      : `${where} has no file that can be read: no .zstn, .safetensors, .zt, .gauss, .gguf, .npy, .npz, .pt, .h5, .onnx, .msgpack or .tflite. ${describeFiles(isFolder ? paths.filter((path) => path.startsWith(`${file}/`)) : paths)}`;
+      : `${where} has no file that can be read: no .zstn, .safetensors, .zt, .gauss, .gguf, .npy, .npz, .pt, .h5, .keras, .nemo, .onnx, .msgpack or .tflite. ${describeFiles(isFolder ? paths.filter((path) => path.startsWith(`${file}/`)) : paths)}`;
   throw new HubFileError(repository, candidates, paths, message);
 }
 

@@ -8,7 +8,7 @@ export { HUGGING_FACE };
 export type Source = { readonly kind: "address"; readonly address: string } | { readonly kind: "repository"; readonly repository: HubAddress };
 
 /** Matches names with file extensions: `folder/model.bin` is a file relative to the page, not a repository. */
-const FILE = /\.(bin|ckpt|gauss|gguf|gz|h5|html?|json|keras|msgpack|npy|npz|onnx|pb|pickle|pkl|pth?|safetensors|tar|tflite|txt|z4dm|zip|zstn|zt)$/i;
+const FILE = /\.(bin|ckpt|gauss|gguf|gz|h5|html?|json|keras|msgpack|nemo|npy|npz|onnx|pb|pickle|pkl|pth?|safetensors|tar|tflite|txt|z4dm|zip|zstn|zt)$/i;
 
 /**
  * Matches repository names, which have one or two components. A text with a third one is a path, which must not be sent

@@ -51,6 +51,8 @@ const KINDS: Readonly<Record<string, string>> = {
   npz: "NumPy archive",
   pytorch: "PyTorch",
   hdf5: "HDF5",
+  keras: "Keras",
+  tar: "tar archive of PyTorch files",
   "compressed-tensors": "compressed-tensors",
 };
 

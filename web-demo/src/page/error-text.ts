@@ -40,7 +40,7 @@ export function suggestedAction(error: unknown): string | undefined {
       return "If the address is right, download the file and drop it here.";
     case "malformed":
     case "unsupported":
-      return isRecognised(error) ? undefined : "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss, .gguf, .npy, .npz, .pt, .onnx, .msgpack, .tflite, .h5 and index files of models in shards.";
+      return isRecognised(error) ? undefined : "This page reads .safetensors, .zstn, .z4dm, .zt, .gauss, .gguf, .npy, .npz, .pt, .onnx, .msgpack, .tflite, .h5, .keras, .nemo and index files of models in shards.";
     case "limit":
       return isNoModel(error) ? undefined : "View some rows in the heatmap instead, or use the command line.";
     default:

@@ -37,9 +37,11 @@ mod random_access;
 mod shape;
 #[cfg(any(feature = "npy", feature = "virtual-headers"))]
 pub(crate) mod strided;
+#[cfg(feature = "tar")]
+pub(crate) mod tar;
 #[cfg(feature = "tflite")]
 pub mod tflite;
-#[cfg(any(feature = "msgpack", feature = "onnx"))]
+#[cfg(any(feature = "msgpack", feature = "onnx", feature = "tar"))]
 mod window;
 #[cfg(feature = "zip")]
 pub(crate) mod zip;
@@ -48,7 +50,7 @@ pub mod ztensor;
 
 #[cfg(feature = "element-codings")]
 pub(crate) use element_coding::{ElementCoding, Units};
-#[cfg(any(feature = "msgpack", feature = "onnx"))]
+#[cfg(any(feature = "msgpack", feature = "onnx", feature = "tar"))]
 pub(crate) use window::{Walk, Window};
 
 /// The first bytes of a Gauss file, before the digit of its version.

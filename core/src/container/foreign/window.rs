@@ -1,6 +1,6 @@
 //! Walking a file from its first byte to its last while only windows of it are
 //! in memory. Formats whose fields state their own lengths, but not where the
-//! next tensor is, are read like this: ONNX and msgpack.
+//! next tensor is, are read like this: ONNX, msgpack and tar.
 
 use core::ops::Range;
 

@@ -26,7 +26,7 @@ _WEIGHTS = re.compile(
 
 #: Extensions of weights in formats of other libraries.
 _OTHER_WEIGHTS = tuple(
-    ".bin .ckpt .gguf .h5 .msgpack .onnx .onnx_data .ot .pt .pth .tflite "
+    ".bin .ckpt .gguf .h5 .keras .msgpack .nemo .onnx .onnx_data .ot .pt .pth .tflite "
     ".bin.index.json .h5.index.json .msgpack.index.json".split()
 )
 

@@ -16,16 +16,18 @@ use zstn_tests::cases::{Refusal, malformed};
 
 /// The folders of `tests/vectors` with malformed files. The tests of each format read
 /// the files and compare the rule.
-const FOLDERS: [&str; 14] = [
+const FOLDERS: [&str; 16] = [
     "compressed-tensors-bad",
     "gauss-bad",
     "gguf-bad",
     "hdf5-bad",
+    "keras-bad",
     "msgpack-bad",
     "npy-bad",
     "npz-bad",
     "onnx-bad",
     "pytorch-bad",
+    "tar-bad",
     "tflite-bad",
     "z4ai-bad",
     "zstd-bad",

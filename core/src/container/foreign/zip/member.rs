@@ -247,7 +247,7 @@ impl Packing {
 }
 
 /// Returns the CRC-32 of bytes that follow others with the CRC-32 `before`.
-fn checksum_after(before: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn checksum_after(before: u32, bytes: &[u8]) -> u32 {
     // The register after the first bytes, in the order of bits that the crate expects.
     let register = (before ^ u32::MAX).reverse_bits();
     let mut digest = CRC32.digest_with_initial(register);

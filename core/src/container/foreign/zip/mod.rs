@@ -16,6 +16,8 @@ mod member;
 
 pub(crate) use directory::Archive;
 pub(crate) use inflate::inflate_start;
+#[cfg(feature = "keras")]
+pub(crate) use member::checksum_after;
 pub(crate) use member::{Member, Packing};
 
 use alloc::format;
