@@ -1,4 +1,4 @@
-//! Attributes of groups, as text (docs/formats/hdf5.md 9).
+//! Attributes of groups, as text (docs/formats/hdf5.md 7).
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Arrays of the chunks of a dataset: a fixed array for a dataset with greatest sizes,
 //! and an extensible one for a dataset that grows in one dimension
-//! (docs/formats/hdf5.md 6).
+//! (docs/formats/hdf5.md 11).
 
 use alloc::borrow::Cow;
 

@@ -1,5 +1,5 @@
 //! Fractal heaps, which contain the links and attributes of objects that have many of
-//! them (docs/formats/hdf5.md 8).
+//! them (docs/formats/hdf5.md 10).
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;

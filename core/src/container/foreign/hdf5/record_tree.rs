@@ -1,5 +1,5 @@
 //! Trees of version 2. Their records are links of a group, attributes, or chunks of a
-//! dataset (docs/formats/hdf5.md 7).
+//! dataset (docs/formats/hdf5.md 9).
 
 use alloc::vec::Vec;
 
