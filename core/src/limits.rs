@@ -104,8 +104,9 @@ pub const ONNX_FILES: usize = 2048;
 /// The largest number of graphs of an ONNX model that are nested in each other.
 pub const ONNX_GRAPHS: usize = 32;
 
-/// The largest total length in bytes of all names of an ONNX or a msgpack file.
-/// Names of tensors in nested parts contain the names of the parts around them.
+/// The largest total length in bytes of all names of an ONNX, a msgpack or an HDF5
+/// file, and of the metadata of an HDF5 file. Names of tensors in nested parts contain
+/// the names of the parts around them.
 pub const JOINED_NAMES_LEN_BYTES: usize = 64 << 20;
 
 /// The largest number of arrays of a msgpack file.
@@ -135,6 +136,18 @@ pub const HDF5_OBJECTS: usize = 1 << 18;
 
 /// The largest number of groups of an HDF5 file that are nested in each other.
 pub const HDF5_DEPTH: usize = 64;
+
+/// The largest number of levels of an HDF5 tree of version 2, and of blocks of a
+/// fractal heap that contain each other.
+pub const HDF5_LEVELS: usize = 16;
+
+/// The largest number of symbolic links of an HDF5 file that lead through each other
+/// to an object.
+pub const HDF5_LINKS: usize = 16;
+
+/// The largest total length in bytes of the targets of symbolic links of an HDF5 file
+/// that are followed. A target counts each time that it is followed.
+pub const HDF5_TARGETS_LEN_BYTES: usize = 16 << 20;
 
 /// The number of bytes up to which the values of an HDF5 dataset are read, however
 /// few of them are stored: the others have the fill value.

@@ -7,13 +7,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::datatype::{Dataspace, Element, ValueType};
+use super::datatype::{Dataspace, Element, ValueType, fields};
 use super::file::{Fields, File, number, refuse};
-use super::header::Message;
-use crate::container::foreign::random_access::Read;
+use super::fractal_heap::FractalHeap;
+use super::header::{Header, kind};
+use super::record_tree::{Records, record};
+use crate::container::foreign::random_access::{Read, Stop};
 use crate::container::foreign::shape::element_count;
 use crate::dtype::Dtype;
-use crate::limits::TEXT_LEN_BYTES;
+use crate::limits::{JOINED_NAMES_LEN_BYTES, TEXT_LEN_BYTES};
 use crate::{Result, Rule, bytes};
 
 /// The greatest number of values of an attribute that are shown.
@@ -21,16 +23,92 @@ const SHOWN_VALUES: u64 = 64;
 
 /// The texts of varying length that several attributes refer to, by the offset of
 /// the heap that contains them.
-pub(super) type Heaps<'a> = BTreeMap<u64, Cow<'a, [u8]>>;
+type Heaps<'a> = BTreeMap<u64, Cow<'a, [u8]>>;
+
+/// The attributes of groups.
+#[derive(Default)]
+pub(super) struct Attributes<'a> {
+    heaps: Heaps<'a>,
+    /// The values by name, after the path of the group and `@`.
+    pub texts: BTreeMap<String, String>,
+    len_bytes: usize,
+}
+
+impl<'a> Attributes<'a> {
+    /// Adds the attributes of the group at `path`. Those that cannot be read are left
+    /// out, and all after the first [`JOINED_NAMES_LEN_BYTES`].
+    pub fn add(&mut self, file: &mut File<'_, 'a>, path: &str, header: &Header) {
+        for message in &header.messages {
+            if message.kind == kind::ATTRIBUTE && !message.is_shared {
+                let fields = fields(message, file.sizes, Rule::Hdf5Header);
+                self.add_one(file, path, fields);
+            }
+        }
+        if let Some(message) = header.find(kind::ATTRIBUTE_INFO) {
+            let fields = fields(message, file.sizes, Rule::Hdf5Header);
+            // Missing bytes have been noted.
+            self.add_from_heap(file, path, fields).unwrap_or_default();
+        }
+    }
+
+    /// Adds the attributes that are in a heap instead of the header.
+    fn add_from_heap(
+        &mut self,
+        file: &mut File<'_, 'a>,
+        path: &str,
+        mut message: Fields,
+    ) -> Read<()> {
+        message.take(1)?;
+        let flags = message.u8()?;
+        message.take(if flags & 1 != 0 { 2 } else { 0 })?;
+        let heap = file.offset(message.address()?);
+        let tree = file.offset(message.address()?);
+        let (Some(heap), Some(tree)) = (heap, tree) else {
+            return Ok(());
+        };
+        let mut heap = FractalHeap::read(file, heap, Rule::Hdf5Header)?;
+        let kinds = [record::ATTRIBUTE_BY_NAME];
+        let records = Records::read(file, tree, &kinds, Rule::Hdf5Header)?;
+        for record in records.iter() {
+            let mut fields = file.fields(record, tree, Rule::Hdf5Header);
+            let id = fields.take(heap.id_bytes)?;
+            let is_shared = fields.u8()? & 2 != 0;
+            match heap.object(file, id) {
+                Ok((content, at)) if !is_shared => {
+                    let fields = file.fields(&content, at, Rule::Hdf5Header);
+                    self.add_one(file, path, fields);
+                }
+                // All missing bytes are requested at once.
+                Ok(_) | Err(Stop::Missing) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_one(&mut self, file: &mut File<'_, 'a>, path: &str, message: Fields) {
+        if self.len_bytes > JOINED_NAMES_LEN_BYTES {
+            return;
+        }
+        if let Ok(Some((name, text))) = shown(file, &mut self.heaps, message) {
+            let key = match path {
+                "" => name,
+                path => format!("{path}@{name}"),
+            };
+            self.len_bytes = self.len_bytes.saturating_add(key.len() + text.len());
+            self.texts.insert(key, text);
+        }
+    }
+}
 
 /// Returns the name and the value of an attribute; `None` if its type is not
 /// shown.
-pub(super) fn shown<'a>(
+fn shown<'a>(
     file: &mut File<'_, 'a>,
     heaps: &mut Heaps<'a>,
-    message: &Message,
+    message: Fields,
 ) -> Read<Option<(String, String)>> {
-    let Ok(parts) = Parts::parse(file, message) else {
+    let Ok(parts) = Parts::parse(message) else {
         return Ok(None);
     };
     let Parts {
@@ -79,8 +157,8 @@ struct Parts<'b> {
 }
 
 impl<'b> Parts<'b> {
-    fn parse(file: &File, message: &'b Message) -> Result<Self> {
-        let mut fields = super::datatype::fields(message, file.sizes, Rule::Hdf5Header);
+    fn parse(mut fields: Fields<'b>) -> Result<Self> {
+        let at = fields.at;
         let version = fields.u8()?;
         let flags = fields.u8()?;
         let lens = [fields.number(2)?, fields.number(2)?, fields.number(2)?];
@@ -89,7 +167,7 @@ impl<'b> Parts<'b> {
         }
         if flags & 3 != 0 || !(1..=3).contains(&version) {
             let detail = "an attribute has a type in another object";
-            return Err(refuse(Rule::Hdf5Header, detail, message.at));
+            return Err(refuse(Rule::Hdf5Header, detail, at));
         }
         let mut parts = [fields.clone(), fields.clone(), fields.clone()];
         for (part, len) in parts.iter_mut().zip(lens) {

@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::format;
 
 use super::lookup3::lookup3;
-use crate::container::foreign::random_access::{Fetched, RandomAccess, Read};
+use crate::container::foreign::random_access::{Fetched, RandomAccess, Read, Stop};
 use crate::{Error, Rule};
 
 /// The length in bytes of the blocks in which missing bytes are requested. The
@@ -28,6 +28,15 @@ pub(super) struct File<'f, 'a> {
     pub sizes: Sizes,
     /// The offset that addresses count from: the length of the user block.
     base: u64,
+}
+
+/// Continues after missing bytes, which have been noted, so that all missing bytes are
+/// requested at the same time.
+pub(super) fn unless_refused(read: Read<()>) -> Read<()> {
+    match read {
+        Ok(()) | Err(Stop::Missing) => Ok(()),
+        refused => refused,
+    }
 }
 
 pub(super) fn refuse(rule: Rule, detail: impl Into<Cow<'static, str>>, at: u64) -> Error {
@@ -146,29 +155,78 @@ impl<'f, 'a> File<'f, 'a> {
         self.number(at, self.sizes.length)
     }
 
+    /// Returns the fields of `bytes`, which are at `at` in the file.
+    pub fn fields<'b>(&self, bytes: &'b [u8], at: u64, rule: Rule) -> Fields<'b> {
+        Fields {
+            bytes,
+            at,
+            sizes: self.sizes,
+            rule,
+        }
+    }
+
     /// Checks the four bytes `signature` at `at`.
     pub fn expect(&mut self, at: u64, signature: &[u8; 4], rule: Rule) -> Read<()> {
-        if *self.bytes(at, 4)? == *signature {
-            return Ok(());
-        }
-        let name = signature.escape_ascii();
-        let detail = format!("there is no {name} at an address of one");
-        Err(refuse(rule, detail, at).into())
+        let bytes = self.bytes(at, 4)?;
+        Ok(signed(&bytes, signature, at, rule)?)
     }
 
     /// Returns `len_bytes` bytes, of which the last four are a checksum of the
-    /// others. Fewer than eight break `rule`.
+    /// others. Fewer than four break `rule`.
     pub fn checked(&mut self, at: u64, len_bytes: u64, rule: Rule) -> Read<Cow<'a, [u8]>> {
         let bytes = self.bytes(at, len_bytes)?;
-        let Some((content, stored)) = bytes.split_last_chunk::<4>() else {
-            return Err(refuse(rule, "a structure is too short for a checksum", at).into());
-        };
-        if lookup3(content) != u32::from_le_bytes(*stored) {
-            let detail = "a structure does not match its checksum";
-            return Err(refuse(Rule::Hdf5Checksum, detail, at).into());
-        }
+        matches_checksum(&bytes, at, rule)?;
         Ok(bytes)
     }
+
+    /// Returns the `len_bytes` bytes of a structure: its signature, the version 0,
+    /// fields, and a checksum of all bytes before it.
+    pub fn structure(
+        &mut self,
+        at: u64,
+        len_bytes: u64,
+        signature: &[u8; 4],
+        rule: Rule,
+    ) -> Read<Cow<'a, [u8]>> {
+        let bytes = self.bytes(at, len_bytes)?;
+        signed(&bytes, signature, at, rule)?;
+        matches_checksum(&bytes, at, rule)?;
+        match bytes.get(4) {
+            Some(0) => Ok(bytes),
+            _ => {
+                let name = signature.escape_ascii();
+                let detail = format!("the version of a {name} is unknown");
+                Err(refuse(rule, detail, at).into())
+            }
+        }
+    }
+}
+
+fn signed(bytes: &[u8], signature: &[u8; 4], at: u64, rule: Rule) -> Result<(), Error> {
+    if bytes.starts_with(signature) {
+        return Ok(());
+    }
+    let name = signature.escape_ascii();
+    let detail = format!("there is no {name} at an address of one");
+    Err(refuse(rule, detail, at))
+}
+
+fn matches_checksum(bytes: &[u8], at: u64, rule: Rule) -> Result<(), Error> {
+    let Some((content, stored)) = bytes.split_last_chunk::<4>() else {
+        return Err(refuse(rule, "a structure is too short for a checksum", at));
+    };
+    match lookup3(content) == u32::from_le_bytes(*stored) {
+        true => Ok(()),
+        false => Err(wrong_checksum(at)),
+    }
+}
+
+pub(super) fn wrong_checksum(at: u64) -> Error {
+    refuse(
+        Rule::Hdf5Checksum,
+        "a structure does not match its checksum",
+        at,
+    )
 }
 
 /// Returns the number that up to eight bytes are.

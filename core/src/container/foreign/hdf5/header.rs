@@ -24,6 +24,7 @@ pub(super) mod kind {
     pub const ATTRIBUTE: u64 = 12;
     pub const CONTINUATION: u64 = 16;
     pub const SYMBOL_TABLE: u64 = 17;
+    pub const ATTRIBUTE_INFO: u64 = 21;
 }
 
 /// A message of a header.

@@ -1,15 +1,20 @@
-//! HDF5 files, as Keras writes (docs/formats/hdf5.md): the datasets in all
+//! HDF5 files, as Keras and h5py write (docs/formats/hdf5.md): the datasets in all
 //! groups. The structures of a file refer to each other by addresses, so parsing
 //! it states which bytes are missing.
 
 mod attribute;
+mod chunk_arrays;
 mod datatype;
 mod file;
 mod filters;
+mod fractal_heap;
+mod grid;
 mod group;
 mod header;
 mod layout;
+mod links;
 mod lookup3;
+mod record_tree;
 mod values;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -25,15 +30,16 @@ pub use values::{Hdf5Chunks, Hdf5Values};
 use super::random_access::{Read, Stop};
 use super::shape::{SIZE, element_count};
 use crate::dtype::Dtype;
-use crate::limits::{HDF5_DEPTH, HDF5_OBJECTS, JOINED_NAMES_LEN_BYTES};
+use crate::limits::{HDF5_DEPTH, HDF5_LINKS, HDF5_OBJECTS, JOINED_NAMES_LEN_BYTES};
 use crate::{Error, Result, Rule};
-use attribute::Heaps;
+use attribute::Attributes;
 use datatype::{Dataspace, Element};
 use file::{File, refuse};
 use filters::Filter;
-use group::{Members, Target};
+use group::Target;
 use header::{Header, kind};
 use layout::Layout;
+use links::Groups;
 
 /// A dataset that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +91,8 @@ impl Hdf5Contents {
         let (file, root) = File::open(fetched, file_len_bytes, base);
         let mut walk = Walk {
             file,
-            heaps: Heaps::new(),
+            groups: Groups::new(root.as_ref().copied().unwrap_or_default()),
+            attributes: Attributes::default(),
             contents: Self::default(),
             names: BTreeSet::new(),
             names_bytes: 0,
@@ -96,6 +103,7 @@ impl Hdf5Contents {
             Ok(()) | Err(Stop::Missing) => {}
             Err(Stop::Refused(error)) => return Err(error),
         }
+        walk.contents.metadata = walk.attributes.texts;
         let missing = walk.file.access.missing();
         Ok(match missing.is_empty() {
             true => ParsedHdf5::Complete(walk.contents),
@@ -106,7 +114,8 @@ impl Hdf5Contents {
 
 struct Walk<'f, 'a> {
     file: File<'f, 'a>,
-    heaps: Heaps<'a>,
+    groups: Groups,
+    attributes: Attributes<'a>,
     contents: Hdf5Contents,
     names: BTreeSet<String>,
     names_bytes: usize,
@@ -127,22 +136,17 @@ impl Walk<'_, '_> {
             self.contents.datasets.push(dataset);
             return Ok(());
         }
-        let Some(members) = Members::of(&mut self.file, &header)? else {
+        let Some(members) = self.groups.members(&mut self.file, &header)? else {
             return Ok(());
         };
-        self.attributes(path, &header)?;
+        self.attributes.add(&mut self.file, path, &header);
         if around.len() >= HDF5_DEPTH {
             let detail = format!("it is inside of {HDF5_DEPTH} groups, the most that are read");
             return Err(refuse(Rule::Hdf5Group, detail, at).into());
         }
-        if members.are_incomplete {
-            let detail = "it has links in a fractal heap, which are not read";
-            let name = if path.is_empty() { "/" } else { path };
-            self.refuse(name.into(), Error::unsupported(detail).at(at));
-        }
         let depth = around.len();
         around.push(at);
-        for member in members.all {
+        for member in &members.all {
             let name = String::from_utf8_lossy(&member.name);
             let is_utf8 = core::str::from_utf8(&member.name).is_ok();
             let path = match path {
@@ -154,15 +158,16 @@ impl Walk<'_, '_> {
                 let detail = "the names of all objects are too long";
                 return Err(Error::limit(detail).at(at).into());
             }
-            let visited = match member.target {
+            let visited = match &member.target {
                 _ if !is_utf8 => Err(named("its name is not UTF-8", at)),
                 _ if !self.names.insert(path.clone()) => {
                     Err(named("another object has the same path", at))
                 }
-                Target::Link(reason) => Err(Error::unsupported(reason).at(at).into()),
+                Target::Link(reason) => Err(Error::unsupported(*reason).at(at).into()),
                 // A group that contains itself adds no datasets.
-                Target::Header(child) if around.contains(&child) => Ok(()),
-                Target::Header(child) => self.object(&path, child, around),
+                Target::Header(child) if around.contains(child) => Ok(()),
+                Target::Header(child) => self.object(&path, *child, around),
+                Target::Path(target) => self.linked(&path, at, target, around),
             };
             around.truncate(depth + 1);
             match visited {
@@ -176,32 +181,21 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
+    /// Visits the object that a symbolic link in the group at `at` leads to, as `path`.
+    fn linked(&mut self, path: &str, at: u64, target: &[u8], around: &mut Vec<u64>) -> Read<()> {
+        let mut links_left = HDF5_LINKS;
+        let file = &mut self.file;
+        let found = self.groups.follow(file, at, target, &mut links_left)?;
+        if around.contains(&found) {
+            let detail = "it is a symbolic link to a group that contains it";
+            return Err(Error::unsupported(detail).at(at).into());
+        }
+        self.object(path, found, around)
+    }
+
     fn refuse(&mut self, path: String, error: Error) {
         let error = error.tensor(&path);
         self.contents.refused.push((path, error));
-    }
-
-    fn attributes(&mut self, path: &str, header: &Header) -> Read<()> {
-        for message in &header.messages {
-            if message.kind != kind::ATTRIBUTE || message.is_shared {
-                continue;
-            }
-            let shown = attribute::shown(&mut self.file, &mut self.heaps, message);
-            let shown = match shown {
-                Ok(shown) => shown,
-                Err(Stop::Missing) => continue,
-                // An attribute that cannot be read is not shown.
-                Err(Stop::Refused(_)) => None,
-            };
-            if let Some((name, text)) = shown {
-                let key = match path {
-                    "" => name,
-                    path => format!("{path}@{name}"),
-                };
-                self.contents.metadata.insert(key, text);
-            }
-        }
-        Ok(())
     }
 
     fn dataset(&mut self, path: &str, header: &Header) -> Read<Hdf5Dataset> {
