@@ -10,5 +10,4 @@ export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/choose-decoder.js";
 export { loadCore, loadFormats, preload } from "./core-loaders.js";
 export { missingTensor } from "./missing-tensor.js";
-export { readTensor } from "./read-tensor.js";
 export { RowPlanner } from "./row-planner.js";

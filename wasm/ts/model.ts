@@ -8,7 +8,7 @@ import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { ModelClosedError, type ZstnError } from "./errors.js";
 import { checkOptions } from "./known-options.js";
-import { totalBytes } from "./byte-ranges.js";
+import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
 import type { RowPlanner } from "./row-planner.js";
@@ -178,7 +178,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const { rows, signal } = options;
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    const views = this.#opened.files[info.parts[0]?.file ?? 0]?.views;
+    const views = this.#opened.files[info.parts[0]?.file as number]?.views;
     if (rows !== undefined) rowsInfo(info, rows);
     if (rows ?? views) {
       const core = this.#core;
@@ -284,10 +284,17 @@ export class Model {
       checkSize(info);
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
+      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
+      const view = await this.#opened.files[info.parts[0]?.file as number]?.views?.readView(target, signal, meter, into);
+      if (view) return view;
+      const { decoder } = this.#decoding!;
+      decoder.warmUp(target);
       const base = info.base && this.#base;
-      const readBase = base && (() => base.#raw(base.tensors.get(info.name)!, signal, meter));
-      const [opened, index] = [this.#opened, this.#indices.get(info.name)!];
-      return opened.read!({ opened, sources: this.#sources, decoder: this.#decoding!.decoder, index, info, into, readBase, signal, meter });
+      const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
+      const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
+      // The core of a closed model has been freed and must not be called.
+      signal.throwIfAborted();
+      return decoder.decode({ ...target, parts, reference, into, signal });
     });
   }
 }

@@ -206,7 +206,7 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
     const opened = { instance: new Instance<unknown>(undefined, () => {}), model, files, shards: shards?.text };
     return new Model(opened, model.describe(), traffic, undefined);
   }
-  const { assemble, describe, readTensor: read } = await loadCoreFiles();
+  const { assemble, describe } = await loadCoreFiles();
   const [instance, model] = await assemble(files, shards?.text, config, full, readOptions, meter);
-  return new Model({ instance, model, files, shards: shards?.text, read }, describe(instance, model), traffic, await decoding());
+  return new Model({ instance, model, files, shards: shards?.text }, describe(instance, model), traffic, await decoding());
 }

@@ -1,6 +1,7 @@
 /** The types of model files whose tensors are known. */
 
 import type { CoreCatalog, CoreInstance, CoreModel } from "./core.js";
+import type { DecodeTarget } from "./decode/decoder.js";
 import type { ProgressMeter } from "./progress.js";
 import type { Header } from "./safetensors/header.js";
 import type { Source } from "./source/source.js";
@@ -37,10 +38,16 @@ export interface Original {
   close(): unknown;
 }
 
+/** A tensor that may be a part of an entry. */
+export type ViewedTensor = Pick<DecodeTarget, "model" | "index" | "info">;
+
 /** Reads tensors that are only parts of entries of a packed file, without decoding the whole entries. */
 export interface Views {
-  /** Returns the raw bytes of a tensor of `model`; `undefined` if it is no part of an entry. */
-  readView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer> | undefined>;
+  /**
+   * Returns the raw bytes of a tensor, in `into` if it is given, which has exactly their length; `undefined` if the
+   * tensor is no part of an entry.
+   */
+  readView(tensor: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Returns the ranges that `readView` fetches; `undefined` if it fetches the whole entry. */
   planView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined>;
   /** Frees the memory of the entries. Called when the model is closed, or cannot be built. */

@@ -2,7 +2,6 @@
 
 import type { CoreModel, ModelInstance } from "./core.js";
 import type { ReadFile } from "./opened-file.js";
-import type { TensorRead } from "./read-tensor.js";
 import type { PlainModel } from "./safetensors/plain-model.js";
 
 /** A model, and the bytes read from its files, from which another core can build it again. */
@@ -12,6 +11,4 @@ export interface OpenedModel {
   files: readonly ReadFile[];
   /** The text of the shard index; `undefined` for a model in one file. */
   shards: Uint8Array | undefined;
-  /** Reads a tensor; absent from a model of plain files. */
-  read?: (tensor: TensorRead) => Promise<Uint8Array<ArrayBuffer>>;
 }

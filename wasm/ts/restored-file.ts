@@ -7,7 +7,7 @@ import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { ModelClosedError, hasCode, type LimitError } from "./errors.js";
 import { checkRowsSize, checkSize } from "./limits.js";
-import type { CoreFile, Original, Views } from "./opened-file.js";
+import type { CoreFile, Original, ViewedTensor, Views } from "./opened-file.js";
 import { ProgressMeter } from "./progress.js";
 import { RowPlanner } from "./row-planner.js";
 import type { RowRange } from "./rows.js";
@@ -117,24 +117,26 @@ export class RestoredFile implements Source, Original, Views {
     decoding?.ownPool?.close();
   }
 
-  async readView(model: CoreModel, index: number, { storedLength }: TensorInfo, signal: AbortSignal, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  async readView({ model, index, info }: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const view = this.#view(model, index);
     if (!view) return undefined;
     const bytes = await this.#whileOpen(signal, (signal) => {
-      const options = { signal, meter, expectedBytes: storedLength };
+      const options = { signal, meter, expectedBytes: info.storedLength };
       return this.#full ? this.#wholePart(...view, options) : this.#entryPart(...view, options);
     });
     // The core of a closed model has been freed and must not be called.
     signal.throwIfAborted();
-    return this.#core.call(() => model.valuesOfPart(index, bytes));
+    const values = this.#core.call(() => model.valuesOfPart(index, bytes));
+    into?.set(values);
+    return into ?? values;
   }
 
-  async planView(model: CoreModel, index: number, { parts }: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined> {
+  async planView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined> {
     const view = this.#view(model, index);
     if (!view || this.#full || !this.#isCut(...view)) return undefined;
     const [entry, begin, end] = view;
     const planned = await this.#rows.parts(entry, this.#rowsOf(entry, begin, end), { signal });
-    return planned?.map((part) => ({ ...part, file: parts[0]!.file }));
+    return planned?.map((part) => ({ ...part, file: info.parts[0]!.file }));
   }
 
   /** Returns the part of an entry that holds a tensor: the index of the entry, and the range in it. */

@@ -95,16 +95,16 @@ export class RowPlanner {
   }
 
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
-    options.signal?.throwIfAborted();
-    const first = this.#instance.call(() => this.#core.blockTable(index));
-    const key = first.join();
+    let known: Uint8Array | undefined;
+    let key: string | undefined;
     for (;;) {
-      const known = this.#tables.get(key);
       options.signal?.throwIfAborted();
-      const place = known ? this.#instance.call(() => this.#core.longerTable?.(index, known)) : first;
+      const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
       if (!place?.length) return known;
-      const [table] = await readRanges(this.#sources, parseRanges(place), options);
-      this.#tables.set(key, new Uint8Array(table!));
+      key ??= `${place}`;
+      const table = known ? undefined : this.#tables.get(key);
+      known = table ?? new Uint8Array((await readRanges(this.#sources, parseRanges(place), options))[0]!);
+      this.#tables.set(key, known);
     }
   }
 }
