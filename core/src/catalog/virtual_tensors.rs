@@ -236,7 +236,9 @@ impl FileCatalog {
     /// [`FileCatalog::values_of_part`].
     #[must_use]
     pub fn part_of_entry(&self, number: usize) -> Option<Range<u64>> {
-        let reading = self.reading(number).filter(|reading| reading.is_of_part())?;
+        let reading = self
+            .reading(number)
+            .filter(|reading| reading.is_of_part())?;
         let entry = self.original.as_ref()?.entries.get(reading.entry)?;
         let start = entry.span.start;
         Some(start + reading.window.start..start + reading.window.end)
