@@ -184,8 +184,7 @@ export class Model {
       const core = this.#core;
       const parts = await this.#whileOpen(signal, async (signal) => {
         if (core instanceof PlainModel) return plainRows(info, rows!);
-        const index = this.#indices.get(name)!;
-        return rows ? (await this.#rowPlanner(core)).parts(index, rows, { signal }) : views!.planView(core, index, info, signal);
+        return rows ? (await this.#rowPlanner(core)).parts(this.#indices.get(name)!, rows, { signal }) : views!.planView(core, this.#indices.get(name)!, info, signal);
       });
       if (parts) return { whole: false, bytes: totalBytes(parts), parts };
     }
