@@ -47,7 +47,7 @@ export interface Views {
    * Returns the raw bytes of a tensor, in `into` if it is given, which has exactly their length; `undefined` if the
    * tensor is no part of an entry.
    */
-  readView(tensor: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer> | undefined>;
+  readView(tensor: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> | undefined;
   /** Returns the ranges that `readView` fetches; `undefined` if it fetches the whole entry. */
   planView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined>;
   /** Frees the memory of the entries. Called when the model is closed, or cannot be built. */

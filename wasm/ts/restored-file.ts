@@ -117,18 +117,17 @@ export class RestoredFile implements Source, Original, Views {
     decoding?.ownPool?.close();
   }
 
-  async readView({ model, index, info }: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  readView({ model, index, info }: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> | undefined {
     const view = this.#view(model, index);
-    if (!view) return undefined;
-    const bytes = await this.#whileOpen(signal, (signal) => {
+    return view && this.#whileOpen(signal, async (signal) => {
       const options = { signal, meter, expectedBytes: info.storedLength };
-      return this.#full ? this.#wholePart(...view, options) : this.#entryPart(...view, options);
+      const bytes = await (this.#full ? this.#wholePart(...view, options) : this.#entryPart(...view, options));
+      // The core of a closed model has been freed and must not be called.
+      signal.throwIfAborted();
+      const values = this.#core.call(() => model.valuesOfPart(index, bytes));
+      into?.set(values);
+      return into ?? values;
     });
-    // The core of a closed model has been freed and must not be called.
-    signal.throwIfAborted();
-    const values = this.#core.call(() => model.valuesOfPart(index, bytes));
-    into?.set(values);
-    return into ?? values;
   }
 
   async planView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined> {
