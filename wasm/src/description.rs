@@ -15,10 +15,11 @@ use zstn_core::{Error, Result};
 ///
 /// The numbers are: the number of metadata pairs, and for each pair the lengths of name
 /// and value; then for each tensor the length of its name, the index of its dtype in the
-/// official order, its rank and its dimensions, its decoded and stored lengths in bytes;
-/// 0, or 1 for a copy of the base's tensor, or 2 for a delta from it; the index of the
-/// tensor whose bytes it shares, or -1; the length of the name of its format, or 0; the
-/// number of its parts, and for each part the file, the offset and the length.
+/// official order, its rank and its dimensions, its decoded length in bytes and the stored
+/// bytes that it takes; 0, or 1 for a copy of the base's tensor, or 2 for a delta from it;
+/// the index of the tensor whose bytes it shares, or -1; the length of the name of its
+/// format, or 0; if there is a format, the length in bytes before packing; the number of
+/// its parts, and for each part the file, the offset and the length.
 #[derive(Default)]
 pub struct Description {
     pub text: String,
@@ -52,7 +53,7 @@ impl Description {
             self.number(dimension)?;
         }
         self.number(tensor.len_bytes())?;
-        self.number(tensor.stored_len_bytes())?;
+        self.number(tensor.stored_share_bytes())?;
         self.count(match tensor.base {
             None => 0,
             Some(BaseUse::Copy) => 1,
@@ -61,6 +62,10 @@ impl Description {
         let alias_of = tensor.alias_of.map_or(-1.0, |number| number as f64);
         self.numbers.push(alias_of);
         self.text(tensor.format().unwrap_or_default());
+        #[cfg(feature = "formats")]
+        if tensor.format().is_some() {
+            self.number(tensor.original_len_bytes())?;
+        }
         self.count(tensor.parts.len());
         for part in &tensor.parts {
             self.count(part.file);

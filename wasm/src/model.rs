@@ -182,6 +182,26 @@ impl Model {
             .map_err(|e| to_js_error(&e))
     }
 
+    /// Returns the range of the original that holds the values of tensor `index`, as
+    /// `[offset, length]`, if they are only a part of an entry; otherwise empty.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = partOfEntry)]
+    #[must_use]
+    pub fn part_of_entry(&self, index: usize) -> Vec<f64> {
+        let range = self.0.part_of_entry(index);
+        let range = range.map(|range| [range.start as f64, (range.end - range.start) as f64]);
+        range.map(Vec::from).unwrap_or_default()
+    }
+
+    /// Returns the raw bytes of tensor `index` from the bytes of the range that
+    /// `partOfEntry` has returned.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = valuesOfPart)]
+    pub fn values_of_part(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, JsValue> {
+        let values = self.0.values_of_part(index, bytes);
+        values.map_err(|e| to_js_error(&e))
+    }
+
     /// Decodes tensor `index` from the stored bytes of its `parts`, in order. `base` is
     /// the base's tensor of the same name, if it is needed. The raw bytes are written to
     /// `into` if it is given, which must have exactly their length.

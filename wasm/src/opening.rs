@@ -187,6 +187,14 @@ impl Catalog {
         self.0.is_original_complete()
     }
 
+    /// Returns whether a tensor of the catalog is only a part of an entry.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = hasPartsOfEntries)]
+    #[must_use]
+    pub fn has_parts_of_entries(&self) -> bool {
+        self.0.has_parts_of_entries()
+    }
+
     /// Returns the catalog of the entries of a ZSTN file, which fill the file that it
     /// restores.
     #[cfg(feature = "formats")]

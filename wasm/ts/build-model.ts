@@ -25,8 +25,8 @@ export async function assemble(
   options: ReadOptions,
   meter: ProgressMeter,
 ): Promise<[CoreInstance, CoreModel]> {
-  // The packed files around originals are no parts of the model.
-  const closeOriginals = () => files.forEach(({ original }) => original?.close());
+  // The models of entries are no parts of the model.
+  const closeOriginals = () => files.forEach(({ original, views }) => (original ?? views)?.close());
   try {
     return await build(files, shards, config, full, options, meter, closeOriginals);
   } catch (error) {

@@ -25,6 +25,7 @@ export function describe(core: CoreInstance, model: CoreModel): Description {
     const shape = times(next(), next);
     const [byteLength, storedLength, base, alias] = [next(), next(), next(), next()];
     const format = nextText();
+    const quantised = format && { format, originalLength: next() };
     const info: TensorInfo = {
       name,
       dtype,
@@ -33,7 +34,7 @@ export function describe(core: CoreInstance, model: CoreModel): Description {
       storedLength,
       parts: times(next(), nextPart),
       ...(base > 0 && { base: base === 1 ? "copy" : "difference" }),
-      ...(format !== "" && { format }),
+      ...quantised,
     };
     if (alias >= 0) aliases.set(info, alias);
     tensors.push(info);

@@ -32,6 +32,8 @@ export interface CoreCatalog {
   originalKind?(): string | undefined;
   /** Returns whether the catalog lists all tensors of the file that a ZSTN file restores. */
   isOriginalComplete(): boolean;
+  /** Returns whether a tensor of the catalog is only a part of an entry. */
+  hasPartsOfEntries(): boolean;
   /** Returns the catalog of the entries of a ZSTN file, which fill the file that it restores. */
   entries(): CoreCatalog;
   /** Returns the virtual header with which the file is packed. Absent from the module without these formats. */
@@ -107,6 +109,13 @@ export interface CoreModel extends ModelLayout {
    * in bytes; `undefined` for tensors without a block table.
    */
   planeSizes(index: number, table?: Uint8Array): string | undefined;
+  /**
+   * Returns the range of the original that holds the values of a tensor, [offset, length], if they are only a part of an
+   * entry; otherwise empty. Absent from the module without these formats, like `valuesOfPart`.
+   */
+  partOfEntry(index: number): Float64Array;
+  /** Returns the raw bytes of a tensor from the bytes of the range that `partOfEntry` has returned. */
+  valuesOfPart(index: number, bytes: Uint8Array): Uint8Array<ArrayBuffer>;
   /** Returns the description of the model, in the encoding that `wasm/src/description.rs` documents. */
   describe(): [kind: ModelKind, originalBytes: number, text: string, numbers: Float64Array, refused: unknown[]];
   /**

@@ -6,7 +6,7 @@ import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
-import { FormatError, ModelClosedError, type ZstnError } from "./errors.js";
+import { ModelClosedError, type ZstnError } from "./errors.js";
 import { checkOptions } from "./known-options.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
@@ -39,7 +39,7 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, compressed-tensors) it is the total length of all tensors.
+   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, compressed-tensors) it is the total length of all decoded tensors.
    */
   readonly originalSize: number;
   /** The number of files. */
@@ -178,15 +178,17 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const { rows, signal } = options;
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    if (rows !== undefined) {
-      rowsInfo(info, rows);
+    const views = this.#opened.files[info.parts[0]?.file as number]?.views;
+    if (rows !== undefined) rowsInfo(info, rows);
+    if (rows ?? views) {
       const core = this.#core;
-      const parts = await this.#whileOpen(signal, async (signal) =>
-        core instanceof PlainModel ? plainRows(info, rows) : (await this.#rowPlanner(core)).parts(this.#indices.get(name)!, rows, { signal }),
-      );
+      const parts = await this.#whileOpen(signal, async (signal) => {
+        if (core instanceof PlainModel) return plainRows(info, rows!);
+        return rows ? (await this.#rowPlanner(core)).parts(this.#indices.get(name)!, rows, { signal }) : views!.planView(core, this.#indices.get(name)!, info, signal);
+      });
       if (parts) return { whole: false, bytes: totalBytes(parts), parts };
     }
-    return { whole: true, bytes: info.storedLength, parts: info.parts };
+    return { whole: true, bytes: totalBytes(info.parts), parts: info.parts };
   }
 
   /**
@@ -281,19 +283,18 @@ export class Model {
       checkSize(info);
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
-      const { decoder } = this.#decoding!;
       const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
+      const views = this.#opened.files[info.parts[0]?.file as number]?.views;
+      const view = views?.readView(target, signal, meter, into);
+      if (view) return view;
+      const { decoder } = this.#decoding!;
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
       const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
       // The core of a closed model has been freed and must not be called.
       signal.throwIfAborted();
-      const raw = await decoder.decode({ ...target, parts, reference, into, signal });
-      if (raw.byteLength !== info.byteLength) {
-        throw new FormatError(`The tensor ${info.name} should have ${info.byteLength} bytes, decoding gave ${raw.byteLength}.`, { tensor: info.name });
-      }
-      return raw;
+      return decoder.decode({ ...target, parts, reference, into, signal });
     });
   }
 }

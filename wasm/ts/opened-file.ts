@@ -1,8 +1,11 @@
 /** The types of model files whose tensors are known. */
 
-import type { CoreCatalog, CoreInstance } from "./core.js";
+import type { CoreCatalog, CoreInstance, CoreModel } from "./core.js";
+import type { DecodeTarget } from "./decode/decoder.js";
+import type { ProgressMeter } from "./progress.js";
 import type { Header } from "./safetensors/header.js";
 import type { Source } from "./source/source.js";
+import type { StoredPart, TensorInfo } from "./tensor.js";
 
 /** The bytes that have been read from a file, from which another core can build its catalog again. */
 export interface ReadFile {
@@ -11,6 +14,8 @@ export interface ReadFile {
   sizeBytes: number;
   /** The original that `source` reads, if `sizeBytes` is the length of the packed file that restores it. */
   original?: Original;
+  /** Reads the tensors that are only parts of entries of this packed file; absent if there are none. */
+  views?: Views;
   /** The name of the file, if it determines the format. */
   name?: string;
   /** The first bytes of the file. */
@@ -30,6 +35,22 @@ export interface Original {
   /** Returns the length of the file, in bytes. */
   size(): number;
   /** Frees the memory of the packed file. Called when the model is closed, or cannot be built. */
+  close(): unknown;
+}
+
+/** A tensor that may be a part of an entry. */
+export type ViewedTensor = Pick<DecodeTarget, "model" | "index" | "info">;
+
+/** Reads tensors that are only parts of entries of a packed file, without decoding the whole entries. */
+export interface Views {
+  /**
+   * Returns the raw bytes of a tensor, in `into` if it is given, which has exactly their length; `undefined` if the
+   * tensor is no part of an entry.
+   */
+  readView(tensor: ViewedTensor, signal: AbortSignal, meter: ProgressMeter, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> | undefined;
+  /** Returns the ranges that `readView` fetches; `undefined` if it fetches the whole entry. */
+  planView(model: CoreModel, index: number, info: TensorInfo, signal: AbortSignal): Promise<StoredPart[] | undefined>;
+  /** Frees the memory of the entries. Called when the model is closed, or cannot be built. */
   close(): unknown;
 }
 

@@ -29,10 +29,10 @@ export class RowPlanner {
   readonly #core: CoreModel;
   readonly #sources: readonly Source[];
   /**
-   * Block tables, and in deltas the heads of frames, that have been read, by tensor index. They are small compared with
-   * their tensors.
+   * Block tables, and in deltas the heads of frames, that have been read, by their ranges. They are small compared with
+   * their tensors. Tensors in the same frame share a table.
    */
-  readonly #tables = new Map<number, Uint8Array>();
+  readonly #tables = new Map<string, Uint8Array>();
 
   constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
     this.#instance = instance;
@@ -95,13 +95,16 @@ export class RowPlanner {
   }
 
   async #table(index: number, options: ReadOptions): Promise<Uint8Array | undefined> {
+    let known: Uint8Array | undefined;
+    let key: string | undefined;
     for (;;) {
-      const known = this.#tables.get(index);
       options.signal?.throwIfAborted();
       const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
       if (!place?.length) return known;
-      const [table] = await readRanges(this.#sources, parseRanges(place), options);
-      this.#tables.set(index, new Uint8Array(table!));
+      key ??= `${place}`;
+      const table = known ? undefined : this.#tables.get(key);
+      known = table ?? new Uint8Array((await readRanges(this.#sources, parseRanges(place), options))[0]!);
+      this.#tables.set(key, known);
     }
   }
 }

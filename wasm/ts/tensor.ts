@@ -42,15 +42,23 @@ export interface TensorInfo {
   readonly shape: readonly number[];
   /** Length of the decoded tensor, in bytes. */
   readonly byteLength: number;
-  /** Length of the stored bytes, in bytes. */
+  /**
+   * Length of the stored bytes, in bytes. A tensor that is only a part of a stored range, such as a view of a larger
+   * storage in a packed PyTorch file, has its share of that range, rounded up.
+   */
   readonly storedLength: number;
-  /** The ranges where the tensor is stored: one part, or several for a weight that has a `format`. */
+  /** The ranges where the tensor is stored: one part, or several for a weight that has a `format`. Tensors may share ranges. */
   readonly parts: readonly StoredPart[];
   /**
    * The format in which quantised values are stored: a compressed-tensors format such as `"pack-quantized"`, or an
    * element type of GGUF such as `"Q4_K"`. Absent for other tensors.
    */
   readonly format?: string;
+  /**
+   * Length of quantised values before packing, in bytes: their blocks, or all parts of a weight, which are shorter than
+   * `byteLength`. Present if there is a `format`.
+   */
+  readonly originalLength?: number;
   /**
    * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is
    * stored. `"difference"`: the stored bytes encode the delta between the two. Absent if the tensor does not use the

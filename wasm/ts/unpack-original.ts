@@ -2,7 +2,7 @@
 
 import { openFile } from "./catalog.js";
 import { decodingOf } from "./decode/choose-decoder.js";
-import { RestoredFile } from "./original.js";
+import { RestoredFile } from "./restored-file.js";
 import { ProgressMeter } from "./progress.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { RestoredPieces } from "./unpack.js";

@@ -138,6 +138,18 @@ impl FileCatalog {
         }
     }
 
+    /// Returns the length in bytes of tensor `number` in the original, if it has a
+    /// [`FileCatalog::block_type`].
+    pub(crate) fn quantised_len_bytes(&self, number: usize) -> Option<u64> {
+        self.block_type(number)?;
+        #[cfg(feature = "virtual-headers")]
+        if let Some(len_bytes) = self.packed_len_bytes(number) {
+            return Some(len_bytes);
+        }
+        let tensor = self.tensors.get(number)?;
+        Some(tensor.stored_len_bytes())
+    }
+
     /// Returns the coding of tensor `number` of a GGUF file, or `None` for
     /// other formats.
     #[must_use]

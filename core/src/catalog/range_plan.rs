@@ -274,7 +274,8 @@ impl FileCatalog {
     /// returned.
     ///
     /// Returns `None` if the tensor has no table: short, sparse and palette
-    /// frames have none, nor do tensors that are not packed.
+    /// frames have none, nor do tensors that are not packed or are only a part of
+    /// an entry.
     pub fn plane_sizes(
         &self,
         number: usize,
@@ -284,6 +285,10 @@ impl FileCatalog {
         let AnyContents::Zstn(contents) = &self.contents else {
             return Ok(None);
         };
+        #[cfg(feature = "virtual-headers")]
+        if self.part_of_entry(number).is_some() {
+            return Ok(None);
+        }
         let table = contents.block_table(tensor, number, table)?;
         Ok(table.map(|table| table.plane_sizes()))
     }

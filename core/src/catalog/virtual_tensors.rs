@@ -61,20 +61,30 @@ impl Reading {
             && self.strides.is_none()
     }
 
+    /// Returns whether the values are in a part of the entry, so that the rest of it need
+    /// not be decoded.
+    fn is_of_part(&self) -> bool {
+        !self.window.is_empty() && self.window != (0..self.entry_len_bytes)
+    }
+
     /// Returns the values of `tensor` from the decoded entry.
     pub fn values(&self, tensor: &FileTensor, entry: Vec<u8>) -> Result<Vec<u8>> {
         if self.is_all() {
             return Ok(entry);
         }
-        let stored = bytes::part(&entry, self.window.clone());
-        let values = match &self.strides {
-            None => self.coding.decode(stored)?.into_owned(),
+        self.values_in(tensor, bytes::part(&entry, self.window.clone()))
+    }
+
+    /// Returns the values of `tensor` from the bytes `stored`, its range of the decoded
+    /// entry.
+    fn values_in(&self, tensor: &FileTensor, stored: &[u8]) -> Result<Vec<u8>> {
+        match &self.strides {
+            None => Ok(self.coding.decode(stored)?.into_owned()),
             Some(strides) => {
                 let width = tensor.dtype.len_bytes().unwrap_or(1);
-                gather(stored, &tensor.shape, strides, width)?
+                gather(stored, &tensor.shape, strides, width)
             }
-        };
-        Ok(values)
+        }
     }
 
     /// Plans how to read the bytes `span` of the tensor, whose entry has its frame at
@@ -211,6 +221,66 @@ impl FileCatalog {
         })
     }
 
+    /// Returns how tensor `number` is read from its entry, if the catalog lists the
+    /// tensors of the original.
+    fn reading(&self, number: usize) -> Option<&Reading> {
+        match &self.contents {
+            AnyContents::Zstn(contents) => contents.readings.get(number),
+            _ => None,
+        }
+    }
+
+    /// Returns the range of the original that holds the values of tensor `number`, if
+    /// they are only a part of an entry. To read such a tensor without decoding the whole
+    /// entry, read this range from the [entries](FileCatalog::entries), and pass it to
+    /// [`FileCatalog::values_of_part`].
+    #[must_use]
+    pub fn part_of_entry(&self, number: usize) -> Option<Range<u64>> {
+        let reading = self
+            .reading(number)
+            .filter(|reading| reading.is_of_part())?;
+        let entry = self.original.as_ref()?.entries.get(reading.entry)?;
+        let start = entry.span.start;
+        Some(start + reading.window.start..start + reading.window.end)
+    }
+
+    /// Returns the share of tensor `number` in the stored bytes of its entry, rounded up.
+    /// `None` if the tensor is no part of an entry.
+    pub(crate) fn stored_share_bytes(&self, number: usize) -> Option<u64> {
+        let part = self.part_of_entry(number)?;
+        let entry_len_bytes = u128::from(self.reading(number)?.entry_len_bytes.max(1));
+        let stored = u128::from(self.tensors.get(number)?.stored_len_bytes());
+        let share = stored * u128::from(part.end - part.start);
+        u64::try_from(share.div_ceil(entry_len_bytes)).ok()
+    }
+
+    /// Returns whether [`FileCatalog::part_of_entry`] returns a range for any tensor.
+    #[must_use]
+    pub fn has_parts_of_entries(&self) -> bool {
+        (0..self.tensors.len()).any(|number| self.part_of_entry(number).is_some())
+    }
+
+    /// Returns the decoded tensor `number` from the bytes of the range that
+    /// [`FileCatalog::part_of_entry`] has returned. The bytes are not compared with a
+    /// digest of the file.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the tensor is no part of an
+    /// entry, or `bytes` does not have the length of its range.
+    pub fn values_of_part(&self, number: usize, bytes: &[u8]) -> Result<Vec<u8>> {
+        let tensor = self.tensor(number)?;
+        let range = self.part_of_entry(number);
+        match self.reading(number).zip(range) {
+            Some((reading, range)) if range.end - range.start == bytes.len() as u64 => reading
+                .values_in(tensor, bytes)
+                .map_err(|error| error.tensor(&tensor.name)),
+            _ => Err(
+                Error::invalid_input("these are not the bytes of a part of an entry")
+                    .tensor(&tensor.name),
+            ),
+        }
+    }
+
     /// Replaces the metadata of a catalog that lists the tensors of the original with the
     /// metadata of `original`, the catalog of the restored file.
     pub fn take_metadata(&mut self, original: Self) {
@@ -236,12 +306,16 @@ impl FileCatalog {
         Some(&original.entries)
     }
 
+    /// Returns the length in bytes of tensor `number` in the original, if the catalog
+    /// lists the tensors of the original.
+    pub(super) fn packed_len_bytes(&self, number: usize) -> Option<u64> {
+        let window = &self.reading(number)?.window;
+        Some(window.end - window.start)
+    }
+
     /// Returns the coding of tensor `number` of the original.
     pub(super) fn packed_coding(&self, number: usize) -> Option<ElementCoding> {
-        match &self.contents {
-            AnyContents::Zstn(contents) => Some(contents.readings.get(number)?.coding),
-            _ => None,
-        }
+        Some(self.reading(number)?.coding)
     }
 }
 

@@ -224,6 +224,12 @@ impl ModelBuilder {
             weight: None,
             #[cfg(feature = "gguf")]
             block_type: self.files[location.0].block_type(location.1),
+            #[cfg(feature = "gguf")]
+            quantised_len_bytes: self.files[location.0].quantised_len_bytes(location.1),
+            #[cfg(all(feature = "compressed-tensors", not(feature = "gguf")))]
+            quantised_len_bytes: None,
+            #[cfg(feature = "virtual-headers")]
+            stored_share_bytes: self.files[location.0].stored_share_bytes(location.1),
         }
     }
 }

@@ -128,20 +128,23 @@ fn tensor(
         .map(|part| locations[&part.stored.name]);
     let parts: Vec<TensorLocation> = parts.collect();
     let first = parts.iter().min().copied().unwrap_or_default();
+    let stored: Vec<TensorInfo> = parts.into_iter().map(as_stored).collect();
+    let lens = stored.iter().map(TensorInfo::len_bytes);
+    let quantised_len_bytes = lens.fold(0, u64::saturating_add);
     let tensor = TensorInfo {
         name: dense.name,
         dtype: dense.dtype,
         shape: dense.shape,
-        parts: parts
-            .into_iter()
-            .flat_map(|location| as_stored(location).parts)
-            .collect(),
+        parts: stored.into_iter().flat_map(|part| part.parts).collect(),
         base: None,
         alias_of: None,
         len_bytes,
         weight: Some(Box::new(weight.clone())),
         #[cfg(feature = "gguf")]
         block_type: None,
+        quantised_len_bytes: Some(quantised_len_bytes),
+        #[cfg(feature = "virtual-headers")]
+        stored_share_bytes: None,
     };
     Ok((first, tensor))
 }

@@ -86,6 +86,12 @@ pub struct TensorInfo {
     /// The name of the element type of a GGUF file, if it stores blocks.
     #[cfg(feature = "gguf")]
     block_type: Option<&'static str>,
+    /// The length in bytes of quantised values in the original.
+    #[cfg(any(feature = "compressed-tensors", feature = "gguf"))]
+    quantised_len_bytes: Option<u64>,
+    /// The share in the stored bytes of an entry, if the tensor is only a part of it.
+    #[cfg(feature = "virtual-headers")]
+    stored_share_bytes: Option<u64>,
 }
 
 impl TensorInfo {
@@ -101,6 +107,32 @@ impl TensorInfo {
     #[must_use]
     pub fn stored_len_bytes(&self) -> u64 {
         self.parts.iter().map(StoredPart::len_bytes).sum()
+    }
+
+    /// Returns the length of the tensor in bytes in the file that it was packed from,
+    /// or in its own file if that is not packed. It differs from
+    /// [`TensorInfo::len_bytes`] for quantised values, which have a
+    /// [`TensorInfo::format`]: the length of the blocks, or of all parts of a weight.
+    #[must_use]
+    pub fn original_len_bytes(&self) -> u64 {
+        #[cfg(any(feature = "compressed-tensors", feature = "gguf"))]
+        if let Some(len_bytes) = self.quantised_len_bytes {
+            return len_bytes;
+        }
+        self.len_bytes
+    }
+
+    /// Returns the number of stored bytes that the tensor takes:
+    /// [`TensorInfo::stored_len_bytes`], or, if the tensor is only a part of an entry
+    /// ([`Model::part_of_entry`]), its share of the stored bytes of that entry, rounded
+    /// up.
+    #[must_use]
+    pub fn stored_share_bytes(&self) -> u64 {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(share_bytes) = self.stored_share_bytes {
+            return share_bytes;
+        }
+        self.stored_len_bytes()
     }
 
     /// Returns the stored part that decodes to the tensor; `None` for a weight
@@ -337,6 +369,30 @@ impl Model {
         match &tensor.parts[..] {
             [part] if part.len_bytes() == tensor.len_bytes => Some(part),
             _ => None,
+        }
+    }
+
+    /// Returns the range of the original that holds the values of tensor `number`, if
+    /// they are only a part of an entry ([`FileCatalog::part_of_entry`]).
+    #[cfg(feature = "virtual-headers")]
+    #[must_use]
+    pub fn part_of_entry(&self, number: usize) -> Option<Range<u64>> {
+        let part = self.tensors.get(number)?.only_part()?;
+        self.files[part.file].part_of_entry(part.number)
+    }
+
+    /// Returns the decoded tensor `number` from the bytes of the range that
+    /// [`Model::part_of_entry`] has returned ([`FileCatalog::values_of_part`]).
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the tensor is no part of an
+    /// entry, or `bytes` does not have the length of its range.
+    #[cfg(feature = "virtual-headers")]
+    pub fn values_of_part(&self, number: usize, bytes: &[u8]) -> Result<Vec<u8>> {
+        let tensor = self.tensor(number)?;
+        match tensor.only_part() {
+            Some(part) => self.files[part.file].values_of_part(part.number, bytes),
+            None => Err(Error::invalid_input("the tensor has several parts").tensor(&tensor.name)),
         }
     }
 

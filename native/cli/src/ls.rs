@@ -59,7 +59,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let model = reader.model();
     let packed = reader.packed_file();
     let packed_bytes = packed.map_or(model.len_bytes(), FileCatalog::len_bytes);
-    let original_bytes = packed.map_or(model.original_len_bytes(), FileCatalog::original_len_bytes);
+    let original_bytes = size::original_bytes(model, packed);
     let chosen = options.selection.of(&reader)?;
     let tensors = || chosen.iter().map(|number| &model.tensors()[*number]);
     let summaries = match options.stats {
@@ -113,7 +113,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
                     chosen.len(),
                     count(model.tensors().len(), "tensor")
                 ),
-                tensors().map(TensorInfo::len_bytes).sum(),
+                tensors().map(TensorInfo::original_len_bytes).sum(),
                 tensors().map(tree::own_stored_bytes).sum(),
             ),
         };
@@ -133,15 +133,15 @@ fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
     let (stored, ratio) = match alias_of {
         Some(_) => ("–".into(), "–".into()),
         None => (
-            size::bytes(tensor.stored_len_bytes()),
-            size::ratio(tensor.len_bytes(), tensor.stored_len_bytes()),
+            size::bytes(tensor.stored_share_bytes()),
+            size::ratio(tensor.original_len_bytes(), tensor.stored_share_bytes()),
         ),
     };
     [
         tensor.name.as_str().into(),
         tensor.dtype.to_string().into(),
         table::shape(&tensor.shape).into(),
-        size::bytes(tensor.len_bytes()).into(),
+        size::bytes(tensor.original_len_bytes()).into(),
         stored.into(),
         ratio.into(),
         match (alias_of, tensor.base, tensor.format()) {
@@ -277,8 +277,8 @@ impl<'a> Entry<'a> {
             name: &tensor.name,
             dtype: tensor.dtype.name(),
             shape: &tensor.shape,
-            original_bytes: tensor.len_bytes(),
-            packed_bytes: tensor.stored_len_bytes(),
+            original_bytes: tensor.original_len_bytes(),
+            packed_bytes: tensor.stored_share_bytes(),
             alias_of: alias_of.map(|target| target.name.as_str()),
             base: tensor.base.map(BaseUse::name),
             format: tensor.format(),

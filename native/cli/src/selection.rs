@@ -85,12 +85,12 @@ impl Order {
     fn compare(self, a: &TensorInfo, b: &TensorInfo) -> Ordering {
         let stored = |tensor: &TensorInfo| match tensor.alias_of {
             Some(_) => 0,
-            None => tensor.stored_len_bytes(),
+            None => tensor.stored_share_bytes(),
         };
         match self {
             Self::File => Ordering::Equal,
             Self::Name => a.name.cmp(&b.name),
-            Self::Size => b.len_bytes().cmp(&a.len_bytes()),
+            Self::Size => b.original_len_bytes().cmp(&a.original_len_bytes()),
             Self::Stored => stored(b).cmp(&stored(a)),
             Self::Ratio => {
                 // a/b > c/d is compared as a·d > c·b. Tensors without stored bytes of
@@ -99,7 +99,7 @@ impl Order {
                     let stored = u128::from(stored(tensor));
                     match stored {
                         0 => (0, 1),
-                        stored => (u128::from(tensor.len_bytes()), stored),
+                        stored => (u128::from(tensor.original_len_bytes()), stored),
                     }
                 });
                 (b_len * a_stored).cmp(&(a_len * b_stored))

@@ -1,6 +1,25 @@
 //! Formatting of sizes, rates and ratios. 1 MB is 10^6 bytes.
 
 pub use zstn::display::size as bytes;
+use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::model::{Model, TensorInfo};
+
+/// Returns the length in bytes with which the stored length of a model is compared: the
+/// length of the file that `packed` restores or of the files that the model was packed
+/// from; for files of other formats, the length of all tensors, in which quantised values
+/// count as they are stored.
+pub fn original_bytes(model: &Model, packed: Option<&FileCatalog>) -> u64 {
+    match (packed, model.kind()) {
+        (Some(packed), _) => packed.original_len_bytes(),
+        (None, FileKind::Safetensors | FileKind::Zstn | FileKind::Delta) => {
+            model.original_len_bytes()
+        }
+        (None, _) => {
+            let lens = model.tensors().iter().map(TensorInfo::original_len_bytes);
+            lens.fold(0, u64::saturating_add)
+        }
+    }
+}
 
 /// Returns original over packed, such as `1.222×`.
 pub fn ratio(original: u64, packed: u64) -> String {

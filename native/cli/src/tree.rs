@@ -24,12 +24,12 @@ struct Branch<'a> {
     stored_bytes: u64,
 }
 
-/// Returns the stored length of a tensor in bytes, or 0 if it shares another tensor's
-/// data.
+/// Returns the number of stored bytes that a tensor takes, or 0 if it shares another
+/// tensor's data.
 pub fn own_stored_bytes(tensor: &TensorInfo) -> u64 {
     match tensor.alias_of {
         Some(_) => 0,
-        None => tensor.stored_len_bytes(),
+        None => tensor.stored_share_bytes(),
     }
 }
 
@@ -80,7 +80,7 @@ fn build<'a>(tensors: impl Iterator<Item = &'a TensorInfo>) -> Vec<Branch<'a>> {
 impl Branch<'_> {
     fn add(&mut self, tensor: &TensorInfo) {
         self.tensors += 1;
-        self.original_bytes += tensor.len_bytes();
+        self.original_bytes += tensor.original_len_bytes();
         self.stored_bytes += own_stored_bytes(tensor);
     }
 }

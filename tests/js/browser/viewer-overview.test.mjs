@@ -60,20 +60,21 @@ inBrowser("totals, types, ties and metadata of a packed model", async (page, com
   assert.deepEqual(complaints, []);
 });
 
-inBrowser("a GGUF file: types of blocks, decoded sizes, metadata", async (page, complaints) => {
+inBrowser("a GGUF file: types of blocks, their sizes, metadata", async (page, complaints) => {
   await openModel(page, server, "models/k-blocks.gguf");
   const blocks = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"];
   assert.deepEqual(await page.locator(".tree .chip").allInnerTexts(), blocks);
-  const { File, Decoded, Ratio } = await totalsOf(page);
-  assert.deepEqual([File[1], Decoded, Ratio[1]], ["GGUF", ["30.7 kB", "all tensors"], "decoded to stored"]);
+  const { File, Uncompressed, Ratio } = await totalsOf(page);
+  assert.deepEqual([File[1], Uncompressed, Ratio[1]], ["GGUF", ["4.34 kB", "all tensors"], "uncompressed to stored"]);
+  assert.ok(Number.parseFloat(Ratio[0]) < 1, `${Ratio[0]}: a plain file is longer than its blocks`);
   const types = await typeRows(page);
-  assert.deepEqual(types.map(([type, tensors, , , bits]) => [type, tensors, bits]), [["Q2_K", "1", "2.63"], ["Q3_K", "1", "3.44"], ["Q4_K", "1", "4.50"], ["Q5_K", "1", "5.50"], ["Q6_K", "1", "6.56"]]);
+  assert.deepEqual(types.map(([type, tensors, , , bits]) => [type, tensors, bits]), [["Q6_K", "1", "6.56"], ["Q5_K", "1", "5.50"], ["Q4_K", "1", "4.50"], ["Q3_K", "1", "3.44"], ["Q2_K", "1", "2.63"]]);
   assert.doesNotMatch(await page.locator("#stage").innerText(), /safetensors|original size|saved/i);
   await page.getByLabel("Type", { exact: true }).selectOption("Q4_K");
   assert.deepEqual(await labels(page), ["w.q4_k"]);
   await row(page, "q4_k").click();
   await page.locator(".statistics").first().waitFor();
-  assert.match(await page.locator(".facts").innerText(), /Q4_K\s+3 × 512\s+1,536 values[^]*stored in 864 bytes[^]*read as F32/);
+  assert.match(await page.locator(".facts").innerText(), /Q4_K\s+3 × 512\s+1,536 values\s+864 bytes, stored in 864 bytes \(1\.00×\)[^]*read as F32/);
   assert.equal(await page.getByText("Ideal bits per weight").count(), 0, "blocks store no exponents");
   await openModel(page, server, "models/metadata-types.gguf");
   assert.match(await page.locator(".metadata").innerText(), /t\.arr\.str\s+\["a", "", "ß"\]/);
@@ -95,8 +96,8 @@ inBrowser("a NumPy array: one tensor without a name", async (page, complaints) =
 inBrowser("models of other formats: their sizes are not called savings, and a tensor can be read", async (page, complaints) => {
   for (const [src, note] of [["model.zt", "zTensor"], ["model.gauss", "Gauss, lossy"], ["parts/model.safetensors", "compressed-tensors"]]) {
     await openModel(page, server, `models/${src}`);
-    const { File, Decoded, Ratio } = await totalsOf(page);
-    assert.deepEqual([File[1], Decoded[1], Ratio[1]], [note, "all tensors", "decoded to stored"], src);
+    const { File, Uncompressed, Ratio } = await totalsOf(page);
+    assert.deepEqual([File[1], Uncompressed[1], Ratio[1]], [note, "all tensors", "uncompressed to stored"], src);
     await page.getByRole("treeitem").filter({ has: page.locator(".label.tensor") }).first().click();
     await page.locator(".statistics").first().waitFor();
   }

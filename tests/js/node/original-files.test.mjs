@@ -8,7 +8,6 @@ import { once } from "node:events";
 import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { crc32 } from "node:zlib";
 import { configure, open } from "zstn";
 import { xorshift } from "../support/checkpoint.mjs";
 import { packAll } from "../support/cli.mjs";
@@ -16,6 +15,7 @@ import { ggufFile } from "../support/gguf.mjs";
 import { onnxModel } from "../support/onnx-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
+import { torchFile, zipFile } from "../support/torch.mjs";
 import { goodForeign, vectorPath } from "../support/vectors.mjs";
 
 const FOLDERS = ["gguf", "npy", "npz", "pytorch", "onnx", "msgpack", "tflite", "hdf5", "keras", "tar"];
@@ -34,26 +34,18 @@ const LONG = Buffer.concat(Array(22).fill(LARGE));
 /** Returns an NPZ file of one array, in the order of Fortran. */
 function npzFile(shape, values) {
   const header = Buffer.from(`{'descr': '<f4', 'fortran_order': True, 'shape': (${shape}), }`.padEnd(117) + "\n");
-  const array = Buffer.concat([Buffer.from("\x93NUMPY\x01\x00\x76\x00", "latin1"), header, values]);
-  const name = Buffer.from("array.npy");
-  const start = Buffer.alloc(30);
-  const entry = Buffer.alloc(46);
-  const end = Buffer.alloc(22);
-  [[start, 0x04034b50, 4], [entry, 0x02014b50, 6]].forEach(([record, magic, at]) => {
-    record.writeUInt32LE(magic);
-    record.writeUInt16LE(20, at);
-    record.writeUInt32LE(crc32(array), at + 10);
-    record.writeUInt32LE(array.length, at + 14);
-    record.writeUInt32LE(array.length, at + 18);
-    record.writeUInt16LE(name.length, at + 22);
-  });
-  end.writeUInt32LE(0x06054b50);
-  end.writeUInt16LE(1, 8);
-  end.writeUInt16LE(1, 10);
-  end.writeUInt32LE(entry.length + name.length, 12);
-  end.writeUInt32LE(start.length + name.length + array.length, 16);
-  return Buffer.concat([start, name, array, entry, name, end]);
+  return zipFile({ "array.npy": Buffer.concat([Buffer.from("\x93NUMPY\x01\x00\x76\x00", "latin1"), header, values]) });
 }
+
+/** A storage of 12 MiB: one tensor for all of it, eight views of 1.5 MiB, and small tensors in a small storage. */
+const STORAGE = new Uint8Array(Float32Array.from({ length: 3 << 20 }, () => 1 + random() / 2 ** 35).buffer);
+const LONG_STORAGE = Buffer.concat(Array(6).fill(STORAGE));
+const VIEW_BYTES = STORAGE.length / 8;
+const PARTS = Array.from({ length: 8 }, (_, i) => ({ name: `part.${i}`, shape: [VIEW_BYTES / 4096, 1024], offset: (i * VIEW_BYTES) / 4 }));
+const viewBytes = (i) => STORAGE.slice(i * VIEW_BYTES, (i + 1) * VIEW_BYTES);
+
+/** Small tensors, without an entry of their own. */
+const SMALL = Array.from({ length: 60 }, (_, i) => ({ name: `small.${i}`, shape: [1000], offset: 1000 * i }));
 
 before(async () => {
   for (const folder of FOLDERS) {
@@ -75,6 +67,9 @@ before(async () => {
       { name: "last", shape: [3], raw: [7, 8, 9] },
       { name: "far", shape: [2], external: { location: "far.bin" } },
     ]),
+    "views.pt": torchFile(STORAGE, [{ name: "flat", shape: [STORAGE.length / 4], offset: 0 }, ...PARTS]),
+    "long-views.pt": torchFile(LONG_STORAGE, [{ name: "flat", shape: [LONG_STORAGE.length / 4], offset: 0 }, { name: "a", shape: [1 << 18], offset: 0 }, { name: "b", shape: [1 << 18], offset: 1 << 18 }]),
+    "small.pt": torchFile(LARGE.subarray(0, 240_000), SMALL),
     "fortran.npz": npzFile([1024, ROW_BYTES / 4], LARGE),
     "noise.bin": LARGE.subarray(0, 5000),
   };
@@ -89,9 +84,9 @@ async function assertSame(packed, plain) {
   assert.deepEqual([...packed.tensors.keys()].sort(), [...plain.tensors.keys()].sort());
   assert.deepEqual([...packed.unreadable.keys()].sort(), [...plain.unreadable.keys()].sort());
   assert.deepEqual(packed.metadata, plain.metadata);
-  for (const [name, { dtype, shape, format }] of plain.tensors) {
+  for (const [name, { dtype, shape, format, originalLength }] of plain.tensors) {
     const info = packed.tensors.get(name);
-    assert.deepEqual([info.dtype, info.shape, info.format], [dtype, shape, format], name);
+    assert.deepEqual([info.dtype, info.shape, info.format, info.originalLength], [dtype, shape, format, originalLength], name);
     const [tensor, truth] = [await packed.tensor(name), await plain.tensor(name)];
     assert.deepEqual(tensor.bytes, truth.bytes, name);
     if (shape[0] > 1) {
@@ -218,4 +213,92 @@ test("a model that cannot be opened stops the workers that decoded a part of its
   process.off("worker", started);
   assert.equal(exits.length, 1);
   await Promise.all(exits);
+});
+
+test("a packed PyTorch file: a view of a storage fetches and decodes the blocks that contain it", async () => {
+  const model = await open(`${server.url}views.pt.zstn`);
+  assert.deepEqual([model.kind, [...model.tensors.keys()]], ["zstn", ["flat", ...PARTS.map(({ name }) => name)]]);
+  const entry = model.tensors.get("flat").parts[0];
+  const shares = PARTS.map(({ name }) => model.tensors.get(name).storedLength);
+  assert.deepEqual(shares, PARTS.map(() => Math.ceil(entry.length / 8)));
+  for (const i of [5, 2]) {
+    const plan = await model.plan(`part.${i}`);
+    assert.ok(!plan.whole && plan.bytes > shares[i] && plan.bytes < 3 * shares[i], JSON.stringify(plan));
+    const { requests, bytesFetched } = model.stats;
+    const received = [];
+    const { bytes } = await model.tensor(`part.${i}`, { onProgress: ({ loadedBytes, totalBytes }) => received.push([loadedBytes, totalBytes]) });
+    assert.deepEqual(bytes, viewBytes(i));
+    assert.ok(model.stats.bytesFetched < bytesFetched + plan.bytes + 100_000 && model.stats.requests <= requests + 4, JSON.stringify([plan, model.stats]));
+    assert.deepEqual(received.at(-1), [plan.bytes, plan.bytes]);
+  }
+  const { bytesFetched } = model.stats;
+  const { bytes } = await model.tensor("part.6", { rows: [300, 302] });
+  assert.deepEqual(bytes, viewBytes(6).slice(300 * 4096, 302 * 4096));
+  assert.ok(model.stats.bytesFetched < bytesFetched + 700_000, JSON.stringify(model.stats));
+  const into = new Float32Array(VIEW_BYTES / 4);
+  await model.tensor("part.7", { into });
+  assert.deepEqual(new Uint8Array(into.buffer), viewBytes(7));
+  assert.equal(await model.planes("part.7"), undefined);
+  const reading = model.tensor("part.0");
+  model.close();
+  await assert.rejects(reading, { code: "closed" });
+});
+
+test("a packed PyTorch file: reading all views fetches a storage about once", async () => {
+  for (const read of [
+    (model) => Promise.all(PARTS.map(({ name }) => model.tensor(name))),
+    async (model) => {
+      const tensors = [];
+      for await (const tensor of model.stream(PARTS.map(({ name }) => name))) tensors.push(tensor);
+      return tensors;
+    },
+  ]) {
+    const model = await open(`${server.url}views.pt.zstn`);
+    const { bytesFetched } = model.stats;
+    const { length } = model.tensors.get("flat").parts[0];
+    for (const [i, { bytes }] of (await read(model)).entries()) assert.deepEqual(bytes, viewBytes(i));
+    assert.ok(model.stats.bytesFetched < bytesFetched + 1.5 * length, JSON.stringify([length, model.stats]));
+    model.close();
+  }
+});
+
+test("a packed PyTorch file: views that follow each other in a storage that is too long for the cache are read by themselves", async () => {
+  const model = await open(`${server.url}long-views.pt.zstn`);
+  const { bytesFetched } = model.stats;
+  for (const [i, name] of ["a", "b"].entries()) assert.deepEqual((await model.tensor(name)).bytes, STORAGE.slice(i << 20, (i + 1) << 20));
+  assert.ok(model.stats.bytesFetched < bytesFetched + 4_000_000, JSON.stringify(model.stats));
+  model.close();
+});
+
+test("a packed PyTorch file: tensors in one short entry share its bytes and its decoding", async () => {
+  const model = await open(`${server.url}small.pt.zstn`);
+  await model.tensor("small.0");
+  const { requests } = model.stats;
+  for (const [i, { name }] of SMALL.entries()) {
+    const told = [];
+    assert.deepEqual((await model.tensor(name, { onProgress: ({ loadedBytes }) => told.push(loadedBytes) })).bytes, LARGE.slice(4000 * i, 4000 * (i + 1)));
+    assert.deepEqual(told, []);
+  }
+  assert.equal(model.stats.requests, requests);
+  model.close();
+});
+
+test("a packed PyTorch file: with verify: full, a view is compared with the digest of its storage", async () => {
+  const model = await open(`${server.url}views.pt.zstn`, { verify: "full" });
+  assert.equal((await model.plan("part.3")).whole, true);
+  assert.deepEqual((await model.tensor("part.3")).bytes, viewBytes(3));
+  const { requests } = model.stats;
+  assert.deepEqual((await model.tensor("part.4")).bytes, viewBytes(4));
+  assert.equal(model.stats.requests, requests);
+  model.close();
+});
+
+test("quantised values have the length of their blocks, plain and packed", async () => {
+  for (const path of [vectorPath("gguf", "legacy-blocks.gguf"), join(scratch, "gguf", "legacy-blocks.gguf.zstn")]) {
+    const model = await open(path);
+    const { shape, byteLength, originalLength } = model.tensors.get("w.q8_0");
+    const values = shape.reduce((a, b) => a * b, 1);
+    assert.deepEqual([byteLength, originalLength], [4 * values, (values / 32) * 34], path);
+    model.close();
+  }
 });

@@ -17,11 +17,23 @@ const { MeasuredChanges } = await load("overview/changes/measured.ts");
 const { ValueStats } = await load("engine/value-stats.ts");
 const { toNumbers } = await load("engine/to-numbers.ts");
 const { aggregate } = await load("engine/aggregate.ts");
+const { treeOf } = await load("tree/node.ts");
+const { ratioOf } = await load("tree/rows.ts");
+const { metricsOf } = await load("overview/picture/metric.ts");
 
 test("only all is 100 %, only nothing is 0 %, and a bound is not approximate", () => {
   const shares = [0, 0.00005, 0.0123, 0.9994, 0.9996, 1, 2, 12.3];
   assert.deepEqual(shares.map(formatShare), ["0.00 %", "< 0.01 %", "1.23 %", "99.9 %", "> 99.9 %", "100 %", "200 %", "12×"]);
   assert.deepEqual([0.00005, 0.0123, 0.9996].map((share) => approximately(formatShare(share))), ["< 0.01 %", "≈ 1.23 %", "> 99.9 %"]);
+});
+
+test("quantised values count as their blocks: 34 bytes for 32 values of Q8_0", () => {
+  const plain = { name: "a.q8", dtype: "F32", format: "Q8_0", shape: [32, 32], byteLength: 4096, originalLength: 1088, storedLength: 1088 };
+  const packed = { ...plain, name: "a.packed", storedLength: 544 };
+  const { originalBytes, storedBytes } = treeOf([plain, packed]);
+  assert.deepEqual([originalBytes, storedBytes, ratioOf(plain), ratioOf(packed)], [2176, 1632, 1, 2]);
+  const [size, bits] = ["size", "bits"].map((key) => metricsOf(undefined).find((metric) => metric.key === key).value);
+  assert.deepEqual([size([plain]), bits([plain]), bits([packed]), bits([plain, packed])], [1088, 8.5, 4.25, 6.375]);
 });
 
 test("only experts share a cell, and kinds without a column are counted", () => {

@@ -35,13 +35,21 @@ fn a_file_of_another_format_keeps_its_whole_name() {
     assert_eq!(packed, plain);
     let [packed, plain] = ["model.gguf.zstn", "model.gguf"].map(|name| {
         let info = json(&run(&["info", name, "--json"]));
+        let by_dtype = &info["by_dtype"]["F32"];
+        // 6 blocks of 256 values each: 84 bytes for Q2_K, 110, 144, 176 and 210 for Q6_K.
+        assert_eq!(by_dtype["original_bytes"], 6 * (84 + 110 + 144 + 176 + 210));
         (
             info["metadata"].clone(),
             info["tensors"].clone(),
-            info["by_dtype"]["F32"]["elements"].clone(),
+            by_dtype["elements"].clone(),
         )
     });
     assert_eq!(packed, plain);
+    let listed = json(&run(&["ls", "model.gguf", "--json"]));
+    assert_eq!(listed["original_bytes"], 4344);
+    for tensor in listed["tensors"].as_array().expect("a list") {
+        assert_eq!(tensor["original_bytes"], tensor["packed_bytes"], "{tensor}");
+    }
     let name = plain_names(folder.path()).remove(0);
     let [packed, plain] =
         ["model.gguf.zstn", "model.gguf"].map(|file| run(&["get", file, &name, "-o", "-"]).stdout);

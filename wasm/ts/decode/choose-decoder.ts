@@ -2,7 +2,7 @@
 
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
-import { UnsupportedError } from "../errors.js";
+import { FormatError, UnsupportedError } from "../errors.js";
 import { platform } from "../platform.js";
 import { undecodable } from "../mixed-versions.js";
 import { inline } from "./decoder.js";
@@ -27,7 +27,12 @@ export function workerPool(options: WorkerPoolOptions = {}): WorkerPool {
 export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
   const { decoder, ownPool } = poolOf(workers);
   const explained: Decoder = {
-    decode: (request) => decoder.decode(request).catch((error: unknown) => undecodable(error, request.sources)),
+    decode: async (request) => {
+      const { info, sources } = request;
+      const raw = await decoder.decode(request).catch((error: unknown) => undecodable(error, sources));
+      if (raw.byteLength === info.byteLength) return raw;
+      throw new FormatError(`The tensor ${info.name} has ${info.byteLength} bytes, but ${raw.byteLength} were decoded.`, { tensor: info.name });
+    },
     warmUp: (target) => decoder.warmUp(target),
   };
   return { decoder: explained, ...(ownPool && { ownPool }) };

@@ -5,27 +5,27 @@ import type { ModelSummary } from "../engine/protocol.js";
 import { element } from "../page/element.js";
 import { formatBytes, formatCount, formatMagnitude, formatRatio, formatShare } from "../page/format.js";
 import { dtypeFamily, isFloat, typeOf } from "../tree/dtype-family.js";
-import { ownBytes } from "../tree/node.js";
+import { originalBytesOf, ownBytes } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 
 export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
 
-/** The formats that are made from a file and restore it. For others, the original size is that of all tensors. */
+/** The formats that are made from a file and restore it. For others, the stored size is compared with that of all tensors. */
 const RESTORED = ["zstn", "z4dm", "safetensors"];
 
 /** The label of the original size of a model. */
-const originalLabel = ({ kind }: ModelSummary): string => (RESTORED.includes(kind) ? "Original" : "Decoded");
+const originalLabel = ({ kind }: ModelSummary): string => (RESTORED.includes(kind) ? "Original" : "Uncompressed");
 
 /** Returns the figures of a model: size, original size, ratio and parameters. */
 export function totals(model: ModelSummary): HTMLElement {
-  const { sizeBytes, originalBytes, tensors, fileCount, kind } = model;
+  const { sizeBytes, tensors, fileCount, kind } = model;
   const own = tensors.filter(({ aliasOf }) => aliasOf === undefined);
   const [values, floats] = [own, own.filter(({ dtype }) => isFloat(dtype))].map((some) => some.reduce((sum, tensor) => sum + valuesOf(tensor), 0)) as [number, number];
-  const ratio = originalBytes / sizeBytes;
   const plain = kind === "safetensors";
   const isRestored = RESTORED.includes(kind);
-  // Quantisation makes a file smaller by leaving information out, which is not a saving.
-  const saved = !isRestored ? "decoded to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
+  const originalBytes = isRestored ? model.originalBytes : tensors.reduce((sum, tensor) => sum + originalBytesOf(tensor), 0);
+  const ratio = originalBytes / sizeBytes;
+  const saved = !isRestored ? "uncompressed to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
   return element(
     "dl",
     { class: "figures" },
@@ -77,7 +77,7 @@ export function byDtype(model: ModelSummary): HTMLElement {
     sum.tensors += 1;
     // Tied tensors have no stored bytes of their own.
     if (tensor.aliasOf === undefined) sum.values += valuesOf(tensor);
-    sum.originalBytes += tensor.byteLength;
+    sum.originalBytes += originalBytesOf(tensor);
     sum.storedBytes += ownBytes(tensor);
     sums.set(type, sum);
   }

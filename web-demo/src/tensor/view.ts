@@ -7,6 +7,7 @@ import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
 import { isBlockType, typeOf } from "../tree/dtype-family.js";
+import { originalBytesOf } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
 import { TensorPanel } from "./panel.js";
@@ -67,15 +68,18 @@ export class TensorView {
   #head(): HTMLElement {
     const { info, onLeave, copyLink } = this.#options;
     const { name, dtype, shape, byteLength, storedLength, parts, aliasOf, base, format } = info;
+    const originalBytes = originalBytesOf(info);
     const values = shape.reduce((product, size) => product * size, 1);
     const ranges = parts.filter(({ length }) => length > 0).map(({ offset, length }) => `${formatCount(offset)}–${formatCount(offset + length - 1)}`);
     const facts: (HTMLElement | string)[] = [
       dtypeChip(typeOf(info)),
       element("b", {}, formatShape(shape)),
       `${formatCount(values)} values`,
-      base === "copy" ? `${formatBytes(byteLength)}, nothing stored: same as in the base` : `${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)} (${formatRatio(byteLength / Math.max(1, storedLength))})`,
+      base === "copy" ? `${formatBytes(byteLength)}, nothing stored: same as in the base` : `${formatBytes(originalBytes)}, stored in ${formatBytes(storedLength)} (${formatRatio(originalBytes / Math.max(1, storedLength))})`,
     ];
-    if (ranges.length > 0 && ranges.length <= 3) facts.push(`at bytes ${ranges.join(", ")}`);
+    // A view of a larger storage has its share of the stored bytes.
+    const isShared = parts.reduce((sum, { length }) => sum + length, 0) > storedLength;
+    if (ranges.length > 0 && ranges.length <= 3) facts.push(`${isShared ? "inside" : "at"} bytes ${ranges.join(", ")}`);
     if (aliasOf !== undefined) facts.push(`tied to ${aliasOf}`);
     if (base !== undefined && base !== "copy") facts.push("stored as a delta from the base");
     if (format !== undefined) facts.push(isBlockType(format) ? `read as ${dtype}` : `stored as ${format}`);

@@ -27,6 +27,12 @@ export type Node = Leaf | Branch;
 /** Returns the length of a tensor's own stored bytes; 0 if it shares the bytes of another one. */
 export const ownBytes = ({ aliasOf, storedLength }: TensorInfo): number => (aliasOf === undefined ? storedLength : 0);
 
+/**
+ * Returns the length of a tensor before packing, in bytes, with which its stored length is compared. Quantised values
+ * count as the original stores them, and not as the longer values that they are read as.
+ */
+export const originalBytesOf = ({ byteLength, originalLength = byteLength }: Pick<TensorInfo, "byteLength" | "originalLength">): number => originalLength;
+
 /** Returns the tree, in file order. A module with a single child is joined with it. */
 export function treeOf(tensors: Iterable<TensorInfo>): Branch {
   const root = branch("", "");
@@ -70,7 +76,7 @@ function summed(node: Branch): Branch {
   for (const child of node.children) {
     if (child.kind === "tensor") {
       node.tensors += 1;
-      node.originalBytes += child.tensor.byteLength;
+      node.originalBytes += originalBytesOf(child.tensor);
       node.storedBytes += ownBytes(child.tensor);
     } else {
       summed(child);

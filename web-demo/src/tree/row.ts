@@ -2,6 +2,7 @@
 
 import { element } from "../page/element.js";
 import { formatBytes, formatRatio, formatShape, plural } from "../page/format.js";
+import { originalBytesOf } from "./node.js";
 import { ratioOf } from "./rows.js";
 import type { Row } from "./rows.js";
 import { dtypeFamily, typeOf } from "./dtype-family.js";
@@ -28,8 +29,8 @@ export function rowContent({ node }: Row): HTMLElement[] {
   return [
     element("span", { class: "label tensor", title: tensor.name }, ...shortened(node.label)),
     element("span", { class: "about" }, formatShape(tensor.shape), " ", dtypeChip(typeOf(tensor))),
-    element("span", { class: "bytes" }, formatBytes(tensor.byteLength)),
-    bar(shared || tensor.byteLength === 0 ? 0 : tensor.storedLength / tensor.byteLength, ratio),
+    element("span", { class: "bytes" }, formatBytes(originalBytesOf(tensor))),
+    bar(shared || tensor.byteLength === 0 ? 0 : tensor.storedLength / originalBytesOf(tensor), ratio),
   ];
 }
 

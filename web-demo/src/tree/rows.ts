@@ -1,7 +1,7 @@
 /** The rows of the list: a tree with some branches open, or sorted tensors. */
 
 import type { TensorInfo } from "zstn";
-import { ownBytes } from "./node.js";
+import { originalBytesOf, ownBytes } from "./node.js";
 import type { Branch, Node } from "./node.js";
 
 export interface Row {
@@ -19,7 +19,7 @@ export type Order = "tree" | "file" | "name" | "largest" | "ratio";
 export function ratioOf(tensor: TensorInfo): number {
   if (tensor.byteLength === 0) return 1;
   const own = ownBytes(tensor);
-  return own === 0 ? Number.POSITIVE_INFINITY : tensor.byteLength / own;
+  return own === 0 ? Number.POSITIVE_INFINITY : originalBytesOf(tensor) / own;
 }
 
 /** The maximum number of rows of a tree that is shown with all branches open. */
@@ -69,7 +69,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 
 const COMPARISONS: Readonly<Record<Exclude<Order, "tree" | "file">, (a: TensorInfo, b: TensorInfo) => number>> = {
   name: (a, b) => collator.compare(a.name, b.name),
-  largest: (a, b) => b.byteLength - a.byteLength,
+  largest: (a, b) => originalBytesOf(b) - originalBytesOf(a),
   ratio: (a, b) => (ratioOf(a) === ratioOf(b) ? 0 : ratioOf(a) < ratioOf(b) ? 1 : -1),
 };
 

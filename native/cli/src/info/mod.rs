@@ -110,10 +110,10 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     for tensor in model.tensors() {
         // Tensors with equal bytes are stored once.
         let stored = match tensor.alias_of {
-            None => tensor.stored_len_bytes(),
+            None => tensor.stored_share_bytes(),
             Some(_) => 0,
         };
-        let (elements, len) = (tensor.element_count(), tensor.len_bytes());
+        let (elements, len) = (tensor.element_count(), tensor.original_len_bytes());
         by_dtype
             .entry(tensor.dtype.name())
             .or_default()
@@ -137,7 +137,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     let files = packed.map_or(model.files(), slice::from_ref);
     let kind = packed.map_or(model.kind(), FileCatalog::kind).name();
     let packed_bytes = packed.map_or(model.len_bytes(), FileCatalog::len_bytes);
-    let original_bytes = packed.map_or(model.original_len_bytes(), FileCatalog::original_len_bytes);
+    let original_bytes = size::original_bytes(model, packed);
     let original_kind = match files {
         [file] => file.original_kind(),
         _ => None,

@@ -2,7 +2,7 @@
 
 import type { TensorInfo, TensorStatistics } from "zstn";
 import { formatBytes, formatCount, formatShare, formatValue } from "../../page/format.js";
-import { ownBytes } from "../../tree/node.js";
+import { originalBytesOf, ownBytes } from "../../tree/node.js";
 import type { Palette, ScaleKind } from "./scale.js";
 
 export interface Metric {
@@ -37,7 +37,7 @@ const SIZE: Metric = {
   label: "size",
   scale: "root",
   palette: "amount",
-  value: (tensors) => tensors.reduce((sum, { byteLength }) => sum + byteLength, 0),
+  value: (tensors) => tensors.reduce((sum, tensor) => sum + originalBytesOf(tensor), 0),
   format: formatBytes,
 };
 

@@ -5,7 +5,7 @@ import { colour, darkScheme, element, fitCanvas } from "../../page/element.js";
 import { formatBytes, formatShape } from "../../page/format.js";
 import { dtypeFamily, typeOf } from "../../tree/dtype-family.js";
 import { dtypeChip } from "../../tree/row.js";
-import { ownBytes } from "../../tree/node.js";
+import { originalBytesOf, ownBytes } from "../../tree/node.js";
 import type { Branch, Node } from "../../tree/node.js";
 import { legend } from "./legend.js";
 import { markPatterns } from "./mark-patterns.js";
@@ -146,7 +146,7 @@ export class Treemap {
   }
 
   #bytes(node: Node): number {
-    if (node.kind === "tensor") return this.#measure === "stored" ? ownBytes(node.tensor) : node.tensor.byteLength;
+    if (node.kind === "tensor") return this.#measure === "stored" ? ownBytes(node.tensor) : originalBytesOf(node.tensor);
     return this.#measure === "stored" ? node.storedBytes : node.originalBytes;
   }
 
@@ -210,8 +210,8 @@ export class Treemap {
     this.#under = cell;
     this.#canvas.classList.toggle("pickable", cell !== undefined);
     if (cell) {
-      const { name, shape, byteLength, storedLength } = cell.tensor;
-      this.#caption.replaceChildren(element("b", {}, name), ` ${typeOf(cell.tensor)} ${formatShape(shape)}, ${formatBytes(byteLength)}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
+      const { name, shape, storedLength } = cell.tensor;
+      this.#caption.replaceChildren(element("b", {}, name), ` ${typeOf(cell.tensor)} ${formatShape(shape)}, ${formatBytes(originalBytesOf(cell.tensor))}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
     } else {
       this.#caption.replaceChildren(`Area = ${this.#measure} size. Click a tensor to inspect it.`);
     }

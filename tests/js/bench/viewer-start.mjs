@@ -1,0 +1,108 @@
+/**
+ * Measures what the viewer fetches until its first picture of a model with the layout of Llama 7B in GGUF: the requests
+ * for the model, their bytes, and the seconds. It prints a Markdown table.
+ *
+ *     ZSTN_BIN=target/release/zstn node tests/js/bench/viewer-start.mjs
+ *
+ * The page comes from `web-demo/dist`. The file is sparse: it has 4 GB of zeros as values, which take no space on the
+ * disk, so the figures are those of listing a model and of drawing its sizes. The packed file keeps the list of tensors
+ * and the words of the tokenizer. The seconds are medians, with a local server.
+ */
+
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, ftruncateSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { program } from "../support/cli.mjs";
+import { launchBrowser } from "../support/browser.mjs";
+import { median } from "./rounds.mjs";
+
+const ROUNDS = 5;
+const ALIGNMENT = 32;
+const [WIDTH, HIDDEN, LAYERS, WORDS] = [4096, 11_008, 32, 32_000];
+
+/** Element types of GGUF: their number, and the bytes of a block of so many values. */
+const TYPES = { F32: { id: 0, bytes: 4, values: 1 }, Q8_0: { id: 8, bytes: 34, values: 32 }, Q4_K: { id: 12, bytes: 144, values: 256 } };
+
+const u32 = (value) => Buffer.from(Uint32Array.of(value).buffer);
+const u64 = (value) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
+const text = (value) => Buffer.concat([u64(Buffer.byteLength(value)), Buffer.from(value)]);
+const aligned = (bytes) => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
+
+/** Returns the tensors of the model as [name, type, sizes from the innermost]. */
+function tensors() {
+  const matrices = [["attn_q", WIDTH, WIDTH], ["attn_k", WIDTH, WIDTH], ["attn_v", WIDTH, WIDTH], ["attn_output", WIDTH, WIDTH], ["ffn_gate", WIDTH, HIDDEN], ["ffn_up", WIDTH, HIDDEN], ["ffn_down", HIDDEN, WIDTH]];
+  const layer = (number) => [
+    [`blk.${number}.attn_norm.weight`, "F32", [WIDTH]],
+    [`blk.${number}.ffn_norm.weight`, "F32", [WIDTH]],
+    ...matrices.map(([name, ...sizes]) => [`blk.${number}.${name}.weight`, "Q4_K", sizes]),
+  ];
+  const layers = Array.from({ length: LAYERS }, (_, number) => layer(number)).flat();
+  return [["token_embd.weight", "Q4_K", [WIDTH, WORDS]], ...layers, ["output_norm.weight", "F32", [WIDTH]], ["output.weight", "Q8_0", [WIDTH, WORDS]]];
+}
+
+/** Writes the file: a header with the words of a tokenizer, and zeros. */
+function writeModel(path) {
+  let offset = 0;
+  const infos = tensors().map(([name, type, sizes]) => {
+    const { id, bytes, values } = TYPES[type];
+    const info = Buffer.concat([text(name), u32(sizes.length), ...sizes.map(u64), u32(id), u64(offset)]);
+    offset += aligned((sizes.reduce((a, b) => a * b, 1) / values) * bytes);
+    return info;
+  });
+  const words = Array.from({ length: WORDS }, (_, number) => text(`word ${number}`));
+  const [TEXT, ARRAY] = [8, 9];
+  const metadata = [text("general.architecture"), u32(TEXT), text("llama"), text("tokenizer.ggml.tokens"), u32(ARRAY), u32(TEXT), u64(WORDS), ...words];
+  const head = Buffer.concat([Buffer.from("GGUF"), u32(3), u64(infos.length), u64(2), ...metadata, ...infos]);
+  const file = openSync(path, "w");
+  writeSync(file, head);
+  ftruncateSync(file, aligned(head.length) + offset);
+  closeSync(file);
+}
+
+/** Returns the requests, bytes and milliseconds until the page shows a model. */
+async function measure(browser, path) {
+  const server = spawn(program(), ["view", path, "--no-open", "--json", "--page", fileURLToPath(new URL("../../../web-demo/dist", import.meta.url))], { stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const requests = [];
+    let address;
+    const listening = new Promise((resolve) => {
+      createInterface({ input: server.stdout }).on("line", (line) => {
+        const event = JSON.parse(line);
+        if (event.event === "listening") resolve((address = event.url));
+        else if (event.range) requests.push(event.bytes);
+      });
+    });
+    await Promise.race([listening, once(server, "exit").then(() => Promise.reject(new Error("zstn view has stopped")))]);
+    const page = await browser.newPage({ viewport: { width: 1280, height: 1000 } });
+    const start = performance.now();
+    await page.goto(address);
+    await page.locator("#stage canvas").first().waitFor();
+    const tookMs = performance.now() - start;
+    await page.close();
+    return { requests: requests.length, bytes: requests.reduce((a, b) => a + b, 0), tookMs };
+  } finally {
+    server.kill("SIGKILL");
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), "zstn-viewer-"));
+try {
+  const path = join(folder, "llama-7b.gguf");
+  writeModel(path);
+  execFileSync(program(), ["pack", path, "--quiet"], { stdio: "inherit" });
+  const browser = await launchBrowser("chromium");
+  console.log("| file | bytes | requests | bytes fetched | seconds |\n|---|--:|--:|--:|--:|");
+  for (const name of [path, `${path}.zstn`]) {
+    const rounds = [];
+    for (let round = 0; round < ROUNDS; round++) rounds.push(await measure(browser, name));
+    const { requests, bytes } = rounds[0];
+    console.log(`| ${name.slice(folder.length + 1)} | ${statSync(name).size} | ${requests} | ${bytes} | ${(median(rounds.map(({ tookMs }) => tookMs)) / 1000).toFixed(2)} |`);
+  }
+  await browser.close();
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
