@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zstn_core::Rule;
 use zstn_core::bytes::buffer;
@@ -31,6 +32,26 @@ impl Reader {
     /// A restored file that is refused, such as one that was packed as bytes; the errors
     /// of reading.
     pub fn original(&self) -> Result<Option<Self>> {
+        self.try_original()?.transpose()
+    }
+
+    /// Opens the original like [`Reader::original`]. Returns `None` as well if the original
+    /// is refused although the packed file restores it without an error, such as one that
+    /// was packed as bytes.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
+    #[doc(hidden)]
+    pub fn readable_original(&self) -> Result<Option<Self>> {
+        Ok(self.try_original()?.and_then(Result::ok))
+    }
+
+    /// Opens the original like [`Reader::original`]. The inner error is a refusal of the
+    /// original, whose bytes were restored without an error.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
+    fn try_original(&self) -> Result<Option<Result<Self>>> {
         let [file] = self.model.files() else {
             return Ok(None);
         };
@@ -45,11 +66,19 @@ impl Reader {
         let source = Restored {
             ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
             packed,
+            has_failed: AtomicBool::new(false),
         };
-        let mut catalog = open_restored(&self.engine, &source, kind)?;
-        self.check_restored(&mut catalog)?;
-        Ok(Some(Self {
-            model: Arc::new(self.model_of(catalog)?),
+        let model = open_restored(&self.engine, &source, kind).and_then(|mut catalog| {
+            self.check_restored(&mut catalog)?;
+            self.model_of(catalog)
+        });
+        let model = match model {
+            Ok(model) => model,
+            Err(error) if source.has_failed.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => return Ok(Some(Err(error))),
+        };
+        Ok(Some(Ok(Self {
+            model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
                 sources: vec![Box::new(source)],
@@ -59,7 +88,7 @@ impl Reader {
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
-        }))
+        })))
     }
 
     /// Refuses an original that is packed itself. Makes those tensors unreadable whose
@@ -90,13 +119,12 @@ impl Reader {
     /// # Errors
     /// An original that was packed as bytes; the errors of reading.
     pub(crate) fn into_original(self) -> Result<Self> {
-        match self.original() {
-            Ok(Some(original)) => Ok(original),
-            Ok(None) => Ok(self),
+        match self.try_original()? {
+            Some(Ok(original)) => Ok(original),
+            Some(Err(refusal)) if self.tensors().is_empty() => Err(refusal),
             // The tensors that the header lists can be read without the original. If there
-            // are others, this reader has a refusal for them, which does not state `error`.
-            Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
-            Err(error) => Err(error),
+            // are others, this reader has a refusal for them.
+            Some(Err(_)) | None => Ok(self),
         }
     }
 
@@ -108,7 +136,10 @@ impl Reader {
 
     /// Returns the original if this reader does not list all of its tensors, otherwise
     /// this reader. It remains as it is, with a refusal of the other tensors, if the
-    /// original cannot be opened.
+    /// original is refused although it was restored without an error.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
     pub(super) fn with_all_tensors(self) -> Result<Self> {
         if self
             .model
@@ -118,12 +149,8 @@ impl Reader {
         {
             return Ok(self);
         }
-        match self.original() {
-            Ok(Some(original)) => Ok(original),
-            Ok(None) => Ok(self),
-            Err(error) if error.refusal().is_some() => Ok(self),
-            Err(error) => Err(error),
-        }
+        let original = self.readable_original()?;
+        Ok(original.unwrap_or(self))
     }
 }
 
@@ -131,6 +158,9 @@ impl Reader {
 struct Restored {
     packed: Reader,
     ranges: UnpackedRanges,
+    /// True once the packed file could not be read. An error of opening the original is
+    /// then an error of the packed file, and not a property of the original.
+    has_failed: AtomicBool,
 }
 
 impl Source for Restored {
@@ -149,7 +179,8 @@ impl Source for Restored {
     }
 
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        self.ranges.read_into(&self.packed, start, out)
+        let read = self.ranges.read_into(&self.packed, start, out);
+        read.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))
     }
 
     fn is_remote(&self) -> bool {
