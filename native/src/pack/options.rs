@@ -131,17 +131,6 @@ impl PackOptions {
         !self.container.allow_truncated
     }
 
-    /// Refuses bases for the file called `name`, which is not a safetensors file.
-    pub(super) fn check_takes_no_base(&self, name: &str) -> Result<()> {
-        match &self.bases[..] {
-            [] => Ok(()),
-            _ => Err(Error::Usage(format!(
-                "{name} is not a safetensors file, and only these are stored as a delta; leave \
-                 out the base"
-            ))),
-        }
-    }
-
     /// Refuses options that exclude each other, and a job without enough memory.
     pub(crate) fn check(&self, job: &Job) -> Result<()> {
         if self.container.original_sha256 != OriginalSha256::Computed {

@@ -26,7 +26,7 @@ impl Reader {
     /// its tensors.
     ///
     /// Returns `None` unless the model is a single packed file that was not packed from
-    /// safetensors.
+    /// safetensors, and for a delta without its base.
     ///
     /// # Errors
     /// A restored file that is refused, such as one that was packed as bytes; the errors
@@ -58,16 +58,10 @@ impl Reader {
         let Some(kind) = file.original_kind() else {
             return Ok(None);
         };
-        let packed = Self {
-            model: Arc::new(self.model_of(file.clone().entries())?),
-            bands: Arc::default(),
-            ..self.clone()
-        };
-        let source = Restored {
-            ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
-            packed,
-            has_failed: AtomicBool::new(false),
-        };
+        if file.needs_base() && self.base.is_none() {
+            return Ok(None);
+        }
+        let source = self.restored(file)?;
         let model = open_restored(&self.engine, &source, kind).and_then(|mut catalog| {
             self.check_restored(&mut catalog)?;
             self.model_of(catalog)
@@ -77,18 +71,95 @@ impl Reader {
             Err(error) if source.has_failed.load(Ordering::Relaxed) => return Err(error),
             Err(error) => return Ok(Some(Err(error))),
         };
-        Ok(Some(Ok(Self {
+        Ok(Some(Ok(self.inside(model, source, file))))
+    }
+
+    /// Returns the file that this model, a packed `file`, restores.
+    fn restored(&self, file: &FileCatalog) -> Result<Restored> {
+        let model = match file.needs_base() {
+            // The model of a delta lists the entries, and has the base's digests.
+            true => Arc::clone(&self.model),
+            false => Arc::new(self.model_of(file.clone().entries())?),
+        };
+        let packed = Self {
+            model,
+            bands: Arc::default(),
+            ..self.clone()
+        };
+        Ok(Restored {
+            ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
+            packed,
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns a reader of `model`, whose only file is the one that the packed `file`
+    /// restores.
+    fn inside(&self, model: Model, restored: Restored, file: &FileCatalog) -> Self {
+        Self {
             model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
-                sources: vec![Box::new(source)],
+                sources: vec![Box::new(restored)],
                 data_shards: Vec::new(),
                 packed: Some(file.clone()),
             }),
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
-        })))
+        }
+    }
+
+    /// Returns a reader of the tensors that `delta` refers to, in the file that this model
+    /// is or restores, if neither that file nor the target of the delta is a safetensors
+    /// file (docs/formats/zstn-delta.md 6). Otherwise returns this model.
+    ///
+    /// # Errors
+    /// A base that is not one file, or restores a safetensors file, or is not the one of
+    /// the delta.
+    pub(super) fn as_base_of(self, delta: &Model) -> Result<Self> {
+        let [delta] = delta.files() else {
+            return Ok(self);
+        };
+        if delta.original_kind().is_none() {
+            return Ok(self);
+        }
+        let unfit = || {
+            Error::Usage(format!(
+                "{} cannot be the base of a file that is not safetensors: give the file that it \
+                 was made against, plain or packed",
+                self.name()
+            ))
+        };
+        let [file] = self.model.files() else {
+            return Err(unfit());
+        };
+        let Some(source) = self.sources().first() else {
+            return Err(unfit());
+        };
+        let model = |len_bytes| {
+            let catalog = delta.referenced_base(len_bytes);
+            let catalog = catalog.map_err(Error::place(self.name()))?;
+            catalog.map(|catalog| self.model_of(catalog)).transpose()
+        };
+        let base = match (file.original_kind(), file.kind()) {
+            (Some(_), _) if file.needs_base() && self.base.is_none() => {
+                return Err(Error::needs_base(self.name()));
+            }
+            (Some(_), _) => {
+                let restored = self.restored(file)?;
+                let model = model(restored.len_bytes())?;
+                model.map(|model| self.inside(model, restored, file))
+            }
+            (None, FileKind::Zstn | FileKind::Delta) => return Err(unfit()),
+            (None, _) => model(source.len_bytes())?.map(|model| Self {
+                model: Arc::new(model),
+                base: None,
+                bands: Arc::default(),
+                ..self.clone()
+            }),
+        };
+        Ok(base.unwrap_or(self))
     }
 
     /// Refuses an original that is packed itself. Makes those tensors unreadable whose

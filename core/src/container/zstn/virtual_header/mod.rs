@@ -232,6 +232,19 @@ impl VirtualHeader {
         !self.coded.contains_key(&entry.span.start)
     }
 
+    /// Returns the header of a file that consists of the bytes of this entry alone, and
+    /// whose entry begins at 0. It has no JSON.
+    #[must_use]
+    pub fn of_entry(&self, entry: &HeaderTensor) -> Self {
+        let coded = self.coded.get(&entry.span.start);
+        Self {
+            json: Vec::new(),
+            coded: coded.map(|width| (0, *width)).into_iter().collect(),
+            kind: self.kind.clone(),
+            tensors: 1,
+        }
+    }
+
     /// Returns the bytes of an entry as the encoder takes them.
     #[must_use]
     pub fn content<'a>(&self, entry: &'a HeaderTensor, bytes: &'a [u8]) -> TensorRef<'a> {
