@@ -45,8 +45,8 @@ pub fn is_in(path: &Path) -> bool {
     };
     if head.starts_with(&model_delta::MAGIC) {
         // The trailer, at the end of the file, states this.
-        let opened = FileSource::open(path)
-            .and_then(|source| open_catalog(&Engine::default(), &source));
+        let opened =
+            FileSource::open(path).and_then(|source| open_catalog(&Engine::default(), &source));
         return opened.is_ok_and(|catalog| catalog.original_kind().is_some());
     }
     head.starts_with(&zstn::MAGIC) && zstn::has_virtual_header(&head)

@@ -93,7 +93,11 @@ pub(crate) fn unpack_file(
     let inputs = files([Some(input), base]);
     output.check_inputs(&inputs)?;
     let head = input.head(HEAD_LEN_BYTES)?;
-    check_name(input, &output, head.starts_with(&MAGIC) && has_virtual_header(&head))?;
+    check_name(
+        input,
+        &output,
+        head.starts_with(&MAGIC) && has_virtual_header(&head),
+    )?;
     let restored = match base {
         _ if output.takes_early() => restored_stream::write(job, input, base, &mut output),
         Some(base) => Checked::parse(job, input, base).and_then(|delta| {

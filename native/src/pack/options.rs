@@ -95,8 +95,8 @@ impl PackOptions {
         self
     }
 
-    /// Packs the delta from `base`, a plain or packed checkpoint of the same format. If the base is a
-    /// delta itself, the next call adds the base's own base, and so on.
+    /// Packs the delta from `base`, a plain or packed checkpoint of the same format. If
+    /// the base is a delta itself, the next call adds the base's own base, and so on.
     ///
     /// A packed base is restored into the folder for temporary files (`TMPDIR`), which
     /// needs free space for the original, or for a chain of deltas twice as much.

@@ -153,7 +153,7 @@ impl Reader {
         check_takes_base(&self)?;
         let bases = iter::successors(Some(&base), |base| base.base());
         check_chain(&bases.map(Self::name).collect::<Vec<_>>())?;
-        let base = base.as_base_of(&self.model)?;
+        let base = base.into_base_of(&self.model)?;
         Arc::make_mut(&mut self.model)
             .attach_base(&base.model)
             .map_err(Error::place(&self.files.name))?;

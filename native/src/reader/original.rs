@@ -117,7 +117,7 @@ impl Reader {
     /// # Errors
     /// A base that is not one file, or restores a safetensors file, or is not the one of
     /// the delta.
-    pub(super) fn as_base_of(self, delta: &Model) -> Result<Self> {
+    pub(super) fn into_base_of(self, delta: &Model) -> Result<Self> {
         let [delta] = delta.files() else {
             return Ok(self);
         };

@@ -111,7 +111,10 @@ fn a_delta_of_a_file_of_another_format_keeps_its_whole_name() {
         let file = format!("new.gguf.z4dm --base {base}");
         assert_eq!(list(&format!("ls {file} --json")), plain);
         let info = json(&succeeds(&format!("info {file} --json")));
-        assert_eq!((&info["kind"], &info["original_kind"]), (&"z4dm".into(), &"gguf".into()));
+        assert_eq!(
+            (&info["kind"], &info["original_kind"]),
+            (&"z4dm".into(), &"gguf".into())
+        );
         assert_eq!(info["metadata"], metadata);
         assert!(succeeds(&format!("get {file} {name} -o -")).stdout == values);
         succeeds(&format!("verify {file} --against original"));
@@ -119,7 +122,10 @@ fn a_delta_of_a_file_of_another_format_keeps_its_whole_name() {
         assert!(std::fs::read(at("new.gguf")).unwrap() == new);
         std::fs::remove_file(at("new.gguf")).unwrap();
     }
-    let out = run(folder.path(), "unpack new.gguf.z4dm --base old.gguf -o x.safetensors");
+    let out = run(
+        folder.path(),
+        "unpack new.gguf.z4dm --base old.gguf -o x.safetensors",
+    );
     assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
     assert!(!at("x.safetensors").exists());
 }

@@ -61,8 +61,17 @@ fn a_file_of_another_format_keeps_its_whole_name() {
     std::fs::write(at("damaged.zstn"), damaged).unwrap();
     for verb in [&["info"][..], &["convert", "-o", "x.safetensors"]] {
         let out = zstn(folder.path(), &[verb, &["damaged.zstn"]].concat());
-        assert_eq!(out.status.code(), Some(1), "{verb:?}: {}", text(&out.stdout));
-        assert!(text(&out.stderr).contains("checksum"), "{}", text(&out.stderr));
+        assert_eq!(
+            out.status.code(),
+            Some(1),
+            "{verb:?}: {}",
+            text(&out.stdout)
+        );
+        assert!(
+            text(&out.stderr).contains("checksum"),
+            "{}",
+            text(&out.stderr)
+        );
     }
     // A file that zstn cannot read is packed as bytes.
     std::fs::write(at("notes.txt"), "some notes\n").unwrap();

@@ -157,14 +157,18 @@ impl Files {
 
     fn unpack(&self, delta: &str, bases: &[&str]) -> zstn::Result<Vec<u8>> {
         let options = UnpackOptions::default();
-        let options = bases.iter().fold(options, |options, base| options.base(self.at(base)));
+        let options = bases
+            .iter()
+            .fold(options, |options, base| options.base(self.at(base)));
         zstn::unpack(&Job::new(), self.at(delta), self.at("back"), &options)?;
         Ok(self.read("back"))
     }
 
     fn open(&self, delta: &str, bases: &[&str]) -> zstn::Result<Reader> {
         let options = Reader::options();
-        let options = bases.iter().fold(options, |options, base| options.base(self.at(base)));
+        let options = bases
+            .iter()
+            .fold(options, |options, base| options.base(self.at(base)));
         options.open(self.at(delta))
     }
 }
@@ -180,7 +184,10 @@ fn a_delta_restores_its_file_and_the_tensors_are_read() {
         for (base, extended) in [(files.old, false), ("old.zstn", false), (files.old, true)] {
             let report = files.pack_delta(base, extended);
             let file = &report.files[0];
-            let kind = file.original.as_ref().map(|original| original.kind.as_str());
+            let kind = file
+                .original
+                .as_ref()
+                .map(|original| original.kind.as_str());
             assert_eq!(kind, Some(pair.kind));
             let Storage::Delta {
                 copied, differing, ..
@@ -212,7 +219,9 @@ fn a_delta_restores_its_file_and_the_tensors_are_read() {
         assert!(deltas[0] == deltas[1], "{name}");
         // Without the base, and as stored, the entries of the virtual header are listed.
         let alone = Reader::open(files.at("new.z4dm")).expect(name);
-        let stored = Reader::options().view(View::Stored).base(files.at(files.old));
+        let stored = Reader::options()
+            .view(View::Stored)
+            .base(files.at(files.old));
         let stored = stored.open(files.at("new.z4dm")).expect(name);
         let lens = stored.tensors().iter().map(|entry| entry.len_bytes());
         assert_eq!(lens.sum::<u64>(), original.len() as u64, "{name}");
@@ -242,7 +251,10 @@ fn deltas_of_deltas_are_restored_and_read() {
         let reader = files.open("newest.z4dm", bases).expect("opened");
         assert_same_tensors("newest", &reader, &plain);
     }
-    let error = files.open("newest.z4dm", &["new.z4dm"]).map(drop).unwrap_err();
+    let error = files
+        .open("newest.z4dm", &["new.z4dm"])
+        .map(drop)
+        .unwrap_err();
     assert_eq!(error.code(), "needs_base", "{error}");
 }
 
@@ -271,7 +283,11 @@ fn other_bases_are_refused() {
     let files = Files::new(&pair);
     files.pack_delta(files.old, false);
     let same = Rng(26).bf16_weights(128 * 256);
-    std::fs::write(files.at("other.gguf"), Weights::new().tuned().file(&same, 0)).expect("written");
+    std::fs::write(
+        files.at("other.gguf"),
+        Weights::new().tuned().file(&same, 0),
+    )
+    .expect("written");
     std::fs::write(files.at("longer.gguf"), Weights::new().file(&same, 4096)).expect("written");
     std::fs::write(files.at("old.pt"), pytorch_pair().old.1).expect("written");
     std::fs::write(files.at("notes.txt"), "some notes").expect("written");
@@ -281,21 +297,42 @@ fn other_bases_are_refused() {
         let error = files.unpack("new.z4dm", &[base]).expect_err(base);
         assert_eq!(rule_of(&error), Some(Rule::DeltaReference), "{error}");
     }
-    let error = files.open("new.z4dm", &["longer.gguf"]).map(drop).expect_err("too long");
+    let error = files
+        .open("new.z4dm", &["longer.gguf"])
+        .map(drop)
+        .expect_err("too long");
     assert_eq!(rule_of(&error), Some(Rule::DeltaReference), "{error}");
-    let error = files.open("new.z4dm", &["other.gguf"]).map(drop).expect_err("other bytes");
+    let error = files
+        .open("new.z4dm", &["other.gguf"])
+        .map(drop)
+        .expect_err("other bytes");
     assert_eq!(rule_of(&error), Some(Rule::DeltaReference), "{error}");
-    let stored = Reader::options().view(View::Stored).base(files.at("other.gguf"));
-    let reader = stored.open(files.at("new.z4dm")).expect("a base of this length");
-    for (tensor, rule) in [("halves", Rule::DeltaReference), ("same", Rule::DeltaTensor)] {
+    let stored = Reader::options()
+        .view(View::Stored)
+        .base(files.at("other.gguf"));
+    let reader = stored
+        .open(files.at("new.z4dm"))
+        .expect("a base of this length");
+    for (tensor, rule) in [
+        ("halves", Rule::DeltaReference),
+        ("same", Rule::DeltaTensor),
+    ] {
         let error = reader.read(tensor).expect_err(tensor);
         assert_eq!(rule_of(&error), Some(rule), "{error}");
     }
     for (name, base, sentence) in [
         ("new.gguf", "old.pt", "of the format pytorch"),
         ("new.gguf", "model.safetensors", "of the format safetensors"),
-        ("model.safetensors", "old.gguf", "cannot be the base of a safetensors file"),
-        ("model.safetensors", "old.zstn", "cannot be the base of a safetensors file"),
+        (
+            "model.safetensors",
+            "old.gguf",
+            "cannot be the base of a safetensors file",
+        ),
+        (
+            "model.safetensors",
+            "old.zstn",
+            "cannot be the base of a safetensors file",
+        ),
         ("notes.txt", "old.gguf", "packed as bytes"),
     ] {
         let options = PackOptions::default().base(files.at(base));
@@ -306,7 +343,12 @@ fn other_bases_are_refused() {
         assert!(!files.at("x.z4dm").exists());
     }
     let options = UnpackOptions::default().base(files.at(files.old));
-    let unpacked = zstn::unpack(&Job::new(), files.at("new.z4dm"), files.at("x.safetensors"), &options);
+    let unpacked = zstn::unpack(
+        &Job::new(),
+        files.at("new.z4dm"),
+        files.at("x.safetensors"),
+        &options,
+    );
     let error = unpacked.expect_err("another format");
     assert!(error.to_string().contains("not safetensors"), "{error}");
     assert!(!files.at("x.safetensors").exists());
@@ -317,12 +359,17 @@ fn damaged_references_are_refused() {
     let files = Files::new(&gguf_pair([0, 0]));
     files.pack_delta(files.old, false);
     let delta = files.read("new.z4dm");
-    let tag = delta.windows(4).rposition(|window| window == b"REFS").expect("references");
+    let tag = delta
+        .windows(4)
+        .rposition(|window| window == b"REFS")
+        .expect("references");
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut delta = delta.clone();
         change(&mut delta);
         std::fs::write(files.at("damaged.z4dm"), delta).expect("written");
-        let unpacked = files.unpack("damaged.z4dm", &[files.old]).expect_err("damaged");
+        let unpacked = files
+            .unpack("damaged.z4dm", &[files.old])
+            .expect_err("damaged");
         let opened = files.open("damaged.z4dm", &[files.old]);
         let opened = opened.map(drop).expect_err("damaged");
         (rule_of(&unpacked), rule_of(&opened))
@@ -330,8 +377,14 @@ fn damaged_references_are_refused() {
     let both = |rule| (Some(rule), Some(rule));
     // The first value is the length of the base, and the others are offsets.
     let value = tag + 12;
-    assert_eq!(changed(&|delta| delta[value] ^= 1), both(Rule::DeltaReference));
-    assert_eq!(changed(&|delta| delta[value + 8] ^= 1), both(Rule::DeltaReference));
+    assert_eq!(
+        changed(&|delta| delta[value] ^= 1),
+        both(Rule::DeltaReference)
+    );
+    assert_eq!(
+        changed(&|delta| delta[value + 8] ^= 1),
+        both(Rule::DeltaReference)
+    );
     let far = |delta: &mut Vec<u8>| delta[value + 15] = 0xff;
     assert_eq!(changed(&far), both(Rule::DeltaBaseTensor));
     // One offset is missing, and all lengths agree.

@@ -542,7 +542,9 @@ fn a_tensor_without_bytes_has_no_place() {
         zstn::verify(&Job::new(), path, &VerifyOptions::default())
     };
     let bytes = packed("F32");
-    assert!(zstn_core::container::zstn::unpack(&zstn_tests::native(), &bytes) == Ok(original.clone()));
+    assert!(
+        zstn_core::container::zstn::unpack(&zstn_tests::native(), &bytes) == Ok(original.clone())
+    );
     verified().expect("the same tensors");
     let reader = Reader::open(folder.path().join("packed.zstn")).expect("opened");
     assert_same_tensors("packed", &reader, &plain);

@@ -159,7 +159,13 @@ impl Trailer {
     /// `edition`.
     pub(crate) fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
-        let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS, TAG_REFERENCES];
+        let known = [
+            TAG_BASE,
+            TAG_TARGET,
+            TAG_HEADER,
+            TAG_RECORDS,
+            TAG_REFERENCES,
+        ];
         let [base_table, target, header, records, references] =
             tagged::read(fields, known, Rule::DeltaSeal)?;
         let (Some(base_table), Some(target)) = (base_table, target) else {
@@ -351,9 +357,11 @@ impl References {
         let referring = records
             .enumerate()
             .filter(|(_, record)| record.kind != RecordKind::Full);
-        let ranges = referring.zip(&self.offsets).map(|((number, record), &start)| {
-            let end = start.checked_add(record.len_bytes());
-            match end.filter(|end| *end <= base_len_bytes) {
+        let ranges = referring
+            .zip(&self.offsets)
+            .map(|((number, record), &start)| {
+                let end = start.checked_add(record.len_bytes());
+                match end.filter(|end| *end <= base_len_bytes) {
                 Some(end) => Ok((number, start..end)),
                 None => Err(Error::malformed(
                     Rule::DeltaBaseTensor,
@@ -361,7 +369,7 @@ impl References {
                 )
                 .tensor(&record.name)),
             }
-        });
+            });
         ranges.collect()
     }
 }

@@ -6,9 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::record::{RecordHead, RecordKind};
-use super::trailer::{
-    RecordInfo, References, Trailer, TrailerContents, announce, short_digest,
-};
+use super::trailer::{RecordInfo, References, Trailer, TrailerContents, announce, short_digest};
 use super::{Base, BaseHeader, DataDigest, table_digest, version};
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
