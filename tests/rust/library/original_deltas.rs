@@ -321,8 +321,8 @@ fn other_bases_are_refused() {
         assert_eq!(rule_of(&error), Some(rule), "{error}");
     }
     for (name, base, sentence) in [
-        ("new.gguf", "old.pt", "of the format pytorch"),
-        ("new.gguf", "model.safetensors", "of the format safetensors"),
+        ("new.gguf", "old.pt", "two files of one format"),
+        ("new.gguf", "model.safetensors", "two files of one format"),
         (
             "model.safetensors",
             "old.gguf",
