@@ -5,11 +5,13 @@ use std::io::Read as _;
 use std::path::Path;
 
 use zstn_core::catalog::{FileKind, recognise_named};
-use zstn_core::container::zstn::{MAGIC, has_virtual_header};
+use zstn_core::container::{model_delta, zstn};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
+use crate::Engine;
+use crate::catalog::open_catalog;
 use crate::pack::is_foreign;
-use crate::source::regular;
+use crate::source::{FileSource, regular};
 
 /// Returns whether the file at `path` is neither packed nor safetensors. A file that
 /// cannot be read is not.
@@ -35,10 +37,19 @@ pub fn is_recognised(path: &Path) -> bool {
 }
 
 /// Returns whether the file at `path` is packed, and restores a file that is not
-/// safetensors.
+/// safetensors. A file that cannot be read does not.
 #[must_use]
 pub fn is_in(path: &Path) -> bool {
-    head(path).is_some_and(|(head, _)| head.starts_with(&MAGIC) && has_virtual_header(&head))
+    let Some((head, _)) = head(path) else {
+        return false;
+    };
+    if head.starts_with(&model_delta::MAGIC) {
+        // The trailer, at the end of the file, states this.
+        let opened =
+            FileSource::open(path).and_then(|source| open_catalog(&Engine::default(), &source));
+        return opened.is_ok_and(|catalog| catalog.original_kind().is_some());
+    }
+    head.starts_with(&zstn::MAGIC) && zstn::has_virtual_header(&head)
 }
 
 /// Reads the first bytes and the length of a file.

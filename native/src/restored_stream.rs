@@ -174,10 +174,7 @@ impl<'a> Packed<'a> {
     fn head(&self) -> Result<Vec<u8>> {
         match self {
             Self::Container(container) => container.original_head(),
-            Self::Delta { delta, .. } => {
-                let header = delta.table.header();
-                Ok([&(header.len() as u64).to_le_bytes(), header].concat())
-            }
+            Self::Delta { delta, .. } => Ok(delta.table.original_head()),
         }
     }
 

@@ -92,10 +92,16 @@ pub(crate) fn unpack_file(
 ) -> Result<UnpackedFile> {
     let inputs = files([Some(input), base]);
     output.check_inputs(&inputs)?;
-    check_name(input, &output)?;
+    let head = input.head(HEAD_LEN_BYTES)?;
+    check_name(
+        input,
+        &output,
+        head.starts_with(&MAGIC) && has_virtual_header(&head),
+    )?;
     let restored = match base {
         _ if output.takes_early() => restored_stream::write(job, input, base, &mut output),
         Some(base) => Checked::parse(job, input, base).and_then(|delta| {
+            check_name(input, &output, delta.table.has_virtual_header())?;
             delta.restore(job, &output)?;
             Ok(delta.table.original_len_bytes())
         }),
@@ -116,11 +122,10 @@ pub(crate) fn unpack_file(
     })
 }
 
-/// Refuses an output that is called `.safetensors` if another file is restored: a default
-/// name of an address or in an index does not depend on the packed file's content.
-fn check_name(input: &Local, output: &Output) -> Result<()> {
-    let head = input.head(HEAD_LEN_BYTES)?;
-    let restores_other = head.starts_with(&MAGIC) && has_virtual_header(&head);
+/// Refuses an output that is called `.safetensors` if a file of another format is restored:
+/// a default name of an address or in an index does not depend on the packed file's
+/// content.
+fn check_name(input: &Local, output: &Output, restores_other: bool) -> Result<()> {
     match output.path() {
         Some(path)
             if restores_other
@@ -165,11 +170,10 @@ pub(crate) fn restore(job: &Job, input: &Local, output: &Output) -> Result<u64> 
     Ok(container.original_len_bytes())
 }
 
-/// Begins a safetensors file of `len_bytes` bytes with its header; returns the offset
-/// at which its data start.
-pub(crate) fn begin(output: &Output, header: &[u8], len_bytes: u64) -> Result<u64> {
+/// Begins a file of `len_bytes` bytes with `head`, the bytes before its data; returns the
+/// offset at which its data start.
+pub(crate) fn begin(output: &Output, head: &[u8], len_bytes: u64) -> Result<u64> {
     output.reserve(len_bytes)?;
-    output.write_at(&(header.len() as u64).to_le_bytes(), 0)?;
-    output.write_at(header, 8)?;
-    Ok(8 + header.len() as u64)
+    output.write_at(head, 0)?;
+    Ok(head.len() as u64)
 }

@@ -170,12 +170,14 @@ impl Catalog {
     }
 
     /// Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no
-    /// safetensors file; otherwise undefined.
+    /// safetensors file; otherwise undefined. It is undefined for a delta, inside which no
+    /// original is opened.
     #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = originalKind)]
     #[must_use]
     pub fn original_kind(&self) -> Option<String> {
-        self.0.original_kind().map(Into::into)
+        let kind = self.0.original_kind().filter(|_| !self.0.needs_base());
+        kind.map(Into::into)
     }
 
     /// Returns whether the catalog lists all tensors of the file that a ZSTN file

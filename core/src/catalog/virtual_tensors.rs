@@ -122,6 +122,25 @@ pub(super) struct Original {
     lists_entries: bool,
 }
 
+impl Original {
+    /// Returns the description of the original in the virtual header `json`, which has
+    /// been parsed to `header`, for a catalog that lists its entries. The original has to
+    /// be opened for its tensors.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnVirtualHeader`] for a header that is not virtual.
+    #[cfg(feature = "deltas")]
+    pub fn of_entries(json: &[u8], header: &Header) -> Result<Self> {
+        Ok(Self {
+            kind: Description::parse(json, header)?.kind,
+            is_complete: false,
+            entries: Vec::new(),
+            metadata: BTreeMap::new(),
+            lists_entries: true,
+        })
+    }
+}
+
 impl FileCatalog {
     /// Replaces the entries that the catalog of a ZSTN file lists with the tensors
     /// of the original. `header` is the parsed virtual header `json`.
@@ -189,7 +208,7 @@ impl FileCatalog {
         self
     }
 
-    /// Returns the format of the file that a ZSTN file restores, if that is no
+    /// Returns the format of the file that a ZSTN file or a delta restores, if that is no
     /// safetensors file: the [name](super::FileKind::name) of a format, or `bytes`.
     /// It is a claim of the file.
     #[must_use]

@@ -153,7 +153,10 @@ impl Naming {
     fn seems_of_another_format(&self, name: &str) -> bool {
         let name = match self {
             Self::Packed(_) => Some(name),
-            Self::Unpacked => name.strip_suffix(".zstn"),
+            Self::Unpacked => {
+                let stem = name.strip_suffix(".zstn");
+                stem.or_else(|| name.strip_suffix(".z4dm"))
+            }
             Self::Sketch => None,
         };
         name.is_some_and(has_other_extension)

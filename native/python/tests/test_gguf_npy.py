@@ -44,6 +44,20 @@ def test_gguf_files_are_arrays_with_the_values_of_llama_cpp(vector: dict[str, An
         assert {key: model.metadata[key] for key in metadata} == metadata
 
 
+def test_a_delta_between_gguf_files_is_read_with_its_base(tmp_path: Path) -> None:
+    old, new, delta = (tmp_path / name for name in ("old.gguf", "new.gguf", "new.gguf.z4dm"))
+    old.write_bytes((VECTORS / "gguf/k-blocks.gguf").read_bytes())
+    new.write_bytes(old.read_bytes()[:-1] + b"\x01")
+    report = zstn.pack(new, delta, base=old)
+    assert (report.files[0].storage, report.files[0].original_kind) == ("delta", "gguf")
+    with zstn.open(delta, base=old) as packed, zstn.open(new) as plain:
+        assert sorted(packed) == sorted(plain) and packed.metadata == plain.metadata
+        for name in plain:
+            np.testing.assert_array_equal(packed.numpy(name), plain.numpy(name))
+    zstn.unpack(delta, tmp_path / "back", base=old)
+    assert (tmp_path / "back").read_bytes() == new.read_bytes()
+
+
 # NumPy warns that it reads a header that Python 2 wrote.
 @pytest.mark.filterwarnings("ignore:Reading:UserWarning")
 @pytest.mark.parametrize("vector", vectors("npy"), ids=lambda vector: vector["file"])

@@ -30,7 +30,8 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
     }
 }
 
-/// The safetensors file that a delta is made against.
+/// The file that a delta is made against: a safetensors file, or a file of another format
+/// for a delta between two of these (docs/formats/zstn-delta.md 6).
 ///
 /// A packed base, whether a container or a delta, is first restored, with all checks of
 /// unpacking, into an unnamed file in the folder for temporary files (`TMPDIR`). This
@@ -86,19 +87,12 @@ impl BaseFile {
         let total = Total::new(job);
         let job = &job.clone().progress(&total);
         let mut base = match kind(&last)? {
-            FileKind::Safetensors => last,
             FileKind::Zstn => {
                 let write = |output: &Output| unpack::restore(job, &last, output).map(drop);
                 restored(&[&last], write)?.into()
             }
             FileKind::Delta => return Err(Error::needs_base(last.name())),
-            _ => {
-                return Err(Error::Usage(format!(
-                    "{} cannot be a base: that is a safetensors file, or a .zstn or .z4dm file \
-                     that restores one; `convert` makes a safetensors file of it",
-                    last.name()
-                )));
-            }
+            _ => last,
         };
         while let Some(delta) = files.pop() {
             let write = |output: &Output| Checked::parse(job, &delta, &base)?.restore(job, output);

@@ -4,15 +4,15 @@
 
 use std::ops::Range;
 
-use zstn_core::TensorRef;
 use zstn_core::container::model_delta::{RecordInfo, RecordKind, announce, record_head, shortened};
 use zstn_core::container::safetensors::HeaderTensor;
+use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::frame::{Edition, delta, difference};
 use zstn_core::transform;
 
 use super::records::DeltaCoder;
 use crate::pack::pipeline::Record;
-use crate::pack::{Data, FrameCoder};
+use crate::pack::{Data, FrameCoder, content};
 use crate::source::{Local, Source};
 use crate::{Error, Output, Progress as _, Result};
 
@@ -45,7 +45,7 @@ impl Payload {
 
 impl DeltaCoder<'_> {
     /// Writes the record of a tensor. The bytes equal the output of
-    /// [`code`](zstn_core::container::model_delta::code).
+    /// [`code_content`](zstn_core::container::model_delta::code_content).
     pub(super) fn write_large_record(
         &self,
         tensor: &HeaderTensor,
@@ -98,7 +98,7 @@ impl DeltaCoder<'_> {
     /// Returns the smallest payload for a tensor that is not a copy.
     fn payload(&self, tensor: &HeaderTensor, reference: Option<&Range<u64>>) -> Result<Payload> {
         let is_extended = self.options.encode.is_extended();
-        let full = self.frame(self.target, tensor, is_extended)?;
+        let full = self.frame(self.target, tensor, self.virtual_header, is_extended)?;
         let mut smallest = Payload {
             edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
             frame: Some(full),
@@ -120,7 +120,7 @@ impl DeltaCoder<'_> {
         }
         // Unlike the other payloads, this one is made in memory.
         let bytes = self.target.read(&tensor.span)?;
-        let current = TensorRef::new(&bytes, tensor.dtype, &tensor.shape);
+        let current = content(self.virtual_header, tensor, &bytes);
         let base = self.base.read(reference.clone())?;
         match difference::encode(&self.job.engine, current, &base, self.options.encode) {
             Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
@@ -131,9 +131,17 @@ impl DeltaCoder<'_> {
         }
     }
 
-    /// Encodes a tensor of `data` as a frame in a temporary file.
-    fn frame(&self, data: Data<'_>, tensor: &HeaderTensor, is_extended: bool) -> Result<Local> {
-        let coder = FrameCoder::new(self.quiet, data, self.options.extended(is_extended));
+    /// Encodes a tensor of `data`, a file with this virtual header, as a frame in a
+    /// temporary file.
+    fn frame(
+        &self,
+        data: Data<'_>,
+        tensor: &HeaderTensor,
+        virtual_header: Option<&VirtualHeader>,
+        is_extended: bool,
+    ) -> Result<Local> {
+        let options = self.options.extended(is_extended);
+        let coder = FrameCoder::new(self.quiet, data, options).virtual_header(virtual_header);
         let mut output = Output::temporary()?;
         let len = coder.write_frame(tensor, 0, &mut output)?.len_bytes;
         output.cut(len)?;
@@ -157,7 +165,9 @@ impl DeltaCoder<'_> {
             span: 0..tensor.span.end - tensor.span.start,
             ..tensor.clone()
         };
-        let frame = self.frame(Data::new(self.quiet, &difference, 0), &alone, false)?;
+        let header = self.virtual_header.map(|header| header.of_entry(tensor));
+        let data = Data::new(self.quiet, &difference, 0);
+        let frame = self.frame(data, &alone, header.as_ref(), false)?;
         Ok((head, frame))
     }
 

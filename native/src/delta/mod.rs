@@ -9,11 +9,13 @@ use zstn_core::container::model_delta::{
     BaseHeader, DataDigest, DeltaTable, RecordKind, RestoredCheck,
 };
 use zstn_core::container::safetensors::{PREFIX_BYTES, header_len_bytes};
+use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::buffers::Buffer;
 use crate::container::{MAX_CHECKED_BYTES, SHARES, decoded_in_order};
 use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
+use crate::pack::is_foreign;
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
@@ -23,7 +25,7 @@ mod records;
 
 pub use base_file::MAX_BASES;
 pub(crate) use base_file::{BaseFile, check_chain};
-pub(crate) use records::write;
+pub(crate) use records::{write, write_original};
 
 /// Returns the bytes of a safetensors file before its data. If the file is not
 /// safetensors, returns only the first bytes.
@@ -35,8 +37,16 @@ fn safetensors_head(input: &Local) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Reads the header of the base.
+/// Reads the header of the base of a safetensors file.
 fn base_header(base: &Local) -> Result<BaseHeader> {
+    let first = base.head(HEAD_LEN_BYTES)?;
+    if is_foreign(base.name(), &first, Some(base.len_bytes())) {
+        return Err(Error::Usage(format!(
+            "{} cannot be the base of a safetensors file: that is a safetensors file, or a .zstn \
+             or .z4dm file that restores one; `convert` makes a safetensors file of it",
+            base.name()
+        )));
+    }
     let head = safetensors_head(base)?;
     BaseHeader::parse(&head, base.len_bytes()).map_err(Error::place(base.name()))
 }
@@ -63,10 +73,14 @@ pub(crate) struct Checked<'a> {
 impl<'a> Checked<'a> {
     /// Reads everything except the tensors, and checks every record.
     pub(crate) fn parse(job: &Job, input: &'a Local, base: &'a Local) -> Result<Self> {
-        let base_header = base_header(base)?;
         let table = DeltaTable::read(input.len_bytes(), &mut |range| input.read(range));
         let table = table.map_err(|error| error.placed(input.name()))?;
         let pair = format!("{} with the base {}", input.name(), base.name());
+        let referenced = table.referenced_base(base.len_bytes());
+        let base_header = match referenced.map_err(Error::place(&pair))? {
+            Some(header) => header,
+            None => base_header(base)?,
+        };
         table
             .check_base(&base_header, data_digest(job, base, &base_header)?)
             .map_err(Error::place(pair))?;
@@ -118,12 +132,7 @@ impl<'a> Checked<'a> {
             let budget = Budget::of_bytes(job.memory() / SHARES);
             return for_each(job, items, budget, |number| decode(number).map(drop));
         };
-        let header = self.table.header();
-        let mut check = Some(
-            check
-                .with(&(header.len() as u64).to_le_bytes())
-                .with(header),
-        );
+        let mut check = Some(check.with(&self.table.original_head()));
         let hash = |_, tensor: Buffer| {
             check = check.take().map(|check| check.with(&tensor));
             Ok(())
@@ -215,7 +224,8 @@ impl<'a> Checked<'a> {
     /// Writes the whole target, and makes the checks that need all of its bytes.
     pub(crate) fn restore(&self, job: &Job, output: &Output) -> Result<()> {
         let delta = &self.table;
-        let data_start = unpack::begin(output, delta.header(), delta.original_len_bytes())?;
+        let head = delta.original_head();
+        let data_start = unpack::begin(output, &head, delta.original_len_bytes())?;
         self.decode(job, false, |span, tensor| {
             output.write_at(tensor, data_start + span.start)
         })?;

@@ -3,16 +3,18 @@
 
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, RecordInfo, RecordKind, TargetHash, code, version,
+    BaseHeader, DeltaPacker, RecordInfo, RecordKind, TargetHash, code_content, version,
 };
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
+use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::frame::Edition;
 
 use super::{base_header, data_digest, safetensors_head};
+use crate::catalog::open_restored;
 use crate::finished_tensor::{self, FinishedTensor};
 use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
-use crate::pack::{Aliases, Data, Packed, Plain};
+use crate::pack::{Aliases, Data, Packed, Plain, content};
 use crate::report::Storage;
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, PackOptions, Progress as _, Result};
@@ -26,6 +28,8 @@ pub(super) struct DeltaCoder<'a> {
     pub(super) target: Data<'a>,
     pub(super) base: &'a Local,
     pub(super) base_header: &'a BaseHeader,
+    /// The virtual header, if the file is not a safetensors file.
+    pub(super) virtual_header: Option<&'a VirtualHeader>,
     pub(super) options: ContainerOptions,
 }
 
@@ -39,10 +43,10 @@ impl RecordCoder for DeltaCoder<'_> {
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
         let reference = self.base_header.reference(tensor);
         let reference = reference.map(|range| self.base.read(range)).transpose()?;
-        let coded = code(
+        let coded = code_content(
             &self.job.engine,
             tensor,
-            bytes,
+            content(self.virtual_header, tensor, bytes),
             reference.as_deref(),
             self.options.encode,
         );
@@ -148,12 +152,82 @@ pub(crate) fn write(
     let json = zstn_core::bytes::part(&head, PREFIX_BYTES..data_start).to_vec();
     drop(head);
     let packing = DeltaPacker::new(json, target.len_bytes()).map_err(&refuse)?;
+    let data = Data::new(job, target, data_start).arriving(plain.arriving);
+    let target = Target {
+        packing: &packing,
+        data,
+        virtual_header: None,
+    };
+    write_records(job, target, (base, &base_header), output, options)
+}
+
+/// Writes the delta from `base` to a file of the same format, which is not safetensors and
+/// has this virtual header (docs/formats/zstn-delta.md 6).
+///
+/// # Errors
+/// A base of another format, or one that is refused.
+pub(crate) fn write_original(
+    job: &Job,
+    (target, header): (&Local, &VirtualHeader),
+    base: &Local,
+    output: &mut Output,
+    options: &PackOptions,
+) -> Result<Packed> {
+    let kind = header.kind();
+    let opened = open_restored(&job.engine, base, kind)?;
+    let found = opened.kind().name();
+    if found != kind {
+        return Err(Error::Usage(format!(
+            "{} is a file of the format {found}, and {} of the format {kind}; a delta is made of \
+             two files of one format: give another base",
+            base.name(),
+            target.name()
+        )));
+    }
+    let base_header = opened
+        .virtual_header()
+        .and_then(|header| BaseHeader::of_original(header.json(), base.len_bytes()))
+        .map_err(Error::place(base.name()))?;
+    let packing = DeltaPacker::of_original(header.json().to_vec(), target.len_bytes())
+        .map_err(Error::place(target.name()))?;
+    let target = Target {
+        packing: &packing,
+        data: Data::new(job, target, 0),
+        virtual_header: Some(header),
+    };
+    let packed = write_records(job, target, (base, &base_header), output, options)?;
+    Ok(Packed {
+        tensors: header.tensor_count(),
+        ..packed
+    })
+}
+
+/// The file that is packed as a delta.
+struct Target<'a> {
+    packing: &'a DeltaPacker,
+    data: Data<'a>,
+    virtual_header: Option<&'a VirtualHeader>,
+}
+
+/// Writes the delta from `base`, whose tensors are in `base_header`, to `target`.
+fn write_records(
+    job: &Job,
+    target: Target<'_>,
+    (base, base_header): (&Local, &BaseHeader),
+    output: &mut Output,
+    options: &PackOptions,
+) -> Result<Packed> {
+    let Target {
+        packing,
+        data,
+        virtual_header,
+    } = target;
     let tensors = packing.tensors();
     let lens = tensors.iter().map(|t| t.span.end - t.span.start);
     job.begin(lens.sum());
-    let digest = data_digest(job, base, &base_header)?;
-    let prefix = packing.prefix(Edition::Plain, digest).map_err(&refuse)?;
-    let data = Data::new(job, target, data_start).arriving(plain.arriving);
+    let digest = data_digest(job, base, base_header)?;
+    let prefix = packing.prefix(Edition::Plain, digest);
+    let prefix = prefix.map_err(Error::place(data.input.name()))?;
     let quiet = job.quiet();
     let pipeline = Pipeline {
         job,
@@ -164,7 +238,8 @@ pub(crate) fn write(
             quiet: &quiet,
             target: data,
             base,
-            base_header: &base_header,
+            base_header,
+            virtual_header,
             options: options.container,
         },
         is_version_open: options.container.encode.is_extended(),
@@ -184,7 +259,7 @@ pub(crate) fn write(
     };
     let target_digest = records.hash.finish();
     let position = records.position;
-    let trailer = packing.trailer(&base_header, records.infos, target_digest);
+    let trailer = packing.trailer(base_header, records.infos, target_digest);
     output.write_final(&trailer)?;
     Ok(Packed {
         len_bytes: position + trailer.len() as u64,

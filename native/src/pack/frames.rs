@@ -114,6 +114,19 @@ impl RecordList for ContainerBuilder {
     }
 }
 
+/// Returns a tensor as the encoder takes it, in a file with this virtual header, if it has
+/// one.
+pub(crate) fn content<'t>(
+    virtual_header: Option<&VirtualHeader>,
+    tensor: &'t HeaderTensor,
+    bytes: &'t [u8],
+) -> TensorRef<'t> {
+    match virtual_header {
+        Some(header) => header.codings().content(tensor, bytes),
+        None => TensorRef::new(bytes, tensor.dtype, &tensor.shape),
+    }
+}
+
 impl<'a> FrameCoder<'a> {
     /// Returns a coder for the tensors of `data`.
     pub(crate) fn new(job: &'a Job<'a>, data: Data<'a>, options: ContainerOptions) -> Self {
@@ -125,12 +138,15 @@ impl<'a> FrameCoder<'a> {
         }
     }
 
+    /// Uses the virtual header of a file that is not a safetensors file.
+    pub(crate) fn virtual_header(mut self, header: Option<&'a VirtualHeader>) -> Self {
+        self.virtual_header = header;
+        self
+    }
+
     /// Returns a tensor as the encoder takes it.
     fn content<'t>(&self, tensor: &'t HeaderTensor, bytes: &'t [u8]) -> TensorRef<'t> {
-        match self.virtual_header {
-            Some(header) => header.codings().content(tensor, bytes),
-            None => TensorRef::new(bytes, tensor.dtype, &tensor.shape),
-        }
+        content(self.virtual_header, tensor, bytes)
     }
 
     /// Writes the container of a file with this virtual header.

@@ -31,7 +31,7 @@ pub(crate) mod pipeline;
 mod tensor_data;
 
 pub(crate) use aliases::Aliases;
-pub(crate) use frames::FrameCoder;
+pub(crate) use frames::{FrameCoder, content};
 pub(crate) use options::LEAST_MEMORY_BYTES;
 pub use options::PackOptions;
 pub(crate) use original::pack as pack_original;
@@ -43,7 +43,8 @@ pub(crate) use tensor_data::Data;
 ///
 /// A file of another format is packed into a container that restores it
 /// (docs/formats/zstn-virtual-header.md). If zstn reads the format, the tensors can be
-/// read from the container; otherwise the file is packed as bytes.
+/// read from the container; otherwise the file is packed as bytes. With a base, which has
+/// to be of the same format, it becomes a delta (docs/formats/zstn-delta.md 6).
 ///
 /// A sharded checkpoint, given by its folder or index, becomes a folder of containers
 /// or deltas with an index (docs/formats/sharded.md). If a folder is packed, its other
@@ -122,8 +123,7 @@ pub fn pack<'s>(
         let is_other_format = plain.arriving.is_none() && is_of_another_format(plain.input)?;
         options.check_format(plain.input.name(), is_other_format)?;
         if is_other_format {
-            options.check_takes_no_base(plain.input.name())?;
-            let file = original::pack(job, plain.input, output, options)?;
+            let file = original::pack(job, plain.input, &options.bases, output, options)?;
             return Ok(PackReport {
                 files: vec![file],
                 folder: None,

@@ -95,8 +95,8 @@ impl PackOptions {
         self
     }
 
-    /// Packs the delta from `base`, a plain or packed checkpoint. If the base is a
-    /// delta itself, the next call adds the base's own base, and so on.
+    /// Packs the delta from `base`, a plain or packed checkpoint of the same format. If
+    /// the base is a delta itself, the next call adds the base's own base, and so on.
     ///
     /// A packed base is restored into the folder for temporary files (`TMPDIR`), which
     /// needs free space for the original, or for a chain of deltas twice as much.
@@ -129,17 +129,6 @@ impl PackOptions {
     /// only be recognised at its end.
     pub(crate) fn can_arrive(&self) -> bool {
         !self.container.allow_truncated
-    }
-
-    /// Refuses bases for the file called `name`, which is not a safetensors file.
-    pub(super) fn check_takes_no_base(&self, name: &str) -> Result<()> {
-        match &self.bases[..] {
-            [] => Ok(()),
-            _ => Err(Error::Usage(format!(
-                "{name} is not a safetensors file, and only these are stored as a delta; leave \
-                 out the base"
-            ))),
-        }
     }
 
     /// Refuses options that exclude each other, and a job without enough memory.

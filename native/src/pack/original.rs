@@ -7,34 +7,50 @@ use super::frames::FrameCoder;
 use super::tensor_data::Data;
 use super::{PackOptions, finish, max_packed_bytes};
 use crate::catalog::open_catalog;
+use crate::delta::{self, BaseFile};
 use crate::report::{PackedFile, PackedOriginal};
-use crate::source::{Local, Source};
+use crate::source::{Input, Local, Source};
 use crate::unpack::{check_unchanged, files};
 use crate::{Error, Job, Output, Result};
 
-/// Packs `input` into a container. Its tensors become tensors of the container if the
-/// format is one that zstn reads; otherwise the file is packed as bytes.
+/// Packs `input` into a container, or with `bases`, the chain of its base, into the delta
+/// from that base. This function does not use the bases in `options`. The tensors of the
+/// file become tensors of the packed file if the format is one that zstn reads; otherwise
+/// the file is packed as bytes.
 ///
 /// # Errors
-/// An output that is the input; a file that is too long for a container;
-/// [`Error::Changed`] if the input was written to meanwhile; I/O errors. After an error,
-/// nothing of the output is left.
+/// An output that is an input; a base for a file that is packed as bytes, or a base of
+/// another format; a file that is too long for a container; [`Error::Changed`] if an input
+/// was written to meanwhile; I/O errors. After an error, nothing of the output is left.
 pub(crate) fn pack(
     job: &Job,
     input: &Local,
+    bases: &[Input],
     mut output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
-    let inputs = files([Some(input)]);
+    let (header, refusal) = header(job, input)?;
+    if let (Some(refusal), [_, ..]) = (&refusal, bases) {
+        return Err(Error::Usage(format!(
+            "{} is packed as bytes, which are not stored as a delta; leave out the base: {refusal}",
+            input.name()
+        )));
+    }
+    let base = BaseFile::open(job, None, bases)?;
+    let inputs = files([Some(input), base.as_deref()]);
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));
-    let (header, refusal) = header(job, input)?;
     let original = PackedOriginal {
         kind: header.kind().into(),
         refusal,
     };
-    let coder = FrameCoder::new(job, Data::new(job, input, 0), options.container);
-    let packed = coder.write_original(&header, &mut output);
+    let packed = match base.as_deref() {
+        Some(base) => delta::write_original(job, (input, &header), base, &mut output, options),
+        None => {
+            let coder = FrameCoder::new(job, Data::new(job, input, 0), options.container);
+            coder.write_original(&header, &mut output)
+        }
+    };
     let packed = check_unchanged(&inputs).and(packed);
     finish(job, input, output, packed, Some(original))
 }

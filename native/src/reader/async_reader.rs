@@ -145,7 +145,8 @@ impl AsyncReader {
     /// [`Reader::with_base`](crate::Reader::with_base).
     ///
     /// # Errors
-    /// A base that does not match.
+    /// A base that does not match; a delta that restores a file of another format than
+    /// safetensors (docs/formats/zstn-delta.md 6).
     pub fn with_base(mut self, base: Self) -> Result<Self> {
         check_takes_base(&self)?;
         let bases = std::iter::successors(Some(&base), |base| base.base());

@@ -141,10 +141,22 @@ impl Reader {
     /// tensors. A base is refused if its names, lengths and dtypes do not match; a
     /// tensor with other bytes is only detected when it is read
     /// (docs/formats/zstn-delta.md 4).
-    pub fn with_base(mut self, base: Self) -> Result<Self> {
+    ///
+    /// If the delta restores a file of another format than safetensors, the result is a
+    /// reader of that file, like [`Reader::original`].
+    ///
+    /// # Errors
+    /// A model that takes no base; a base that does not match; the errors of reading.
+    pub fn with_base(self, base: Self) -> Result<Self> {
+        self.attach_base(base)?.with_all_tensors()
+    }
+
+    /// Attaches the base of a delta, whose tensors remain the stored ones.
+    fn attach_base(mut self, base: Self) -> Result<Self> {
         check_takes_base(&self)?;
         let bases = iter::successors(Some(&base), |base| base.base());
         check_chain(&bases.map(Self::name).collect::<Vec<_>>())?;
+        let base = base.into_base_of(&self.model)?;
         Arc::make_mut(&mut self.model)
             .attach_base(&base.model)
             .map_err(Error::place(&self.files.name))?;

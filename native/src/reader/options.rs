@@ -163,12 +163,13 @@ impl ReaderOptions {
         for opened in opened.into_iter().rev() {
             base = Some(match base {
                 None => opened?,
-                Some(further) => opened?.with_base(further)?,
+                Some(further) => opened?.attach_base(further)?,
             });
         }
-        match base {
-            None => Ok(reader),
-            Some(base) => reader.with_base(base),
+        match (base, self.view) {
+            (None, _) => Ok(reader),
+            (Some(base), View::Dense) => reader.with_base(base),
+            (Some(base), View::Stored) => reader.attach_base(base),
         }
     }
 

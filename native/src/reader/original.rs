@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use zstn_core::Rule;
 use zstn_core::bytes::buffer;
@@ -25,41 +26,140 @@ impl Reader {
     /// its tensors.
     ///
     /// Returns `None` unless the model is a single packed file that was not packed from
-    /// safetensors.
+    /// safetensors, and for a delta without its base.
     ///
     /// # Errors
     /// A restored file that is refused, such as one that was packed as bytes; the errors
     /// of reading.
     pub fn original(&self) -> Result<Option<Self>> {
+        self.try_original()?.transpose()
+    }
+
+    /// Opens the original like [`Reader::original`]. Returns `None` as well if the original
+    /// is refused although the packed file restores it without an error, such as one that
+    /// was packed as bytes.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
+    #[doc(hidden)]
+    pub fn readable_original(&self) -> Result<Option<Self>> {
+        Ok(self.try_original()?.and_then(Result::ok))
+    }
+
+    /// Opens the original like [`Reader::original`]. The inner error is a refusal of the
+    /// original, whose bytes were restored without an error.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
+    fn try_original(&self) -> Result<Option<Result<Self>>> {
         let [file] = self.model.files() else {
             return Ok(None);
         };
         let Some(kind) = file.original_kind() else {
             return Ok(None);
         };
+        if file.needs_base() && self.base.is_none() {
+            return Ok(None);
+        }
+        let source = self.restored(file)?;
+        let model = open_restored(&self.engine, &source, kind).and_then(|mut catalog| {
+            self.check_restored(&mut catalog)?;
+            self.model_of(catalog)
+        });
+        let model = match model {
+            Ok(model) => model,
+            Err(error) if source.has_failed.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => return Ok(Some(Err(error))),
+        };
+        Ok(Some(Ok(self.inside(model, source, file))))
+    }
+
+    /// Returns the file that this model, a packed `file`, restores.
+    fn restored(&self, file: &FileCatalog) -> Result<Restored> {
+        let model = match file.needs_base() {
+            // The model of a delta lists the entries, and has the base's digests.
+            true => Arc::clone(&self.model),
+            false => Arc::new(self.model_of(file.clone().entries())?),
+        };
         let packed = Self {
-            model: Arc::new(self.model_of(file.clone().entries())?),
+            model,
             bands: Arc::default(),
             ..self.clone()
         };
-        let source = Restored {
+        Ok(Restored {
             ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
             packed,
-        };
-        let mut catalog = open_restored(&self.engine, &source, kind)?;
-        self.check_restored(&mut catalog)?;
-        Ok(Some(Self {
-            model: Arc::new(self.model_of(catalog)?),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns a reader of `model`, whose only file is the one that the packed `file`
+    /// restores.
+    fn inside(&self, model: Model, restored: Restored, file: &FileCatalog) -> Self {
+        Self {
+            model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
-                sources: vec![Box::new(source)],
+                sources: vec![Box::new(restored)],
                 data_shards: Vec::new(),
                 packed: Some(file.clone()),
             }),
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
-        }))
+        }
+    }
+
+    /// Returns a reader of the tensors that `delta` refers to, in the file that this model
+    /// is or restores, if neither that file nor the target of the delta is a safetensors
+    /// file (docs/formats/zstn-delta.md 6). Otherwise returns this model.
+    ///
+    /// # Errors
+    /// A base that is not one file, or restores a safetensors file, or is not the one of
+    /// the delta.
+    pub(super) fn into_base_of(self, delta: &Model) -> Result<Self> {
+        let [delta] = delta.files() else {
+            return Ok(self);
+        };
+        if delta.original_kind().is_none() {
+            return Ok(self);
+        }
+        let unfit = || {
+            Error::Usage(format!(
+                "{} cannot be the base of a file that is not safetensors: give the file that it \
+                 was made against, plain or packed",
+                self.name()
+            ))
+        };
+        let [file] = self.model.files() else {
+            return Err(unfit());
+        };
+        let Some(source) = self.sources().first() else {
+            return Err(unfit());
+        };
+        let model = |len_bytes| {
+            let catalog = delta.referenced_base(len_bytes);
+            let catalog = catalog.map_err(Error::place(self.name()))?;
+            catalog.map(|catalog| self.model_of(catalog)).transpose()
+        };
+        let base = match (file.original_kind(), file.kind()) {
+            (Some(_), _) if file.needs_base() && self.base.is_none() => {
+                return Err(Error::needs_base(self.name()));
+            }
+            (Some(_), _) => {
+                let restored = self.restored(file)?;
+                let model = model(restored.len_bytes())?;
+                model.map(|model| self.inside(model, restored, file))
+            }
+            (None, FileKind::Zstn | FileKind::Delta) => return Err(unfit()),
+            (None, _) => model(source.len_bytes())?.map(|model| Self {
+                model: Arc::new(model),
+                base: None,
+                bands: Arc::default(),
+                ..self.clone()
+            }),
+        };
+        Ok(base.unwrap_or(self))
     }
 
     /// Refuses an original that is packed itself. Makes those tensors unreadable whose
@@ -90,13 +190,12 @@ impl Reader {
     /// # Errors
     /// An original that was packed as bytes; the errors of reading.
     pub(crate) fn into_original(self) -> Result<Self> {
-        match self.original() {
-            Ok(Some(original)) => Ok(original),
-            Ok(None) => Ok(self),
+        match self.try_original()? {
+            Some(Ok(original)) => Ok(original),
+            Some(Err(refusal)) if self.tensors().is_empty() => Err(refusal),
             // The tensors that the header lists can be read without the original. If there
-            // are others, this reader has a refusal for them, which does not state `error`.
-            Err(error) if error.refusal().is_some() && !self.tensors().is_empty() => Ok(self),
-            Err(error) => Err(error),
+            // are others, this reader has a refusal for them.
+            Some(Err(_)) | None => Ok(self),
         }
     }
 
@@ -108,7 +207,10 @@ impl Reader {
 
     /// Returns the original if this reader does not list all of its tensors, otherwise
     /// this reader. It remains as it is, with a refusal of the other tensors, if the
-    /// original cannot be opened.
+    /// original is refused although it was restored without an error.
+    ///
+    /// # Errors
+    /// The errors of reading the packed file.
     pub(super) fn with_all_tensors(self) -> Result<Self> {
         if self
             .model
@@ -118,12 +220,8 @@ impl Reader {
         {
             return Ok(self);
         }
-        match self.original() {
-            Ok(Some(original)) => Ok(original),
-            Ok(None) => Ok(self),
-            Err(error) if error.refusal().is_some() => Ok(self),
-            Err(error) => Err(error),
-        }
+        let original = self.readable_original()?;
+        Ok(original.unwrap_or(self))
     }
 }
 
@@ -131,6 +229,9 @@ impl Reader {
 struct Restored {
     packed: Reader,
     ranges: UnpackedRanges,
+    /// True once the packed file could not be read. An error of opening the original is
+    /// then an error of the packed file, and not a property of the original.
+    has_failed: AtomicBool,
 }
 
 impl Source for Restored {
@@ -149,7 +250,8 @@ impl Source for Restored {
     }
 
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
-        self.ranges.read_into(&self.packed, start, out)
+        let read = self.ranges.read_into(&self.packed, start, out);
+        read.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))
     }
 
     fn is_remote(&self) -> bool {

@@ -44,7 +44,7 @@ pub(crate) fn pack_shards(
     let is_arriving = options.can_arrive();
     let write = |shard: &CurrentShard, output: Output| {
         let mut file = match shard.unit.is_original {
-            true => pack_original(shard.job, shard.local, output, options)?,
+            true => pack_original(shard.job, shard.local, &[], output, options)?,
             false => pack_shard(shard, output, options)?,
         };
         file.input = shard.input();

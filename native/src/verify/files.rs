@@ -69,11 +69,10 @@ fn verify_records(
 ) -> Result<VerifiedFile> {
     let checked = Checked::parse(job, input, base)?;
     let delta = &checked.table;
-    let header = delta.header();
     let expected = Original {
         name: input.name(),
         original,
-        head: [&(header.len() as u64).to_le_bytes(), header].concat(),
+        head: delta.original_head(),
     };
     expected.check_head(delta.original_len_bytes())?;
     if !checked.is_tiled() {

@@ -79,6 +79,58 @@ fn deltas_pack_and_unpack_against_their_base() {
 }
 
 #[test]
+fn a_delta_of_a_file_of_another_format_keeps_its_whole_name() {
+    let old = cases::read("gguf", "k-blocks.gguf");
+    let folder = folder_with("old.gguf", &old);
+    let at = |name: &str| folder.path().join(name);
+    let mut new = old.clone();
+    *new.last_mut().expect("not empty") ^= 1;
+    std::fs::write(at("new.gguf"), &new).unwrap();
+    let succeeds = |line: &str| {
+        let out = run(folder.path(), line);
+        assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+        out
+    };
+    let report = json(&succeeds("pack new.gguf --base old.gguf --json"));
+    assert_eq!(report["files"][0]["original_kind"], "gguf");
+    let list = |line: &str| {
+        let list = json(&succeeds(line));
+        let mut tensors = list["tensors"].as_array().expect("a list").clone();
+        tensors.sort_by_key(|tensor| tensor["name"].to_string());
+        let tensors = tensors.into_iter();
+        let keys = tensors.map(|tensor| ["name", "dtype", "shape"].map(|key| tensor[key].clone()));
+        keys.collect::<Vec<_>>()
+    };
+    let plain = list("ls new.gguf --json");
+    let metadata = json(&succeeds("info new.gguf --json"))["metadata"].clone();
+    let name = plain[0][0].as_str().expect("a name");
+    let values = succeeds(&format!("get new.gguf {name} -o -")).stdout;
+    std::fs::rename(at("new.gguf"), at("original")).unwrap();
+    succeeds("pack old.gguf");
+    for base in ["old.gguf", "old.gguf.zstn"] {
+        let file = format!("new.gguf.z4dm --base {base}");
+        assert_eq!(list(&format!("ls {file} --json")), plain);
+        let info = json(&succeeds(&format!("info {file} --json")));
+        assert_eq!(
+            (&info["kind"], &info["original_kind"]),
+            (&"z4dm".into(), &"gguf".into())
+        );
+        assert_eq!(info["metadata"], metadata);
+        assert!(succeeds(&format!("get {file} {name} -o -")).stdout == values);
+        succeeds(&format!("verify {file} --against original"));
+        succeeds(&format!("unpack {file}"));
+        assert!(std::fs::read(at("new.gguf")).unwrap() == new);
+        std::fs::remove_file(at("new.gguf")).unwrap();
+    }
+    let out = run(
+        folder.path(),
+        "unpack new.gguf.z4dm --base old.gguf -o x.safetensors",
+    );
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    assert!(!at("x.safetensors").exists());
+}
+
+#[test]
 fn deltas_are_listed_and_read_with_their_base() {
     let folder = folder_with(
         "base.safetensors",

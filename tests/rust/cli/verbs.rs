@@ -59,6 +59,28 @@ fn a_file_of_another_format_keeps_its_whole_name() {
     }
     let converted = ["model.gguf.zstn.safetensors", "model.gguf.safetensors"];
     run(&["verify", converted[0], "--against", converted[1]]);
+    // Damage of the packed file is an error, although the tensors can still be listed.
+    let mut damaged = std::fs::read(at("model.gguf.zstn")).unwrap();
+    let info = json(&run(&["ls", "model.gguf.zstn", "--stored", "--json"]));
+    assert_eq!(info["tensors"][0]["name"], "@bytes/0");
+    let prefix = zstn_core::container::zstn::ContainerPrefix::parse(&damaged, damaged.len() as u64);
+    let header = prefix.expect("a prefix").header;
+    damaged[zstn_core::bytes::index(header.end) + 40] ^= 1;
+    std::fs::write(at("damaged.zstn"), damaged).unwrap();
+    for verb in [&["info"][..], &["convert", "-o", "x.safetensors"]] {
+        let out = zstn(folder.path(), &[verb, &["damaged.zstn"]].concat());
+        assert_eq!(
+            out.status.code(),
+            Some(1),
+            "{verb:?}: {}",
+            text(&out.stdout)
+        );
+        assert!(
+            text(&out.stderr).contains("checksum"),
+            "{}",
+            text(&out.stderr)
+        );
+    }
     // A file that zstn cannot read is packed as bytes.
     std::fs::write(at("notes.txt"), "some notes\n").unwrap();
     let packed = run(&["pack", "notes.txt"]);

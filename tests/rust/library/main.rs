@@ -9,6 +9,7 @@ mod delta_bases;
 mod documents;
 mod family;
 mod formats;
+mod original_deltas;
 mod original_files;
 mod placed_tensors;
 mod reader;

@@ -190,17 +190,17 @@ fn a_safetensors_file_has_no_virtual_header() {
     assert_eq!(packed[FLAG_AT] & VIRTUAL, 0);
 }
 
-fn gguf(tensors: &[GgufTensor]) -> Vec<u8> {
+pub(super) fn gguf(tensors: &[GgufTensor]) -> Vec<u8> {
     file(&[("general.name", Value::Text("a model"))], tensors)
 }
 
-const Q8_0: u32 = 8;
-const Q4_K: u32 = 12;
-const BF16: u32 = 30;
+pub(super) const Q8_0: u32 = 8;
+pub(super) const Q4_K: u32 = 12;
+pub(super) const BF16: u32 = 30;
 
 /// Returns blocks whose first bytes, the scales, are similar, and whose other bytes are
 /// random.
-fn blocks(rng: &mut Rng, count: usize, block_bytes: usize) -> Vec<u8> {
+pub(super) fn blocks(rng: &mut Rng, count: usize, block_bytes: usize) -> Vec<u8> {
     let mut bytes = rng.bytes(count * block_bytes);
     for (number, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
         block[0] = (number % 7).to_le_bytes()[0];
@@ -488,6 +488,64 @@ fn headers_that_do_not_describe_the_original_are_refused() {
         let error = verified.expect_err("another file");
         assert_eq!(rule_of(&error), Some(Rule::ZstnVirtualHeader), "{to}");
     }
+}
+
+/// Other packers may list a tensor without bytes as an entry, which then begins where some
+/// other entry does.
+#[test]
+fn a_tensor_without_bytes_has_no_place() {
+    let folder = folder();
+    let mut rng = Rng(4);
+    let original = gguf(&[
+        ("weight", F32, &[64, 32], rng.bytes(8192)),
+        ("empty", F32, &[0, 7], Vec::new()),
+        ("last", F32, &[64, 32], rng.bytes(8192)),
+    ]);
+    std::fs::write(folder.path().join("model.gguf"), &original).expect("written");
+    let plain = Reader::open(folder.path().join("model.gguf")).expect("opened");
+    let start = plain.find("weight").expect("listed").parts[0].stored.start;
+    let end = original.len() as u64;
+    let file = r#"{\"kind\":\"gguf\",\"bytes\":\"@bytes/\",\"complete\":true}"#;
+    let entry = |name: &str, dtype: &str, shape: &[u64], begin: u64, end: u64| {
+        format!(
+            r#""{name}":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[{begin},{end}]}}"#
+        )
+    };
+    let packed = |dtype: &str| -> Vec<u8> {
+        let header = [
+            format!(r#"{{"__metadata__":{{"zstn.file":"{file}"}}"#),
+            entry("empty", dtype, &[7, 0], 0, 0),
+            entry("@bytes/0", "U8", &[start], 0, start),
+            entry("weight", "F32", &[32, 64], start, start + 8192),
+            entry("last", "F32", &[32, 64], start + 8192, end),
+        ]
+        .join(",")
+            + "}";
+        let len = (header.len() as u64).to_le_bytes();
+        let form = [&len[..], header.as_bytes(), &original].concat();
+        std::fs::write(folder.path().join("form.safetensors"), form).expect("written");
+        let options = PackOptions::default().integrity(false);
+        pack(folder.path(), "form.safetensors", &options);
+        let path = folder.path().join("packed.zstn");
+        let mut packed = std::fs::read(&path).expect("packed");
+        packed[FLAG_AT] |= VIRTUAL;
+        std::fs::write(path, &packed).expect("written");
+        packed
+    };
+    let verified = || {
+        let path = folder.path().join("packed.zstn");
+        zstn::verify(&Job::new(), path, &VerifyOptions::default())
+    };
+    let bytes = packed("F32");
+    assert!(
+        zstn_core::container::zstn::unpack(&zstn_tests::native(), &bytes) == Ok(original.clone())
+    );
+    verified().expect("the same tensors");
+    let reader = Reader::open(folder.path().join("packed.zstn")).expect("opened");
+    assert_same_tensors("packed", &reader, &plain);
+    packed("I32");
+    let error = verified().expect_err("another dtype");
+    assert_eq!(rule_of(&error), Some(Rule::ZstnVirtualHeader));
 }
 
 /// The formats some of whose tensors are not in a virtual header.

@@ -1,10 +1,12 @@
 //! The tensors of each format in a packed file: which of them are entries and which are
 //! views, which values they have, and that a false header is refused.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use zstn::{Job, PackOptions, Reader, VerifyOptions, View};
 use zstn_core::Rule;
+use zstn_core::bytes::index;
 use zstn_core::catalog::FileCatalog;
 use zstn_tests::archives::{Archive, StoredTensor, pickle, tar};
 use zstn_tests::foreign::{open_in_trips, read_opened};
@@ -27,7 +29,7 @@ struct Original {
     is_complete: bool,
 }
 
-fn f32s(rng: &mut Rng, count: usize) -> Vec<u8> {
+pub(super) fn f32s(rng: &mut Rng, count: usize) -> Vec<u8> {
     #[allow(clippy::cast_possible_truncation)]
     let weights = (0..count).flat_map(|_| (rng.normal(0.02) as f32).to_le_bytes());
     weights.collect()
@@ -446,6 +448,48 @@ fn tensors_of_each_format_are_entries_or_views() {
             "{name}"
         );
         assert_same_tensors(&name, &packed, &plain);
+    }
+}
+
+/// The file that a packed file restores is opened for its metadata, and for tensors that the
+/// header does not list. An original that cannot be read is tolerated, but damage of the packed
+/// file is not.
+#[test]
+fn damage_of_a_packed_file_hides_no_tensors() {
+    let folder = folder();
+    for original in originals() {
+        let name = format!("{} ({})", original.name, original.kind);
+        let options = PackOptions::default();
+        let packed = packed_and_restored(folder.path(), original.name, &original.bytes, &options);
+        let path = folder.path().join("packed.zstn");
+        let names =
+            |reader: &Reader| -> BTreeSet<String> { reader.names().map(String::from).collect() };
+        let expected = names(&Reader::open(&path).expect(&name));
+        let stored = Reader::options().view(View::Stored).open(&path);
+        let stored = stored.expect(&name);
+        let mut found = 0;
+        for entry in stored.tensors() {
+            if !entry.name.starts_with("@bytes/") {
+                continue;
+            }
+            let mut damaged = packed.clone();
+            damaged[index(entry.parts[0].stored.end) - 1] ^= 1;
+            let path = folder.path().join("damaged.zstn");
+            std::fs::write(&path, damaged).expect("written");
+            let opened = Reader::open(&path).and_then(|reader| {
+                reader.original()?;
+                Ok(reader)
+            });
+            match opened {
+                Ok(reader) => assert_eq!(names(&reader), expected, "{name}: {}", entry.name),
+                Err(error) => {
+                    let rule = rule_of(&error);
+                    assert_eq!(rule, Some(Rule::ZstnFrameChecksum), "{name}: {error}");
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 0, "{name}");
     }
 }
 

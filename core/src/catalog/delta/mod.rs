@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "deltas"), allow(dead_code, unused_imports))]
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::format::{AnyContents, Contents, StoredTensor};
 #[cfg(feature = "deltas")]
 use super::range_plan::RangePlan;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileKind, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, ShortDigest,
-    Trailer, check_tensor, is_announced, lost_trailer, table_digest,
+    self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, References,
+    ShortDigest, Trailer, check_tensor, is_announced, lost_trailer, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -62,6 +63,9 @@ pub(super) struct FormatContents {
     /// For each record, the digest that the base's file stores for the base's
     /// tensor of the same name, if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
+    /// The places in the base's file, if target and base are not safetensors files.
+    #[serde(skip)]
+    references: Option<References>,
 }
 
 impl FormatContents {
@@ -148,8 +152,16 @@ impl Contents for FormatContents {
             base_table: None,
             records: [self.records[number].clone()].into(),
             base_digests: self.base_digests.get(number).copied().into_iter().collect(),
+            references: None,
         }
     }
+}
+
+fn other_original() -> Error {
+    Error::unsupported(
+        "the delta restores a file that is not safetensors, which cannot be read here: restore it \
+         with `zstn unpack`, and open it",
+    )
 }
 
 /// Checks the head of a record against the catalog and returns the bytes after
@@ -184,7 +196,8 @@ fn payload<'s>(
 impl FileCatalog {
     #[cfg(feature = "deltas")]
     /// Creates the catalog of a delta. `records` are in the order of the
-    /// header's tensors.
+    /// header's tensors. The tensors of a delta whose target is not a safetensors
+    /// file are the entries of its virtual header.
     pub(super) fn delta(
         prefix: &DeltaPrefix,
         header_json: Vec<u8>,
@@ -193,6 +206,17 @@ impl FileCatalog {
         trailer: Option<&Trailer>,
         file_len_bytes: u64,
     ) -> Result<Self> {
+        let references = trailer.and_then(|trailer| trailer.references.clone());
+        #[cfg(feature = "virtual-headers")]
+        let original = references
+            .as_ref()
+            .map(|_| super::virtual_tensors::Original::of_entries(&header_json, &header))
+            .transpose()?;
+        #[cfg(not(feature = "virtual-headers"))]
+        if references.is_some() {
+            return Err(other_original());
+        }
+        let header_json = references.is_none().then_some(header_json);
         let tensors = header
             .tensors
             .into_iter()
@@ -222,15 +246,59 @@ impl FileCatalog {
             base_table: trailer.map(|trailer| trailer.base_table),
             records,
             base_digests: Vec::new(),
+            references,
         };
-        Self::new(
+        let catalog = Self::new(
             AnyContents::Delta(delta),
             file_len_bytes,
             prefix.data_len_bytes,
-            Some(header_json),
+            header_json,
             header.metadata,
             tensors,
+        )?;
+        #[cfg(feature = "virtual-headers")]
+        let catalog = Self {
+            original,
+            ..catalog
+        };
+        Ok(catalog)
+    }
+
+    /// Returns the catalog of the base's file of `base_len_bytes`, if this is a delta
+    /// whose target and base are not safetensors files: its tensors are the bytes that
+    /// the records of this delta refer to, with their names and dtypes. Returns `None`
+    /// for other files.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] if the base has another length, and
+    /// [`Rule::DeltaBaseTensor`] for a reference outside the base.
+    pub fn referenced_base(&self, base_len_bytes: u64) -> Result<Option<Self>> {
+        let Some((delta, references)) = self
+            .as_delta()
+            .and_then(|delta| Some((delta, delta.references.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let records = delta.records.iter().map(|(record, _)| record);
+        let ranges = references.ranges(records, base_len_bytes)?;
+        let tensors = ranges.into_iter().filter_map(|(number, range)| {
+            let tensor = self.tensors.get(number)?;
+            Some(FileTensor {
+                span: range.clone(),
+                stored: range,
+                base: None,
+                ..tensor.clone()
+            })
+        });
+        Self::new(
+            AnyContents::Safetensors(super::safetensors::FormatContents),
+            base_len_bytes,
+            base_len_bytes,
+            None,
+            BTreeMap::new(),
+            tensors.collect(),
         )
+        .map(Some)
     }
 
     fn as_delta(&self) -> Option<&FormatContents> {
@@ -293,6 +361,11 @@ impl FileCatalog {
                 "the file is not a delta, so it takes no base",
             ));
         };
+        // Only the base of such a delta is a list of bytes without a header.
+        let is_list = base.kind() == FileKind::Safetensors && base.original_header.is_none();
+        if delta.references.is_some() && !is_list {
+            return Err(other_original());
+        }
         for tensor in self.tensors.iter().filter(|tensor| tensor.base.is_some()) {
             let found = base.by_name.get(&tensor.name).map(|&n| &base.tensors[n]);
             check_tensor(

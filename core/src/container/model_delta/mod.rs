@@ -35,12 +35,13 @@ pub(crate) use read::decode_payload;
 pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
 pub use trailer::{
-    RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
+    RecordInfo, References, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
 pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
 pub use write::{
-    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, pack, record_head,
+    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, code_content, pack,
+    record_head,
 };
 
 /// The first bytes of the file.
@@ -177,6 +178,31 @@ impl BaseHeader {
         let tensors = safetensors::parse_lenient(header, data.end - data.start)?.into_iter();
         let tensors = sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
         Ok(Self { data, tensors })
+    }
+
+    /// Reads the virtual header `json` of a base of `len_bytes` that is not a safetensors
+    /// file. The base is the data buffer of this header
+    /// (docs/formats/zstn-virtual-header.md 1).
+    pub fn of_original(json: &[u8], len_bytes: u64) -> Result<Self> {
+        let tensors = safetensors::parse_lenient(json, len_bytes)?.into_iter();
+        Ok(Self {
+            data: 0..len_bytes,
+            tensors: sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor))),
+        })
+    }
+
+    /// Creates the header of a base of `len_bytes` that has bytes for these names in
+    /// these ranges of its file.
+    fn of_ranges(ranges: impl Iterator<Item = (String, Range<u64>)>, len_bytes: u64) -> Self {
+        let tensors = ranges.map(|(name, span)| LenientTensor {
+            name,
+            dtype: None,
+            span,
+        });
+        Self {
+            data: 0..len_bytes,
+            tensors: sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor))),
+        }
     }
 
     /// Returns the range of the data buffer in the file.

@@ -7,7 +7,9 @@ use core::ops::{Deref, Range};
 
 use super::DeltaPrefix;
 use super::record::{self, DeltaRecord, RecordKind};
-use super::trailer::{ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer};
+use super::trailer::{
+    References, ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer,
+};
 use super::{Base, BaseHeader};
 use crate::bytes::{self, index, part};
 use crate::container::safetensors::Header;
@@ -130,10 +132,53 @@ impl DeltaTable {
         self.prefix.data_len_bytes
     }
 
+    /// Returns whether the restored file is the data buffer alone, and not a safetensors
+    /// file (docs/formats/zstn-delta.md 6).
+    #[must_use]
+    pub fn has_virtual_header(&self) -> bool {
+        self.references().is_some()
+    }
+
+    fn references(&self) -> Option<&References> {
+        self.trailer.as_ref()?.references.as_ref()
+    }
+
+    /// Returns the bytes of the restored file before the data buffer.
+    #[must_use]
+    pub fn original_head(&self) -> Vec<u8> {
+        let header = self.header();
+        match self.has_virtual_header() {
+            true => Vec::new(),
+            false => [&(header.len() as u64).to_le_bytes(), header].concat(),
+        }
+    }
+
+    /// Returns the header of the base's file of `base_len_bytes`, made from the references
+    /// in the trailer. Returns `None` if the base is a safetensors file, which has a header
+    /// of its own.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] if the base has another length, and
+    /// [`Rule::DeltaBaseTensor`] for a reference outside the base.
+    pub fn referenced_base(&self, base_len_bytes: u64) -> Result<Option<BaseHeader>> {
+        let Some(references) = self.references() else {
+            return Ok(None);
+        };
+        let ranges = references.ranges(self.records.iter(), base_len_bytes)?;
+        let named = ranges.into_iter().map(|(number, range)| {
+            let name = self.records[number].name.clone();
+            (name, range)
+        });
+        Ok(Some(BaseHeader::of_ranges(named, base_len_bytes)))
+    }
+
     /// Returns the length of the restored file in bytes.
     #[must_use]
     pub fn original_len_bytes(&self) -> u64 {
-        self.prefix.original_len_bytes()
+        match self.has_virtual_header() {
+            true => self.prefix.data_len_bytes,
+            false => self.prefix.original_len_bytes(),
+        }
     }
 
     /// Returns whether the file has a trailer, which contains digests of the
@@ -351,7 +396,16 @@ impl<'a> ModelDelta<'a> {
 
     /// Restores the whole target. All checks are made: the lengths, the base,
     /// overlapping tensors, and the digest of the result if there is one.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a delta whose target and base are
+    /// not safetensors files.
     pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
+        if self.has_virtual_header() {
+            return Err(Error::unsupported(
+                "the delta restores a file that is not safetensors; restore it with `zstn unpack`",
+            ));
+        }
         self.check_base(base.header(), base.digest())?;
         let numbers: Vec<usize> = (0..self.records.len()).collect();
         let tensors = engine

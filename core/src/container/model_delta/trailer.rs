@@ -7,10 +7,12 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::iter;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::RecordKind;
+use super::record::{DeltaRecord, RecordKind};
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -26,6 +28,7 @@ const TAG_BASE: Tag = *b"BASE";
 const TAG_TARGET: Tag = *b"TRGT";
 const TAG_HEADER: Tag = *b"HEAD";
 const TAG_RECORDS: Tag = *b"RECS";
+const TAG_REFERENCES: Tag = *b"REFS";
 
 /// The first 16 bytes of a BLAKE3 digest. This length makes it infeasible to
 /// find another input with a given digest, which is the only property required
@@ -67,6 +70,17 @@ pub struct TrailerContents {
     pub records: Vec<RecordInfo>,
 }
 
+/// The places of the bytes that records refer to, in the file of a base that is not a
+/// safetensors file (docs/formats/zstn-delta.md 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct References {
+    /// The length of the base's file in bytes.
+    pub base_len_bytes: u64,
+    /// The offset in the base's file for each record that is not stored in full, in
+    /// record order.
+    pub offsets: Vec<u64>,
+}
+
 /// The digests of a delta and the lengths of its payloads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trailer {
@@ -77,6 +91,8 @@ pub struct Trailer {
     /// The entries of the records; `None` for trailers that contain only the
     /// two digests above.
     pub contents: Option<TrailerContents>,
+    /// The references of a delta whose target and base are not safetensors files.
+    pub references: Option<References>,
 }
 
 /// Returns the number of bytes at the end of a file that contain the whole trailer of
@@ -143,8 +159,15 @@ impl Trailer {
     /// `edition`.
     pub(crate) fn from_fields(fields: &[u8], edition: Edition) -> Result<Self> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
-        let known = [TAG_BASE, TAG_TARGET, TAG_HEADER, TAG_RECORDS];
-        let [base_table, target, header, records] = tagged::read(fields, known, Rule::DeltaSeal)?;
+        let known = [
+            TAG_BASE,
+            TAG_TARGET,
+            TAG_HEADER,
+            TAG_RECORDS,
+            TAG_REFERENCES,
+        ];
+        let [base_table, target, header, records, references] =
+            tagged::read(fields, known, Rule::DeltaSeal)?;
         let (Some(base_table), Some(target)) = (base_table, target) else {
             return Err(bad("the trailer lacks a digest"));
         };
@@ -157,10 +180,23 @@ impl Trailer {
             (None, None) => None,
             _ => return Err(bad("the trailer lacks a field")),
         };
+        let references = match (references, &contents) {
+            (None, _) => None,
+            (Some(references), Some(contents)) => {
+                let references = References::read(references.bytes)?;
+                let referring = contents.records.iter().filter(|info| info.refers());
+                if references.offsets.len() != referring.count() {
+                    return Err(bad("the trailer lists other references than records"));
+                }
+                Some(references)
+            }
+            (Some(_), None) => return Err(bad("the trailer lacks a field")),
+        };
         Ok(Self {
             base_table,
             target,
             contents,
+            references,
         })
     }
 
@@ -174,6 +210,9 @@ impl Trailer {
         if let Some(contents) = &self.contents {
             field(TAG_HEADER, &contents.header);
             field(TAG_RECORDS, &write_records(&contents.records));
+        }
+        if let Some(references) = &self.references {
+            field(TAG_REFERENCES, &references.to_bytes());
         }
         let len = out.len() as u64;
         out.extend_from_slice(&len.to_le_bytes());
@@ -275,7 +314,72 @@ impl TrailerContents {
     }
 }
 
+impl References {
+    fn read(field: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(field);
+        let base_len_bytes = cursor.u64("length of the base")?;
+        let mut offsets = Vec::new();
+        while cursor.remaining() > 0 {
+            offsets.push(cursor.u64("offset in the base")?);
+        }
+        Ok(Self {
+            base_len_bytes,
+            offsets,
+        })
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let fields = iter::once(&self.base_len_bytes).chain(&self.offsets);
+        fields.flat_map(|field| field.to_le_bytes()).collect()
+    }
+
+    /// Returns the range of the base's file for each of `records` that is not stored in
+    /// full, with the number of the record. They have the kinds that the trailer lists.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] if `base_len_bytes` is not the length of the base,
+    /// [`Rule::DeltaBaseTensor`] for a range that ends after it.
+    pub(crate) fn ranges<'r>(
+        &self,
+        records: impl Iterator<Item = &'r DeltaRecord>,
+        base_len_bytes: u64,
+    ) -> Result<Vec<(usize, Range<u64>)>> {
+        if base_len_bytes != self.base_len_bytes {
+            return Err(Error::malformed(
+                Rule::DeltaReference,
+                format!(
+                    "the base is not the file this delta was made against: it has \
+                     {base_len_bytes} bytes instead of {}",
+                    self.base_len_bytes
+                ),
+            ));
+        }
+        let referring = records
+            .enumerate()
+            .filter(|(_, record)| record.kind != RecordKind::Full);
+        let ranges = referring
+            .zip(&self.offsets)
+            .map(|((number, record), &start)| {
+                let end = start.checked_add(record.len_bytes());
+                match end.filter(|end| *end <= base_len_bytes) {
+                Some(end) => Ok((number, start..end)),
+                None => Err(Error::malformed(
+                    Rule::DeltaBaseTensor,
+                    "the trailer refers to bytes after the end of the base: the delta is damaged",
+                )
+                .tensor(&record.name)),
+            }
+            });
+        ranges.collect()
+    }
+}
+
 impl RecordInfo {
+    /// Returns whether the record refers to bytes of the base.
+    pub(crate) fn refers(&self) -> bool {
+        self.kind != RecordKind::Full
+    }
+
     /// Fails if `tensor` does not have the bytes that were packed.
     pub(crate) fn check_tensor(&self, name: &str, tensor: &[u8]) -> Result<()> {
         if short_digest([tensor]) == self.digest {

@@ -1,12 +1,13 @@
 //! Encodes the records of a delta one by one, and computes the digests of both
 //! files.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::record::{RecordHead, RecordKind};
-use super::trailer::{RecordInfo, Trailer, TrailerContents, announce, short_digest};
-use super::{Base, BaseHeader, DataDigest, version};
+use super::trailer::{RecordInfo, References, Trailer, TrailerContents, announce, short_digest};
+use super::{Base, BaseHeader, DataDigest, table_digest, version};
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::safetensors::{self, Header, HeaderTensor};
@@ -134,6 +135,8 @@ pub struct DeltaPacker {
     json: Vec<u8>,
     data: Range<u64>,
     tensors: Vec<HeaderTensor>,
+    /// True if the file is the data buffer alone, and the header is virtual.
+    is_virtual: bool,
 }
 
 impl DeltaPacker {
@@ -146,6 +149,19 @@ impl DeltaPacker {
             json,
             data,
             tensors,
+            is_virtual: false,
+        })
+    }
+
+    /// Parses the virtual header `json` of a file of `len_bytes` that is not a safetensors
+    /// file (docs/formats/zstn-delta.md 6).
+    pub fn of_original(json: Vec<u8>, len_bytes: u64) -> Result<Self> {
+        let tensors = Header::parse(&json, len_bytes)?.tensors;
+        Ok(Self {
+            json,
+            data: 0..len_bytes,
+            tensors,
+            is_virtual: true,
         })
     }
 
@@ -167,8 +183,10 @@ impl DeltaPacker {
     #[must_use]
     pub fn target_hash(&self) -> TargetHash {
         let mut hash = TargetHash::default();
-        hash.update(&(self.json.len() as u64).to_le_bytes());
-        hash.update(&self.json);
+        if !self.is_virtual {
+            hash.update(&(self.json.len() as u64).to_le_bytes());
+            hash.update(&self.json);
+        }
         hash
     }
 
@@ -203,15 +221,42 @@ impl DeltaPacker {
         records: Vec<RecordInfo>,
         target_digest: [u8; 32],
     ) -> Vec<u8> {
+        let (references, base_table) = match self.is_virtual {
+            true => {
+                let (references, table) = self.references(base, &records);
+                (Some(references), table)
+            }
+            false => (None, base.table_digest()),
+        };
         let trailer = Trailer {
-            base_table: base.table_digest(),
+            base_table,
             target: target_digest,
             contents: Some(TrailerContents {
                 header: short_digest([&*self.json]),
                 records,
             }),
+            references,
         };
         trailer.to_bytes()
+    }
+
+    /// Returns the references of the records, and the digest of their table.
+    fn references(&self, base: &BaseHeader, records: &[RecordInfo]) -> (References, [u8; 32]) {
+        let referring = self.tensors.iter().zip(records);
+        let referring = referring.filter(|(_, info)| info.refers());
+        let ranges: Vec<(&str, Range<u64>)> = referring
+            .map(|(tensor, _)| {
+                let range = base.reference(tensor).unwrap_or_default();
+                (tensor.name.as_str(), range)
+            })
+            .collect();
+        let references = References {
+            base_len_bytes: base.data().end,
+            offsets: ranges.iter().map(|(_, range)| range.start).collect(),
+        };
+        let table: BTreeMap<&str, Range<u64>> = ranges.into_iter().collect();
+        let table = table_digest(table.iter().map(|(name, range)| (*name, range)));
+        (references, table)
     }
 }
 
@@ -229,8 +274,24 @@ pub fn code<E: PackEngine>(
     reference: Option<&[u8]>,
     options: impl Into<EncodeOptions>,
 ) -> Result<CodedRecord> {
-    let options = options.into();
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
+    code_content(engine, tensor, current, reference, options)
+}
+
+/// Encodes the record of `tensor` like [`code`]. `current` has its bytes, and the
+/// structure by which they are encoded.
+///
+/// # Errors
+/// The errors of [`code`].
+pub fn code_content<E: PackEngine>(
+    engine: &E,
+    tensor: &HeaderTensor,
+    current: TensorRef,
+    reference: Option<&[u8]>,
+    options: impl Into<EncodeOptions>,
+) -> Result<CodedRecord> {
+    let options = options.into();
+    let bytes = current.bytes;
     let (kind, mut payload) = if reference == Some(bytes) {
         (RecordKind::Copy, Vec::new())
     } else {

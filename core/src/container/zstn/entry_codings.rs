@@ -24,6 +24,13 @@ impl EntryCodings {
         self.0.iter().map(|(&offset, &block)| (offset, block))
     }
 
+    /// Returns the codings of a file that consists of this entry alone.
+    #[must_use]
+    pub fn of_entry(&self, entry: &HeaderTensor) -> Self {
+        let coding = self.0.get(&entry.span.start);
+        Self::new(coding.map(|block| (0, *block)))
+    }
+
     /// Returns whether an entry has a plain dtype, so that statistics of its elements have
     /// a meaning.
     #[must_use]

@@ -265,13 +265,17 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
 /// Returns the metadata of a model. The metadata of a file that was packed from a format
 /// other than safetensors are read from the file that it restores.
 fn metadata(reader: &Reader) -> Result<BTreeMap<String, String>> {
-    match reader.original() {
-        Ok(Some(original)) => Ok(original.metadata().clone()),
-        Ok(None) => Ok(reader.metadata().clone()),
+    let original = reader.readable_original()?;
+    let is_packed_from_another = match reader.model().files() {
+        [file] => file.original_kind().is_some(),
+        _ => false,
+    };
+    Ok(match original {
+        Some(original) => original.metadata().clone(),
         // The original was packed as bytes.
-        Err(error) if error.refusal().is_some() => Ok(BTreeMap::new()),
-        Err(error) => Err(error),
-    }
+        None if is_packed_from_another => BTreeMap::new(),
+        None => reader.metadata().clone(),
+    })
 }
 
 /// The SHA-256 of an original file.

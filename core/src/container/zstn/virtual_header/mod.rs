@@ -13,6 +13,7 @@ use core::ops::Range;
 use super::EntryCodings;
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::gguf::{ByteOrder, ElementType};
+use crate::container::safetensors::HeaderTensor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -226,5 +227,17 @@ impl VirtualHeader {
     #[must_use]
     pub fn codings(&self) -> &EntryCodings {
         &self.codings
+    }
+
+    /// Returns the header of a file that consists of the bytes of this entry alone, and
+    /// whose entry begins at 0. It has no JSON.
+    #[must_use]
+    pub fn of_entry(&self, entry: &HeaderTensor) -> Self {
+        Self {
+            json: Vec::new(),
+            codings: self.codings.of_entry(entry),
+            kind: self.kind.clone(),
+            tensors: 1,
+        }
     }
 }
