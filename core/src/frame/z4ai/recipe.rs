@@ -97,7 +97,7 @@ const WIDE_BLOCK_BYTES: u32 = 8 << 20;
 
 /// The number of planes up to which blocks may have these lengths. Elements of ordinary
 /// dtypes have at most 8 bytes.
-const FULL_BLOCK_PLANES: usize = 8;
+const FULL_BLOCK_PLANES: usize = 16;
 
 /// The maximum length in bytes of a block is not reduced further than to this. In
 /// shorter blocks, tables of Huffman codes take more than they gain.
