@@ -131,6 +131,31 @@ class Files(unittest.TestCase):
                 archive.add(checkpoint, "./model_weights.ckpt")
             self.assert_read(self.path("m.nemo"), expected)
 
+    def test_h5py_with_the_latest_structures(self):
+        expected = {}
+        with h5py.File(self.path("m.h5"), "w", libver="latest") as file:
+            # Long names fill a heap until its blocks consist of blocks.
+            for number in range(300):
+                name = f"group/{number}-{'n' * 3000}"
+                expected[name] = np.array(number, np.int16)
+                file.create_dataset(name, data=expected[name])
+            for number in range(20):
+                file["group"].attrs[f"attribute {number}"] = number
+            shapes = {
+                "grows": ((3000, 2), (7, 2), (None, 2)),
+                "grows_last": ((5, 4000), (2, 3), (9, None)),
+                "grows_twice": ((120, 90), (2, 3), (None, None)),
+                "fixed": ((100, 100), (1, 1), (100, 100)),
+            }
+            for name, (shape, chunks, maxshape) in shapes.items():
+                for suffix, options in {"": {}, "_gzip": {"compression": "gzip"}, "_checked": {"fletcher32": True}}.items():
+                    data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+                    file.create_dataset(name + suffix, data=data, chunks=chunks, maxshape=maxshape, **options)
+                    expected[name + suffix] = data
+            file["soft"] = h5py.SoftLink("/fixed")
+            expected["soft"] = expected["fixed"]
+        self.assert_read(self.path("m.h5"), expected)
+
     def test_onnx(self):
         expected = {**arrays(), "bf16": weights((64, 32), BF16, 4)}
         tensors = [onnx.numpy_helper.from_array(np.array(a, order="C"), name) for name, a in expected.items()]

@@ -2,6 +2,7 @@
 //! their rule or leave other datasets readable.
 
 use serde_json::Value;
+use zstn_core::Rule;
 use zstn_core::bytes::part;
 use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 use zstn_core::container::foreign::hdf5::Hdf5Contents;
@@ -80,6 +81,88 @@ fn attributes_of_groups_are_metadata() {
 }
 
 #[test]
+fn attributes_in_a_heap_are_metadata() {
+    let catalog = open(&cases::read("hdf5", "dense-groups-latest.h5"));
+    let mut expected: Vec<_> = (0..10)
+        .map(|number| (format!("note {number}"), format!("text {number}")))
+        .collect();
+    expected.insert(0, ("counts".into(), "[0, 1, 2]".into()));
+    let metadata = catalog.metadata().iter();
+    let metadata: Vec<_> = metadata.map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(metadata, expected);
+}
+
+#[test]
+fn members_of_large_groups_are_sorted_by_name_or_by_creation() {
+    let catalog = open(&cases::read("hdf5", "dense-groups-latest.h5"));
+    let names_in = |group: &str| -> Vec<String> {
+        let names = catalog.tensors().iter().map(|tensor| &tensor.name[..]);
+        let names = names.filter_map(|name| name.strip_prefix(group));
+        names.map(String::from).collect()
+    };
+    // The file was written in this order.
+    let written: Vec<_> = (0..12).rev().map(|number| format!("w{number}")).collect();
+    assert_eq!(names_in("ordered/"), written);
+    let by_name = names_in("by_name/");
+    assert!(by_name.len() > 60 && by_name.is_sorted(), "{by_name:?}");
+}
+
+#[test]
+fn damage_hides_one_dataset_or_group_or_the_attributes() {
+    // The signature of a structure, and the number of bytes between it and the damaged
+    // byte.
+    let damages: [(&str, &[(&[u8; 4], usize)]); 4] = [
+        (
+            "dense-groups-latest.h5",
+            &[
+                (b"FRHP", 20),
+                (b"FHDB", 40),
+                (b"FHIB", 10),
+                (b"BTHD", 8),
+                (b"BTIN", 9),
+                (b"BTLF", 9),
+            ],
+        ),
+        ("chunk-trees-latest.h5", &[(b"BTIN", 9), (b"BTLF", 9)]),
+        (
+            "extensible-arrays-latest.h5",
+            &[(b"EAHD", 9), (b"EAIB", 15), (b"EASB", 15), (b"EADB", 15)],
+        ),
+        // The last byte is in a page after the block's head.
+        (
+            "paged-arrays-latest.h5",
+            &[(b"FAHD", 9), (b"FADB", 13), (b"FADB", 100)],
+        ),
+    ];
+    for (name, places) in damages {
+        let whole = cases::read("hdf5", name);
+        let readable = open(&whole).tensors().len();
+        for (signature, distance) in places {
+            let mut starts = whole.windows(4).enumerate();
+            let found = starts.find(|(_, window)| window == signature);
+            let at = found.expect("a structure").0 + 4 + distance;
+            let mut file = whole.clone();
+            file[at] ^= 1;
+            let place = format!("{name}: {}", signature.escape_ascii());
+            let catalog = open(&file);
+            let left = catalog.tensors().len();
+            let attributes = catalog.metadata().len();
+            let refused = refused(catalog);
+            // The first block with objects has attributes, and those of groups follow.
+            if *signature == b"FHDB" {
+                assert!(refused.is_empty() && left == readable, "{place}");
+                assert_eq!(attributes, 0, "{place}");
+                continue;
+            }
+            let rules: Vec<_> = refused.values().flatten().collect();
+            assert_eq!(rules, [&Rule::Hdf5Checksum], "{place}: {refused:?}");
+            assert!(left < readable, "{place}");
+            assert!(left > 0, "{place}: no other dataset is left");
+        }
+    }
+}
+
+#[test]
 fn malformed_files_are_refused_for_their_rule() {
     let entries = cases::malformed("hdf5-bad");
     assert!(entries.len() >= 17);
@@ -100,6 +183,9 @@ fn damaged_files_are_refused_or_read() {
         "groups-latest.h5",
         "fill-values.h5",
         "keras-filters.h5",
+        "types-latest.h5",
+        "chunk-indexes-latest.h5",
+        "chunk-trees-latest.h5",
     ] {
         let mut file = cases::read("hdf5", name);
         let whole = read_named(name, &file).expect(name);
@@ -122,8 +208,19 @@ fn damaged_files_are_refused_or_read() {
 
 #[test]
 fn listing_a_large_file_fetches_blocks() {
+    for name in [
+        "groups-earliest.h5",
+        "dense-groups-latest.h5",
+        "extensible-arrays-latest.h5",
+        "paged-arrays-latest.h5",
+    ] {
+        is_listed_in_blocks(name);
+    }
+}
+
+fn is_listed_in_blocks(name: &str) {
     // Bytes after the end of the file that its superblock states.
-    let mut file = cases::read("hdf5", "groups-earliest.h5");
+    let mut file = cases::read("hdf5", name);
     let whole = read_named("", &file).expect("a file");
     file.resize(9 << 20, 0);
     let len = file.len() as u64;

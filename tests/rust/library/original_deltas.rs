@@ -10,10 +10,11 @@ use zstn::{
 use zstn_core::Rule;
 use zstn_tests::archives::{Archive, StoredTensor, pickle};
 use zstn_tests::checkpoint;
+use zstn_tests::gguf::F32;
 use zstn_tests::rng::Rng;
 
 use super::original_files::{
-    BF16, F32, Q4_K, Q8_0, assert_same_tensors, blocks, folder, gguf, rule_of,
+    BF16, Q4_K, Q8_0, assert_same_tensors, blocks, folder, gguf, rule_of,
 };
 use super::placed_tensors::f32s;
 
