@@ -107,11 +107,12 @@ fn members_of_large_groups_are_sorted_by_name_or_by_creation() {
     assert!(by_name.len() > 60 && by_name.is_sorted(), "{by_name:?}");
 }
 
+/// The signature of a structure, and the number of bytes between it and a damaged byte.
+type Damage = (&'static [u8; 4], usize);
+
 #[test]
 fn damage_hides_one_dataset_or_group_or_the_attributes() {
-    // The signature of a structure, and the number of bytes between it and the damaged
-    // byte.
-    let damages: [(&str, &[(&[u8; 4], usize)]); 4] = [
+    let damages: [(&str, &[Damage]); 4] = [
         (
             "dense-groups-latest.h5",
             &[
