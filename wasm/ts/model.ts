@@ -284,8 +284,7 @@ export class Model {
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
       const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
-      const views = this.#opened.files[info.parts[0]?.file as number]?.views;
-      const view = views?.readView(target, signal, meter, into);
+      const view = this.#opened.files[info.parts[0]?.file as number]?.views?.readView(target, signal, meter, into);
       if (view) return view;
       const { decoder } = this.#decoding!;
       decoder.warmUp(target);

@@ -9,7 +9,7 @@ import { packAll } from "../support/cli.mjs";
 import { ggufFile } from "../support/gguf.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
-import { badForeign, goodForeign, isRefusal, refusalOf, sha256, vectorPath } from "../support/vectors.mjs";
+import { badForeign, goodForeign, isFirstOfSet, isRefusal, refusalOf, sha256, vectorPath } from "../support/vectors.mjs";
 
 const FOLDERS = ["gguf", "npy"];
 const scratch = scratchFolder();
@@ -59,6 +59,11 @@ for (const folder of FOLDERS) {
       for (const [place, openFrom] of Object.entries(sources)) {
         const model = await openFrom(folder, entry.file);
         assert.equal(model.kind, folder);
+        if (isFirstOfSet(entry.file) && model.tensors.size > tensors.length) {
+          assert.deepEqual([...model.tensors.keys()], ["a", "b"]);
+          model.close();
+          continue;
+        }
         assert.deepEqual([...model.tensors.keys()], tensors.map(({ name }) => name));
         let bytes = 0;
         for (const { name, dtype, shape, stored, length, values_sha256 } of tensors) {

@@ -16,7 +16,7 @@ import { onnxModel } from "../support/onnx-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 import { torchFile, zipFile } from "../support/torch.mjs";
-import { goodForeign, vectorPath } from "../support/vectors.mjs";
+import { goodForeign, isFirstOfSet, vectorPath } from "../support/vectors.mjs";
 
 const FOLDERS = ["gguf", "npy", "npz", "pytorch", "onnx", "msgpack", "tflite", "hdf5", "keras", "tar"];
 const scratch = scratchFolder();
@@ -104,7 +104,7 @@ test("a packed safetensors file does not load the module with all formats", asyn
 
 for (const folder of FOLDERS) {
   test(`${folder}: a packed file has the tensors, values and metadata of the original`, async () => {
-    for (const { file } of goodForeign(folder)) {
+    for (const { file } of goodForeign(folder).filter(({ file }) => !isFirstOfSet(file))) {
       const path = join(scratch, folder, `${file}.zstn`);
       const plain = await open(vectorPath(folder, file));
       for (const options of [{}, { verify: "full", workers: 0 }]) {

@@ -20,8 +20,10 @@ export async function openOutcome(bytes) {
       model.close();
     }
   } catch (error) {
-    // If the file has another format, `open` throws an error about that format, and the original error is its cause.
-    return refused(error.cause ?? error);
+    // If the file has another format, `open` throws a sentence about that format, and the original error is its cause.
+    const { code, rule, offset, tensor } = error.cause ?? error;
+    const message = error.cause ? error.message.replace(/( \(at byte 0\))?\.$/, " (at byte 0).") : error.message;
+    return refused({ code, rule, offset, tensor, message });
   }
 }
 

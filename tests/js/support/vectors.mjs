@@ -34,6 +34,8 @@ export const badZTensors = manifest("ztensor-bad").files;
 
 /** Files of a foreign format (`"gguf"`, `"npy"`) with the SHA-256 of their values, and files that no reader may accept. */
 export const goodForeign = (format) => manifest(format).files;
+/** Returns whether a file is the first of several GGUF files of a model, which opens them all if they are found. */
+export const isFirstOfSet = (file) => /-00001-of-\d{5}\.gguf$/.test(file);
 export const badForeign = (format) => manifest(`${format}-bad`).files;
 
 /** Gauss files with the files that they restore, and files that no reader may accept. */

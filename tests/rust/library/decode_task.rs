@@ -52,8 +52,10 @@ fn compare(reader: &Reader, files: &[Vec<u8>], base: Option<&Reader>) -> (usize,
     (model.tensors().len(), longest)
 }
 
+/// Opens a file if it is a model by itself.
 fn open(path: &Path) -> Option<Reader> {
-    Reader::open(path).ok()
+    let reader = Reader::open(path).ok();
+    reader.filter(|reader| reader.model().files().len() == 1)
 }
 
 fn read(path: &Path) -> Vec<u8> {

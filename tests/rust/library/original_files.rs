@@ -563,7 +563,11 @@ const OTHER_FORMATS: [(&str, &str); 8] = [
 /// The files with tensors that have no place in the virtual header, because they are
 /// compressed, big-endian, in chunks, repeated, or fields of numbers. Files with tensors that
 /// are not read are not listed.
-const INCOMPLETE: [&str; 18] = [
+const INCOMPLETE: [&str; 22] = [
+    "chunk-indexes-latest.h5",
+    "extensible-arrays-latest.h5",
+    "chunk-trees-latest.h5",
+    "paged-arrays-latest.h5",
     "deflated.pt",
     "byteorder-big.pt",
     "strided.pt",
