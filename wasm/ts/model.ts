@@ -208,8 +208,7 @@ export class Model {
    * Returns the model as a safetensors file that is read like a `Blob`, in slices. Reading a slice fetches and decodes
    * the tensors that it overlaps. For a single plain or packed file, or a delta, the result is the original file, byte
    * for byte. For other models (several files, formats without a safetensors header, weights in parts) the header is
-   * generated: metadata sorted by name, then the tensors in the order of `tensors`. `isOriginal` distinguishes the two
-   * cases. The file cannot be read after `close`.
+   * generated: metadata sorted by name, then the tensors in the order of `tensors`. `isOriginal` tells which. After `close`, it cannot be read.
    */
   asSafetensorsBlob(options: SafetensorsBlobOptions = {}): SafetensorsBlob {
     const closing = this.#closing.signal;
@@ -284,7 +283,8 @@ export class Model {
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
       const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
-      const view = this.#opened.files[info.parts[0]?.file as number]?.views?.readView(target, signal, meter, into);
+      const views = this.#opened.files[info.parts[0]?.file as number]?.views;
+      const view = views?.readView(target, signal, meter, into);
       if (view) return view;
       const { decoder } = this.#decoding!;
       decoder.warmUp(target);
