@@ -108,7 +108,7 @@ class Tensor:
 
 @contextlib.contextmanager
 def _torch():
-    """Yields stand-ins of a function and a class, which a pickle names as members of PyTorch."""
+    """Yields a function and a class with the names of those of PyTorch, so that pickles refer to those."""
     modules = {name: types.ModuleType(name) for name in ("torch", "torch._utils")}
 
     def rebuild():

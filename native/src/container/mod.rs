@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use zstn_core::bytes::part;
 use zstn_core::catalog::{FileKind, recognise_named};
 use zstn_core::container::zstn::integrity::{FileCheck, Integrity, StatisticsCheck, check_table};
 use zstn_core::container::zstn::{CheckedFrame, ContainerLayout, ContainerPrefix, ContainerTail};
@@ -73,6 +74,8 @@ impl<'a> Container<'a> {
                 (None, vec![part])
             }
         };
+        let header = part(&prefix_bytes, prefix.header.clone());
+        prefix.check_virtual_header(header).map_err(&refuse)?;
         drop(prefix_bytes);
         let container = Self {
             input,

@@ -23,7 +23,7 @@ struct Pair {
     new: (&'static str, Vec<u8>),
 }
 
-/// Returns bytes of which every fiftieth is slightly changed.
+/// Returns the bytes with a small change to every fiftieth of them.
 fn tuned(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.iter_mut().step_by(50).for_each(|byte| *byte ^= 1);

@@ -211,6 +211,7 @@ fn unpack_indexed<E: Engine>(
 ) -> Result<()> {
     let tail = ContainerTail::of_file(prefix, file)?;
     let header = part(file, prefix.header.clone());
+    prefix.check_virtual_header(header)?;
     let read = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
     let statistics = StatisticsCheck::new(header, prefix, &tail, read)?;
     let ContainerTail { index, integrity } = &tail;

@@ -148,6 +148,26 @@ impl ContainerPrefix {
         self.data_len_bytes.saturating_add(head_len_bytes)
     }
 
+    /// Checks that a header that the layout flag makes virtual describes an original. In a
+    /// file without an integrity section, nothing else reveals that a damaged flag would
+    /// leave the header out of the restored file.
+    ///
+    /// # Errors
+    /// [`Rule::ZstnVirtualHeader`] for a header that is not virtual, and the errors of
+    /// [`Header::parse`](super::safetensors::Header::parse).
+    pub fn check_virtual_header(&self, header: &[u8]) -> Result<()> {
+        if !self.has_virtual_header {
+            return Ok(());
+        }
+        #[cfg(feature = "virtual-headers")]
+        return virtual_header::check(header, self.data_len_bytes);
+        #[cfg(not(feature = "virtual-headers"))]
+        {
+            let _ = header;
+            Err(Error::left_out())
+        }
+    }
+
     /// Returns the bytes of the restored file before its data buffer, given the
     /// bytes of the header: the length of the header and the header, or none if
     /// the header is virtual.

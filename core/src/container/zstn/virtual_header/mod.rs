@@ -13,7 +13,7 @@ use core::ops::Range;
 use super::EntryCodings;
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::gguf::{ByteOrder, ElementType};
-use crate::container::safetensors::HeaderTensor;
+use crate::container::safetensors::{Header, HeaderTensor};
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 use crate::{Error, Result, Rule};
@@ -42,6 +42,12 @@ const PREFIX: &str = "@bytes/";
 
 /// The most elements of a tensor, and the most bytes of its values.
 const MAX_BYTES: u64 = i64::MAX as u64;
+
+/// Checks that the header `json` of a data buffer of `data_len_bytes` is virtual.
+pub(super) fn check(json: &[u8], data_len_bytes: u64) -> Result<()> {
+    let header = Header::parse(json, data_len_bytes)?;
+    Description::parse(json, &header).map(drop)
+}
 
 /// The stored type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
