@@ -20,6 +20,9 @@ os.environ["RAY_health_check_timeout_ms"] = "2000"
 os.environ["RAY_health_check_failure_threshold"] = "3"
 # The machine may run other programs, whose memory must not count towards Ray's limit.
 os.environ["RAY_memory_monitor_refresh_ms"] = "0"
+# Workers have the priority of other programs. At Ray's default, a busy machine would
+# starve them.
+os.environ["RAY_worker_niceness"] = "0"
 
 from ray.cluster_utils import Cluster  # noqa: E402
 

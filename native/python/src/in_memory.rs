@@ -4,12 +4,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::zstn_core::TensorRef;
+use zstn::zstn_core::bytes::index;
+use zstn::zstn_core::catalog::is_other_format;
 use zstn::zstn_core::dtype::Dtype;
 use zstn::zstn_core::engine::ZstdCoding;
 use zstn::zstn_core::frame::select::{self, EncodeOptions};
 use zstn::zstn_core::frame::zara::{self, StreamCodec};
 use zstn::zstn_core::frame::{Families, Family, Frame, NumPy, describe};
 use zstn::zstn_core::frame::{chunked, palette, sparse, turbo};
+use zstn::zstn_core::limits::HEAD_LEN_BYTES;
 use zstn::zstn_core::transform::FloatFormat;
 use zstn::{Effort, Engine, Job, PackOptions, Result, Sink, UnpackOptions};
 
@@ -280,7 +283,7 @@ pub fn describe_frame<'py>(
     Ok(PyBytes::new(py, &described))
 }
 
-/// Packs a safetensors file in memory.
+/// Packs a safetensors file in memory. Files of other formats are refused.
 #[pyfunction]
 pub fn pack_bytes<'py>(
     py: Python<'py>,
@@ -288,6 +291,13 @@ pub fn pack_bytes<'py>(
     effort: &str,
     threads: Threads,
 ) -> PyResult<Bound<'py, PyBytes>> {
+    let memory = Memory::new(data)?;
+    let (file, head_len) = (memory.as_slice(), index(HEAD_LEN_BYTES));
+    let head = &file[..file.len().min(head_len)];
+    if is_other_format("", head, file.len() as u64) {
+        let message = "this is not a safetensors file; zstn.pack takes files of any format";
+        return Err(zstn_error(py, message.into(), "unsupported"));
+    }
     let argument = Argument::new(data, None)?;
     let (input, borrows) = (argument.input, argument.borrows);
     let effort = arguments::effort(effort)?;

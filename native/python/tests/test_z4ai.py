@@ -176,6 +176,20 @@ def test_differences_of_checkpoints(tmp_path: Path) -> None:
     assert (tmp_path / "back").read_bytes() == target
 
 
+def test_only_safetensors_files_are_packed(tmp_path: Path) -> None:
+    content = b"\x05\0\0\0\0\0\0\0not-json!"
+    other, packed = tmp_path / "a.bin", tmp_path / "packed"
+    other.write_bytes(content)
+    for package in (ours, theirs):
+        with pytest.raises(ValueError):
+            package.safetensors.compress_bytes(content)
+        with pytest.raises(ValueError):
+            package.safetensors.compress_file(other, packed)
+        with pytest.raises(ValueError):
+            package.model_delta.compress_file(other, other, packed)
+        assert not packed.exists()
+
+
 def test_fields_of_a_frame() -> None:
     frame = ours.codec.compress(weights(), dtype="bf16", auto=False)
     fields = ours.format.deserialize(frame)

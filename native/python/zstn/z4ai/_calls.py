@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import _native
 from .._errors import ZstnError
 from .._types import Effort
 
@@ -19,6 +20,13 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except ZstnError as error:
         raise Z4aiError(str(error), error.code) from None
+
+
+def refuse_other_formats(path: Any) -> None:
+    """Refuses a file that is not a safetensors file, as z4ai does."""
+    if _native.is_of_another_format(path):
+        message = f"{path} is not a safetensors file; zstn.pack takes files of any format"
+        raise Z4aiError(message, "unsupported")
 
 
 def as_bytes(data: Any) -> Any:

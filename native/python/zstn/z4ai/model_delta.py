@@ -45,6 +45,7 @@ def compress_file(
     threads: int = 0,
 ) -> dict[str, Any]:
     """Writes the delta between two files, with bounded memory."""
+    _calls.refuse_other_formats(target_path)
     report = _calls.call(
         lambda: pack(
             Path(target_path),

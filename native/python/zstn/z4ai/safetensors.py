@@ -56,6 +56,7 @@ def compress_file(
     workers: int | None = None,
 ) -> dict[str, Any]:
     """Packs a file, with bounded memory."""
+    _calls.refuse_other_formats(in_path)
     report = _calls.call(
         lambda: pack(
             Path(in_path),
