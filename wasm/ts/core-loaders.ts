@@ -24,5 +24,8 @@ export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInst
 /** The ends of the names of files that were packed from other formats than safetensors, which only that core reads. */
 const FOR_FORMATS = /\.(bin|ckpt|gauss|gguf|h5|hdf5|keras|msgpack|nemo|np[yz]|onnx|pth?|tflite|zt)\.zstn$/i;
 
+/** Returns whether a packed file of this name restores a file of another format than safetensors. */
+export const isForFormats = (name: string): boolean => FOR_FORMATS.test(name);
+
 /** Starts to load the core that a packed file of this name probably needs. */
-export const preload = (name: string): Promise<CoreInstance> => (FOR_FORMATS.test(name) ? loadFormats() : loadCore());
+export const preload = (name: string): Promise<CoreInstance> => (isForFormats(name) ? loadFormats() : loadCore());

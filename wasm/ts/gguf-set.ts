@@ -2,13 +2,14 @@
 
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { OpenFile } from "./catalog.js";
-import { InvalidInputError, ZstnError } from "./errors.js";
+import { ZstnError } from "./errors.js";
 import { decoded } from "./external-files.js";
 import { HEAD_BYTES } from "./limits.js";
 import type { ModelInput } from "./model-input.js";
 import type { CoreFile } from "./opened-file.js";
 import { withOriginal } from "./original.js";
 import { malformed } from "./safetensors/core-error.js";
+import { sourceOfShard } from "./shard-source.js";
 import type { OpenContext } from "./shards.js";
 
 /** The maximum number of files that are opened concurrently. */
@@ -23,7 +24,7 @@ export async function withFurtherFiles(context: OpenContext, first: CoreFile, pa
   const { core, catalog } = first;
   const names = core.call(() => catalog.furtherGgufFiles?.(name) ?? []);
   const inputs = names.map((name) => context.resolveSibling(name));
-  if (inputs.every((input) => input === undefined)) return [first];
+  if (names.every((name, i) => inputs[i] === undefined && context.resolveSibling(`${name}.zstn`) === undefined)) return [first];
   const others: CoreFile[] = [];
   try {
     let tensors = core.call(() => catalog.checkGgufPart!(name));
@@ -48,13 +49,10 @@ export async function withFurtherFiles(context: OpenContext, first: CoreFile, pa
 
 /** Opens one of the other files. Returns it with the number of its tensors. */
 async function openOther(context: OpenContext, name: string, input: ModelInput | undefined, openFile: OpenFile): Promise<{ file: CoreFile; tensors: number }> {
-  const { options, meter, openSource } = context;
-  if (input === undefined) {
-    throw new InvalidInputError(`This is the first file of a model in several files; ${name} cannot be found from here. Open the file by its URL, or pass a function \`siblings\` that finds the others.`);
-  }
+  const { options, meter } = context;
   let file: CoreFile | undefined;
   try {
-    const source = await openSource(input);
+    const source = await sourceOfShard(context, name, input);
     const sizeBytes = await source.size(options);
     const headBytes = Math.min(sizeBytes, HEAD_BYTES);
     meter.expectMore(headBytes);

@@ -6,6 +6,7 @@ import { withOriginal } from "./original.js";
 import type { OpenContext } from "./shards.js";
 
 export { isPacked } from "./packed-magics.js";
+export { sourceOfShard } from "./shard-source.js";
 
 /** Matches the name of the first of several GGUF files, which may be packed. */
 const FIRST_OF_SET = /-00001-of-\d{5}\.gguf(\.zstn)?$/;

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { configure, open } from "zstn";
@@ -75,7 +75,10 @@ before(async () => {
   };
   for (const [name, bytes] of Object.entries(inputs)) writeFileSync(join(scratch, name), bytes);
   await packAll(Object.keys(inputs).map((name) => join(scratch, name)), scratch);
-  server = await startServer((request, response) => answerRange(request, response, readFileSync(join(scratch, request.url))));
+  server = await startServer((request, response) => {
+    const path = join(scratch, request.url);
+    return existsSync(path) ? answerRange(request, response, readFileSync(path)) : response.writeHead(404).end();
+  });
 });
 after(() => server?.stop());
 
@@ -301,4 +304,38 @@ test("quantised values have the length of their blocks, plain and packed", async
     assert.deepEqual([byteLength, originalLength], [4 * values, (values / 32) * 34], path);
     model.close();
   }
+});
+
+test("an index of plain PyTorch files, by path, by address and in hand: a missing file is read in its packed file", async () => {
+  const folder = join(scratch, "indexed");
+  mkdirSync(folder);
+  const at = (name) => join(folder, name);
+  for (const [i, name] of ["one.bin", "two.bin"].entries()) writeFileSync(at(name), torchFile(LARGE.subarray(0, 240_000), SMALL.slice(i, i + 1)));
+  await packAll([at("two.bin")], folder);
+  unlinkSync(at("two.bin"));
+  const index = "pytorch_model.bin.index.json";
+  writeFileSync(at(index), JSON.stringify({ weight_map: { "small.0": "one.bin", "small.1": "two.bin" } }));
+  const inHand = (name) => (existsSync(at(name)) ? new Blob([readFileSync(at(name))]) : undefined);
+  const address = `${server.url}indexed/${index}`;
+  for (const [input, options] of [[at(index)], [address], [inHand(index), { siblings: inHand }]]) {
+    const model = await open(input, options);
+    for (const [i, { name }] of SMALL.slice(0, 2).entries()) assert.deepEqual((await model.tensor(name)).bytes, LARGE.slice(4000 * i, 4000 * (i + 1)));
+    model.close();
+  }
+  // Without either file, the error is about the one that the index names.
+  unlinkSync(at("two.bin.zstn"));
+  await assert.rejects(open(at(index)), { code: "read", message: /^In two\.bin: .*two\.bin: it does not exist/ });
+  await assert.rejects(open(address), { code: "http", status: 404, message: /^In two\.bin: [^,]*two\.bin(?!\.zstn)/ });
+  await assert.rejects(open(inHand(index), { siblings: inHand }), { code: "invalid_input", message: /^In two\.bin: .*siblings/ });
+});
+
+test("a model in two GGUF files, the second of which is packed", async () => {
+  const [folder, names] = [join(scratch, "mixed"), ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"]];
+  mkdirSync(folder);
+  copyFileSync(vectorPath("gguf", names[0]), join(folder, names[0]));
+  await packAll([vectorPath("gguf", names[1])], folder);
+  const [model, plain] = await Promise.all([open(join(folder, names[0])), open(vectorPath("gguf", names[0]))]);
+  assert.equal(model.fileCount, 2);
+  await assertSame(model, plain);
+  for (const each of [model, plain]) each.close();
 });
