@@ -8,9 +8,9 @@ import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { configure, open } from "zstn";
+import { configure, open, unpack } from "zstn";
 import { xorshift } from "../support/checkpoint.mjs";
-import { packAll } from "../support/cli.mjs";
+import { pack, packAll } from "../support/cli.mjs";
 import { ggufFile } from "../support/gguf.mjs";
 import { onnxModel } from "../support/onnx-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
@@ -338,4 +338,62 @@ test("a model in two GGUF files, the second of which is packed", async () => {
   assert.equal(model.fileCount, 2);
   await assertSame(model, plain);
   for (const each of [model, plain]) each.close();
+});
+
+/** Returns the bytes with a small change to every fiftieth of them. */
+const tuned = (bytes) => Uint8Array.from(bytes, (byte, i) => (i % 50 === 0 ? byte ^ 1 : byte));
+
+const tunedGguf = (bytes) =>
+  ggufFile({ "general.name": "tuned" }, [
+    { name: "large", shape: [1024, ROW_BYTES / 4], bytes },
+    { name: "small", shape: [3], bytes: LARGE.subarray(0, 12) },
+  ]);
+
+for (const [kind, base, name, bytes] of [
+  ["gguf", "large.gguf", "tuned.gguf", tunedGguf(tuned(LARGE))],
+  ["pytorch", "small.pt", "tuned.pt", torchFile(tuned(LARGE.subarray(0, 240_000)), SMALL)],
+]) {
+  test(`${kind}: a delta has the tensors, values and metadata of the original, with its base as it is, packed and remote`, async () => {
+    const [path, delta] = [join(scratch, name), join(scratch, `${name}.z4dm`)];
+    writeFileSync(path, bytes);
+    await pack(path, delta, { base: join(scratch, base) });
+    const plain = await open(path);
+    for (const place of [join(scratch, base), join(scratch, `${base}.zstn`), `${server.url}${base}`]) {
+      for (const options of [{}, { verify: "full", workers: 0 }]) {
+        const model = await open(delta, { base: place, ...options });
+        assert.deepEqual([model.kind, model.fileCount, model.size], [kind, 1, statSync(delta).size]);
+        await assertSame(model, plain);
+        model.close();
+        await assert.rejects(model.tensor([...plain.tensors.keys()][0]), { code: "closed" });
+      }
+      const restored = await unpack(delta, { base: place });
+      assert.deepEqual([restored.name, restored.kind, restored.size], [name, kind, bytes.length]);
+      assert.ok(Buffer.from(await restored.blob.arrayBuffer()).equals(Buffer.from(bytes)));
+    }
+    plain.close();
+  });
+}
+
+test("a delta of a GGUF file whose base is such a delta, which remains open", async () => {
+  const [first, second] = ["tuned.gguf", "twice.gguf"].map((name) => join(scratch, name));
+  writeFileSync(second, tunedGguf(tuned(tuned(LARGE).reverse())));
+  await pack(second, `${second}.z4dm`, { base: first });
+  const base = await open(`${first}.z4dm`, { base: join(scratch, "large.gguf") });
+  const [model, plain] = [await open(`${second}.z4dm`, { base }), await open(second)];
+  await assertSame(model, plain);
+  model.close();
+  assert.deepEqual((await base.tensor("small")).bytes, LARGE.slice(0, 12));
+  for (const each of [base, plain]) each.close();
+});
+
+test("a delta of a GGUF file with another base", async () => {
+  const delta = join(scratch, "tuned.gguf.z4dm");
+  const base = readFileSync(join(scratch, "large.gguf"));
+  await assert.rejects(open(delta), { code: "base_required" });
+  await assert.rejects(open(delta, { base: Buffer.concat([base, Buffer.alloc(32)]) }), { code: "wrong_base", rule: "delta.reference" });
+  await assert.rejects(open(delta, { base: vectorPath("zstn", "all_dtypes.zstn") }), { code: "invalid_input", message: /^A zstn model cannot be the base/ });
+  base[base.length - LARGE.length / 2] ^= 1;
+  const model = await open(delta, { base });
+  await assert.rejects(model.tensor("large"), { code: "wrong_base", rule: "delta.reference" });
+  model.close();
 });
