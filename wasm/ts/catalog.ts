@@ -28,7 +28,8 @@ export const sourceOfShard = async (context: OpenContext, name: string, input: M
 
 /** Opens a file, and the other files of its model that it names, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
+  const given = isForReader(head) ? source : (await loadOtherFormats()).withFirstFrame(source, sizeBytes, head, context.options.signal);
+  const file = await openFile(given, sizeBytes, head, name, context.options, context.meter);
   // Only the core with all formats reads files that name others.
   return file.catalog.externalFiles ? (await loadOtherFormats()).withOtherFiles(context, file, openFile) : [file];
 }

@@ -5,6 +5,7 @@ import type { CoreFile } from "./opened-file.js";
 import { withOriginal } from "./original.js";
 import type { OpenContext } from "./shards.js";
 
+export { withFirstFrame } from "./first-frame.js";
 export { isPacked } from "./packed-magics.js";
 export { sourceOfShard } from "./shard-source.js";
 
