@@ -95,7 +95,7 @@ async function restore(given: ModelInput, all: AllOptions, sink: Sink): Promise<
   const file = isOriginal
     ? await (await import("./unpack-original.js")).openRestored(source, packedSize, head, nameOf(input), reading)
     : await openDelta(given, rest, magic === "Z4DM");
-  const name = restoredName(nameOf(input), file.kind !== "safetensors");
+  const name = restoredName(nameOf(input), file.isOther);
   try {
     meter.expect(file.size);
     await writePieces(sink, signal, async () => {
@@ -112,6 +112,8 @@ async function restore(given: ModelInput, all: AllOptions, sink: Sink): Promise<
 /** A file that is being restored. */
 export interface RestoredPieces {
   kind: string;
+  /** Whether the file is of another format than safetensors. */
+  isOther: boolean;
   /** Length of the file, in bytes. */
   size: number;
   /** Returns the next chunk of the file; `undefined` after the last one. */
@@ -126,7 +128,7 @@ async function openDelta(input: ModelInput, options: Omit<AllOptions, "to" | "on
     const other = isDelta ? (await import("./delta/other-format.js")).restoredBy(model) : undefined;
     const { kind, file } = other ?? { kind: "safetensors", file: model.asSafetensorsBlob() };
     const reader = file.stream(options.signal ? { signal: options.signal } : {}).getReader();
-    return { kind, size: file.size, next: async () => (await reader.read()).value, close: () => model.close() };
+    return { kind, isOther: other !== undefined, size: file.size, next: async () => (await reader.read()).value, close: () => model.close() };
   } catch (error) {
     model.close();
     throw error;
@@ -134,9 +136,9 @@ async function openDelta(input: ModelInput, options: Omit<AllOptions, "to" | "on
 }
 
 /** Returns the name of the file that the packed file of this name restores. No file of another format is called `.safetensors`. */
-function restoredName(packed: string, isOriginal: boolean): string | undefined {
+function restoredName(packed: string, isOther: boolean): string | undefined {
   const [, stem] = /([^/\\]+)\.(?:zstn|z4dm)$/i.exec(packed) ?? [];
   if (stem === undefined) return undefined;
-  if (!isOriginal) return `${stem}.safetensors`;
+  if (!isOther) return `${stem}.safetensors`;
   return /\.safetensors$/i.test(stem) ? undefined : stem;
 }

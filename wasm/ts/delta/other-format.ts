@@ -30,7 +30,7 @@ const restored = new WeakMap<Model, RestoredByDelta>();
 /** Returns the file that a delta restores, which `openInside` has returned as a model; `undefined` for other models. */
 export const restoredBy = (model: Model): RestoredByDelta | undefined => restored.get(model);
 
-/** A model with what was read from its files. */
+/** A model, and what was read from its files. */
 interface Opened {
   model: Model;
   opened: OpenedModel;
@@ -99,8 +99,8 @@ function fileOf(core: CoreInstance, base: Model, files: readonly ReadFile[], dec
   const catalog = catalogIn(core, file);
   try {
     if (!core.call(() => catalog.originalKind!())) throw unfit();
-    const restored = new RestoredFile({ ...file, core, catalog }, false, { full: false, decoding: async () => decoding });
-    return { source: restored, sizeBytes: () => restored.size(), close: () => restored.free() };
+    const unpacked = new RestoredFile({ ...file, core, catalog }, false, { full: false, decoding: async () => decoding });
+    return { source: unpacked, sizeBytes: () => unpacked.size(), close: () => unpacked.free() };
   } finally {
     core.free(catalog);
   }
