@@ -1,8 +1,8 @@
 /** Finds the files of a model in several files, some of which may be packed (docs/formats/sharded.md 2). */
 
-import { isForFormats } from "./core-loaders.js";
 import { InvalidInputError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
+import { isOfOtherFormat } from "./packed-names.js";
 import type { OpenContext } from "./shards.js";
 import { isAbsent } from "./siblings.js";
 import type { Source } from "./source/source.js";
@@ -18,7 +18,7 @@ export async function sourceOfShard({ options, openSource, resolveSibling }: Ope
     return source;
   };
   const packedName = `${name}.zstn`;
-  const packed = () => (isForFormats(packedName) ? resolveSibling(packedName) : undefined);
+  const packed = () => (isOfOtherFormat(packedName) ? resolveSibling(packedName) : undefined);
   const other = input === undefined ? packed() : undefined;
   const found = input ?? other;
   if (found === undefined) {

@@ -1,5 +1,7 @@
 /** Checks that run before a base is attached to a delta. */
 
+import { assemble } from "../build-model.js";
+import { catalogIn, openFile } from "../catalog.js";
 import type { CoreInstance } from "../core.js";
 import { InvalidInputError } from "../errors.js";
 import type { Decoding } from "../decode/worker-pool.js";
@@ -21,7 +23,7 @@ export async function checkAttached(delta: Model, { model, instance }: OpenedMod
   opened.instance.check();
   const core = instance as CoreInstance;
   if (!opened.isReferenced && core.call(() => model.restoredKind?.())) {
-    return (await import("./other-format.js")).openInside(core, delta, model, decoding!, { model: base, opened }, ownsBase);
+    return (await import("./other-format.js")).openInside({ assemble, catalogIn, openFile }, core, delta, model, decoding!, { model: base, opened }, ownsBase);
   }
   checkBase(core, model, opened, base.kind);
   return undefined;

@@ -3,13 +3,13 @@
  * It is loaded when the first such delta is opened with its base.
  */
 
-import { assemble } from "../build-model.js";
-import { catalogIn, openFile } from "../catalog.js";
+import type { assemble } from "../build-model.js";
+import type { catalogIn, openFile } from "../catalog.js";
 import { describe } from "../core-description.js";
 import type { CoreInstance, CoreModel } from "../core.js";
 import type { Decoding } from "../decode/worker-pool.js";
 import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
-import { Model } from "../model.js";
+import type { Model } from "../model.js";
 import type { ReadFile } from "../opened-file.js";
 import type { OpenedModel } from "../opened-model.js";
 import { isRefusal, readOriginalHead, refuseExternalFiles } from "../original.js";
@@ -30,6 +30,13 @@ const restored = new WeakMap<Model, RestoredByDelta>();
 /** Returns the file that a delta restores, which `openInside` has returned as a model; `undefined` for other models. */
 export const restoredBy = (model: Model): RestoredByDelta | undefined => restored.get(model);
 
+/** The functions for opening files, which this module does not import, so that bundlers do not divide the code that is loaded at once. */
+export interface OpenFunctions {
+  assemble: typeof assemble;
+  catalogIn: typeof catalogIn;
+  openFile: typeof openFile;
+}
+
 /** A model, and what was read from its files. */
 interface Opened {
   model: Model;
@@ -42,9 +49,9 @@ interface Opened {
  * The result closes the delta, and the base too if `ownsBase` is set. Rejects with an `InvalidInputError` for a base
  * that cannot be one, and with a `WrongBaseError` for another base than that of the delta.
  */
-export async function openInside(core: CoreInstance, delta: Model, deltaModel: CoreModel, decoding: Decoding, base: Opened, ownsBase: boolean): Promise<Model> {
+export async function openInside(functions: OpenFunctions, core: CoreInstance, delta: Model, deltaModel: CoreModel, decoding: Decoding, base: Opened, ownsBase: boolean): Promise<Model> {
   const { decoder } = decoding;
-  const referenced = referencedBase(core, deltaModel, { decoder }, base, ownsBase);
+  const referenced = referencedBase(functions, core, deltaModel, { decoder }, base, ownsBase);
   try {
     await delta.attach(referenced, true);
   } catch (error) {
@@ -53,14 +60,17 @@ export async function openInside(core: CoreInstance, delta: Model, deltaModel: C
   }
   const kind = core.call(() => deltaModel.restoredKind!()!);
   const file = delta.asSafetensorsBlob();
-  const model = (kind === "bytes" ? undefined : await openRestored(delta, file, kind, { decoder })) ?? delta;
+  const model = (kind === "bytes" ? undefined : await openRestored(functions, delta, file, kind, { decoder })) ?? delta;
   restored.set(model, { kind, file });
   return model;
 }
 
+/** Returns the class `Model`. Importing it here would make bundlers divide the code that is loaded at once. */
+const classOf = (model: Model): typeof Model => model.constructor as typeof Model;
+
 /** Returns the model of the bytes that a delta refers to in the file that the base is or restores. */
-function referencedBase(core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Opened, ownsBase: boolean): Model {
-  const file = fileOf(core, base, opened.files, decoding);
+function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Opened, ownsBase: boolean): Model {
+  const file = fileOf(functions, core, base, opened.files, decoding);
   const sizeBytes = file.sizeBytes();
   const close = () => {
     file.close();
@@ -74,7 +84,7 @@ function referencedBase(core: CoreInstance, delta: CoreModel, decoding: Decoding
       close();
     };
     const files = [{ source: file.source, sizeBytes, head: new Uint8Array(0), supplied: [] }];
-    return new Model({ instance: core, model, files, shards: undefined, isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
+    return new (classOf(base))({ instance: core, model, files, shards: undefined, isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
   } catch (error) {
     file.close();
     throw error;
@@ -88,7 +98,7 @@ interface BaseFile {
   close(): void;
 }
 
-function fileOf(core: CoreInstance, base: Model, files: readonly ReadFile[], decoding: Decoding): BaseFile {
+function fileOf({ catalogIn }: OpenFunctions, core: CoreInstance, base: Model, files: readonly ReadFile[], decoding: Decoding): BaseFile {
   const [file, another] = files;
   const unfit = () => new InvalidInputError(`A ${base.kind} model${another ? " in several files" : ""} cannot be the base of a file that is not safetensors. Pass the file that it was made against, plain or packed.`);
   if (!file || another) throw unfit();
@@ -107,7 +117,7 @@ function fileOf(core: CoreInstance, base: Model, files: readonly ReadFile[], dec
 }
 
 /** Opens the file that a delta restores; `undefined` if it is refused although it was restored without an error. */
-async function openRestored(delta: Model, file: SafetensorsBlob, kind: string, decoding: Decoding): Promise<Model | undefined> {
+async function openRestored({ assemble, openFile }: OpenFunctions, delta: Model, file: SafetensorsBlob, kind: string, decoding: Decoding): Promise<Model | undefined> {
   let failure: unknown;
   const source: Source = {
     size: () => file.size,
@@ -134,7 +144,7 @@ async function openRestored(delta: Model, file: SafetensorsBlob, kind: string, d
     const files = [{ ...opened, sizeBytes: delta.size, original }];
     const [instance, model] = await assemble(files, undefined, undefined, false, options, meter);
     isOpen = true;
-    return new Model({ instance, model, files, shards: undefined }, describe(instance, model), delta.stats as Traffic, decoding);
+    return new (classOf(delta))({ instance, model, files, shards: undefined }, describe(instance, model), delta.stats as Traffic, decoding);
   } catch (error) {
     if (failure === undefined && isRefusal(error)) return undefined;
     throw failure ?? error;
