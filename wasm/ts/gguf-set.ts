@@ -76,7 +76,8 @@ async function openOther(context: OpenContext, name: string, input: ModelInput |
     return { file, tensors };
   } catch (error) {
     if (file) file.core.free(file.catalog);
-    if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
+    // The failure of another file aborts this one, and names that file.
+    if (error instanceof ZstnError && !options.signal?.aborted) error.message = `In ${name}: ${error.message}`;
     throw error;
   }
 }

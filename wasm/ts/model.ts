@@ -31,9 +31,8 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"gguf"`, …, or `"z4dm"` for a delta; `"compressed-tensors"` if `config.json`
-   * describes parts of weights. A packed file that does not list all tensors of its original has the original's format, and so has
-   * a delta of a file of another format than safetensors.
+   * The format of the files: `"zstn"`, `"gguf"`, …; `"z4dm"` for a delta; `"compressed-tensors"` with such a `config.json`.
+   * It is the original's for a packed file that does not list all tensors, and for a delta of other files than safetensors.
    */
   readonly kind: ModelKind;
   /** Total length of all files, in bytes. */

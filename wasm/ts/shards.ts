@@ -105,13 +105,13 @@ async function openShard(context: OpenContext, name: string): Promise<OpenedFile
   const { options, openSource, resolveSibling } = context;
   const input = resolveSibling(name);
   try {
-    const isOther = input === undefined || !name.endsWith(".safetensors");
-    const source = await (isOther ? (await loadCoreFiles()).sourceOfShard(context, name, input) : openSource(input));
+    const source = await (input && name.endsWith(".safetensors") ? openSource(input) : (await loadCoreFiles()).sourceOfShard(context, name, input));
     const sizeBytes = await source.size(options);
     const head = await readHead(context, source, sizeBytes);
     return (await openFile(context, source, sizeBytes, head, name))[0]!;
   } catch (error) {
-    if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
+    // The failure of another file aborts this one, and names that file.
+    if (error instanceof ZstnError && !options.signal?.aborted) error.message = `In ${name}: ${error.message}`;
     throw error;
   }
 }
