@@ -11,11 +11,11 @@ use zstn_core::container::zstn::rows::PlaneSize;
 use zstn_core::model::{Model as Core, TensorInfo};
 
 use crate::Rows;
-#[cfg(feature = "formats")]
-use crate::opening::Catalog;
 use crate::conversion::{to_js_error, to_u64, triples};
 use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
+#[cfg(feature = "formats")]
+use crate::opening::Catalog;
 
 /// An opened model: describes its tensors and decodes them.
 #[wasm_bindgen]
