@@ -14,6 +14,8 @@ use crate::Rows;
 use crate::conversion::{to_js_error, to_u64, triples};
 use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
+#[cfg(feature = "formats")]
+use crate::opening::Catalog;
 
 /// An opened model: describes its tensors and decodes them.
 #[wasm_bindgen]
@@ -69,6 +71,35 @@ impl Model {
     #[wasm_bindgen(js_name = checkBase)]
     pub fn check_base(&mut self, base: &Self) -> Result<(), JsValue> {
         self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))
+    }
+
+    /// Returns the format of the file that this delta restores, if that is no safetensors
+    /// file; otherwise undefined.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = restoredKind)]
+    #[must_use]
+    pub fn restored_kind(&self) -> Option<String> {
+        let [delta] = self.0.files() else {
+            return None;
+        };
+        let kind = delta.original_kind().filter(|_| delta.needs_base());
+        kind.map(Into::into)
+    }
+
+    /// Returns the catalog of the bytes that this delta refers to in the base's file,
+    /// which has `sizeBytes`, if it restores no safetensors file; otherwise undefined.
+    #[cfg(feature = "formats")]
+    #[wasm_bindgen(js_name = referencedBase)]
+    pub fn referenced_base(
+        &self,
+        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
+    ) -> Result<Option<Catalog>, JsValue> {
+        let [delta] = self.0.files() else {
+            return Ok(None);
+        };
+        let found = to_u64(size_bytes).and_then(|size_bytes| delta.referenced_base(size_bytes));
+        let found = found.map_err(|e| to_js_error(&e))?;
+        Ok(found.map(Catalog::new))
     }
 
     /// Returns the short digests of all tensors, concatenated: 16 bytes for each tensor,

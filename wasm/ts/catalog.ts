@@ -3,6 +3,7 @@
 import type { CoreCatalog, CoreInstance, CoreOpening } from "./core.js";
 import { ComparedSource, otherVersion } from "./mixed-versions.js";
 import { loadCore, loadFormats } from "./core-loaders.js";
+import type { ModelInput } from "./model-input.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
 import { platform } from "./platform.js";
@@ -22,9 +23,13 @@ const loadOtherFormats = async () => platform.otherFormats ?? import("./other-fo
 /** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
 export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
 
+/** Calls `sourceOfShard` of shard-source.ts, which is loaded on demand. */
+export const sourceOfShard = async (context: OpenContext, name: string, input: ModelInput | undefined): Promise<Source> => (await loadOtherFormats()).sourceOfShard(context, name, input);
+
 /** Opens a file, and the other files of its model that it names, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const file = await openFile(source, sizeBytes, head, name, context.options, context.meter);
+  const given = isForReader(head) ? source : (await loadOtherFormats()).withFirstFrame(source, sizeBytes, head, context.options.signal);
+  const file = await openFile(given, sizeBytes, head, name, context.options, context.meter);
   // Only the core with all formats reads files that name others.
   return file.catalog.externalFiles ? (await loadOtherFormats()).withOtherFiles(context, file, openFile) : [file];
 }

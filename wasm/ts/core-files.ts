@@ -4,7 +4,7 @@
  */
 
 export { assemble } from "./build-model.js";
-export { isPacked, openCoreFiles } from "./catalog.js";
+export { isPacked, openCoreFiles, sourceOfShard } from "./catalog.js";
 export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/choose-decoder.js";

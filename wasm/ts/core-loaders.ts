@@ -3,6 +3,7 @@
 import type { CoreInstance } from "./core.js";
 import * as glue from "./core/zstn_wasm.js";
 import { lazyInstance } from "./module-loader.js";
+import { isOfOtherFormat } from "./packed-names.js";
 import { platform } from "./platform.js";
 
 // Bundlers recognise new URL("…", import.meta.url) and include the file in the bundle.
@@ -21,8 +22,5 @@ export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInst
   glue: () => platform.formatsGlue ?? import("./core/zstn_formats.js"),
 });
 
-/** The ends of the names of files that were packed from other formats than safetensors, which only that core reads. */
-const FOR_FORMATS = /\.(bin|ckpt|gauss|gguf|h5|hdf5|keras|msgpack|nemo|np[yz]|onnx|pth?|tflite|zt)\.zstn$/i;
-
 /** Starts to load the core that a packed file of this name probably needs. */
-export const preload = (name: string): Promise<CoreInstance> => (FOR_FORMATS.test(name) ? loadFormats() : loadCore());
+export const preload = (name: string): Promise<CoreInstance> => (isOfOtherFormat(name) ? loadFormats() : loadCore());

@@ -138,6 +138,13 @@ export interface CoreModel extends ModelLayout {
   module(): WasmModule;
   /** Returns whether this instance runs the module with all formats. */
   hasFormats(): boolean;
+  /**
+   * Returns the format of the file that a delta restores, if that is no safetensors file. Absent from the module that
+   * reads no deltas, like `referencedBase`.
+   */
+  restoredKind?(): string | undefined;
+  /** Returns the catalog of the bytes that such a delta refers to in the base's file. Throws for another base. */
+  referencedBase(sizeBytes: number): CoreCatalog | undefined;
   /** Throws if the delta was made against another base. Otherwise retains the tensor digests recorded in `base`. */
   checkBase(base: CoreModel): void;
 }

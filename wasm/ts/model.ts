@@ -31,8 +31,8 @@ import { modelBlob, type SafetensorsBlobOptions } from "./safetensors-view/model
 /** An open model in one or more files, created by `open`. */
 export class Model {
   /**
-   * The format of the files: `"zstn"`, `"gguf"`, …, or `"z4dm"` for a delta; `"compressed-tensors"` if `config.json`
-   * describes parts of weights. A packed file that does not list all tensors of its original has the original's format.
+   * The format of the files: `"zstn"`, `"gguf"`, …; `"z4dm"` for a delta; `"compressed-tensors"` with such a `config.json`.
+   * It is the original's for a packed file that does not list all tensors, and for a delta of other files than safetensors.
    */
   readonly kind: ModelKind;
   /** Total length of all files, in bytes. */
@@ -83,7 +83,7 @@ export class Model {
     this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
-  /** The model that this delta was opened with; `undefined` for other files. */
+  /** The model that this delta was opened with; `undefined` for other files, and for a delta with the format of its original. */
   get base(): Model | undefined {
     return this.#base;
   }
@@ -100,11 +100,11 @@ export class Model {
     return this.#instance.call(() => this.#core.needsBase());
   }
 
-  /** @internal */
-  async attach(base: Model, ownsBase: boolean): Promise<void> {
-    (await loadCoreFiles()).checkAttached(this.#opened, this.needsBase, base.#opened, base.kind, base.#closing.signal);
-    this.#base = base;
-    this.#ownsBase = ownsBase;
+  /** @internal Returns the model to read: this delta, or the file of another format than safetensors that it restores. */
+  async attach(base: Model, ownsBase: boolean): Promise<Model> {
+    const inside = await (await loadCoreFiles()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
+    if (!inside) [this.#base, this.#ownsBase] = [base, ownsBase];
+    return inside ?? this;
   }
 
   /**

@@ -153,8 +153,7 @@ export function nameBase(error: unknown): never {
 /** Attaches `base` to `model`. Closes the model if that fails. */
 async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<Model> {
   try {
-    await model.attach(base, ownsBase);
-    return model;
+    return await model.attach(base, ownsBase);
   } catch (error) {
     model.close();
     throw error;

@@ -11,4 +11,6 @@ export interface OpenedModel {
   files: readonly ReadFile[];
   /** The text of the shard index; `undefined` for a model in one file. */
   shards: Uint8Array | undefined;
+  /** Whether the tensors are the bytes that a delta refers to in a file of another format than safetensors. */
+  isReferenced?: boolean;
 }

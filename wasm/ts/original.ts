@@ -4,13 +4,13 @@
  */
 
 import type { OpenFile } from "./catalog.js";
-import type { CoreCatalog } from "./core.js";
+import type { CoreCatalog, CoreInstance } from "./core.js";
 import type { ErrorCode } from "./errors.js";
 import { HEAD_BYTES } from "./limits.js";
 import type { CoreFile } from "./opened-file.js";
 import { RestoredFile } from "./restored-file.js";
 import type { OpenContext } from "./shards.js";
-import type { ReadOptions } from "./source/source.js";
+import type { ReadOptions, Source } from "./source/source.js";
 
 /** Why values of a tensor that are in another file are not read. The Rust library gives the same reason. */
 const EXTERNAL = "restore the model beside this file with `zstn unpack`, and open it";
@@ -32,7 +32,7 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
   let unused: CoreCatalog | undefined;
   try {
     restored = new RestoredFile(packed, isComplete, context);
-    const head = hasMetadata ? await readHead(restored, context.options) : undefined;
+    const head = hasMetadata ? await readOriginalHead(restored, restored.size(), context.options) : undefined;
     const original = head && (await openFile(restored, restored.size(), head, `original.${kind}`, context.options, context.meter));
     if (!original) return withViews(packed, restored, hasViews);
     if (isComplete) {
@@ -40,8 +40,7 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
       return withViews(packed, restored, hasViews);
     }
     unused = original.catalog;
-    const files = core.call(() => original.catalog.externalFiles?.() ?? []);
-    if (files.length > 0) core.call(() => original.catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
+    refuseExternalFiles(core, unused);
     core.free(catalog);
     closeWith(unused, restored);
     return { ...original, sizeBytes: packed.sizeBytes, original: restored };
@@ -74,9 +73,15 @@ function closeWith(catalog: CoreCatalog, restored: RestoredFile): void {
   };
 }
 
+/** Makes the tensors of an original unreadable whose values are in other files. */
+export function refuseExternalFiles(core: CoreInstance, catalog: CoreCatalog): void {
+  const files = core.call(() => catalog.externalFiles?.() ?? []);
+  if (files.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
+}
+
 /** Returns the first bytes of an original; `undefined` if it is a packed file itself, which is not read. */
-async function readHead(restored: RestoredFile, options: ReadOptions): Promise<Uint8Array | undefined> {
-  const headBytes = Math.min(restored.size(), HEAD_BYTES);
+export async function readOriginalHead(restored: Source, sizeBytes: number, options: ReadOptions): Promise<Uint8Array | undefined> {
+  const headBytes = Math.min(sizeBytes, HEAD_BYTES);
   const head = headBytes > 0 ? await restored.read(0, headBytes, options) : new Uint8Array(0);
   return /^Z(STN|4DM)/.test(String.fromCharCode(...head.subarray(0, 4))) ? undefined : head;
 }

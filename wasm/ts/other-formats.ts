@@ -3,9 +3,12 @@
 import type { OpenFile } from "./catalog.js";
 import type { CoreFile } from "./opened-file.js";
 import { withOriginal } from "./original.js";
+import { sourceOfShard } from "./shard-source.js";
 import type { OpenContext } from "./shards.js";
 
+export { withFirstFrame } from "./first-frame.js";
 export { isPacked } from "./packed-magics.js";
+export { sourceOfShard };
 
 /** Matches the name of the first of several GGUF files, which may be packed. */
 const FIRST_OF_SET = /-00001-of-\d{5}\.gguf(\.zstn)?$/;
@@ -19,5 +22,5 @@ export async function withOtherFiles(context: OpenContext, file: CoreFile, openF
   if (core.call(() => catalog.externalFiles?.().length)) return (await import("./external-files.js")).withExternalFiles(context, file);
   const isPacked = core.call(() => catalog.originalKind?.());
   const opened = isPacked ? await withOriginal(context, file, openFile) : file;
-  return FIRST_OF_SET.test(name) ? (await import("./gguf-set.js")).withFurtherFiles(context, opened, name, openFile) : [opened];
+  return FIRST_OF_SET.test(name) ? (await import("./gguf-set.js")).withFurtherFiles(context, opened, name, { openFile, sourceOfShard }) : [opened];
 }

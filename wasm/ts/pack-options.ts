@@ -21,6 +21,12 @@ interface CommonOptions {
    * `false` by default.
    */
   extended?: boolean | undefined;
+  /**
+   * The name of the file, such as `"model.onnx"`, for a `Blob` or bytes without one. The name determines ONNX and
+   * msgpack, whose contents do not, and is in error messages; the packed file does not contain it. By default it is the
+   * name of the input.
+   */
+  name?: string | undefined;
   /** Receives the packed file in chunks. The stream is closed at the end, and aborted if packing fails. */
   to?: WritableStream<Uint8Array> | undefined;
 }

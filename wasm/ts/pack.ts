@@ -20,7 +20,7 @@ import { isRemote, nameOf, sourceOf } from "./model-source.js";
 import { Traffic } from "./source/traffic.js";
 import { writePieces } from "./write-pieces.js";
 
-const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, signal: 1, onProgress: 1, effort: 1, extended: 1, to: 1, allowTruncated: 1, statistics: 1, sha256: 1, ...HTTP_OPTIONS };
+const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, signal: 1, onProgress: 1, effort: 1, extended: 1, name: 1, to: 1, allowTruncated: 1, statistics: 1, sha256: 1, ...HTTP_OPTIONS };
 
 /**
  * Packs a file into a `.zstn` container, or a safetensors file with a `base` into a delta (`.z4dm`), one tensor at a
@@ -56,7 +56,8 @@ export async function pack(given: ModelInput, all: AllPackOptions & { base?: Mod
   try {
     // If extension frames are allowed, the first bytes of the file are known last.
     const sink = options.extended ? blobs : (stream ?? blobs);
-    const report = base === undefined ? await packAlone(sink, source, reads, nameOf(input), options) : await packDelta(sink, source, input, base, givenOptions);
+    const name = options.name ?? nameOf(input);
+    const report = base === undefined ? await packAlone(sink, source, reads, name, options) : await packDelta(sink, source, input, name, base, givenOptions);
     if (stream && sink === blobs) await pour(blobs.blob(), stream, options.signal);
     // Closing the stream completes the file, so this is the last chance to abort.
     options.signal?.throwIfAborted();

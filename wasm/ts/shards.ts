@@ -3,7 +3,7 @@
 import type { ResolveSibling } from "./siblings.js";
 import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/worker-pool.js";
-import { InvalidInputError, LimitError, ZstnError } from "./errors.js";
+import { LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
 import type { OpenedFile } from "./opened-file.js";
@@ -104,18 +104,14 @@ async function openShards(context: OpenContext, names: string[]): Promise<Opened
 async function openShard(context: OpenContext, name: string): Promise<OpenedFile> {
   const { options, openSource, resolveSibling } = context;
   const input = resolveSibling(name);
-  if (input === undefined) {
-    throw new InvalidInputError(
-      `This is the index of a model in several files; ${name} cannot be found from here. Open the index by its URL, or pass a function \`siblings\` that finds the files.`,
-    );
-  }
   try {
-    const source = await openSource(input);
+    const source = await (input && name.endsWith(".safetensors") ? openSource(input) : (await loadCoreFiles()).sourceOfShard(context, name, input));
     const sizeBytes = await source.size(options);
     const head = await readHead(context, source, sizeBytes);
     return (await openFile(context, source, sizeBytes, head, name))[0]!;
   } catch (error) {
-    if (error instanceof ZstnError) error.message = `In ${name}: ${error.message}`;
+    // The failure of another file aborts this one, and names that file.
+    if (error instanceof ZstnError && !options.signal?.aborted) error.message = `In ${name}: ${error.message}`;
     throw error;
   }
 }

@@ -25,7 +25,7 @@ export async function openRestored(source: Source, packedSize: number, head: Uin
       offset += length;
       return piece;
     };
-    return { kind, size: file.size(), next, close: () => file.close() };
+    return { kind, isOther: true, size: file.size(), next, close: () => file.close() };
   } finally {
     core.free(catalog);
   }

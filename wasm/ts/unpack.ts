@@ -91,11 +91,11 @@ async function restore(given: ModelInput, all: AllOptions, sink: Sink): Promise<
   const magic = String.fromCharCode(...head.subarray(0, 4));
   if (magic !== "ZSTN" && magic !== "Z4DM") throw new InvalidInputError("The file is not packed: only .zstn and .z4dm files can be unpacked.");
   const isOriginal = magic === "ZSTN" && (head[5]! & 8) !== 0;
-  const name = restoredName(nameOf(input), isOriginal);
   const meter = new ProgressMeter(onProgress, { stage: "unpack" });
   const file = isOriginal
     ? await (await import("./unpack-original.js")).openRestored(source, packedSize, head, nameOf(input), reading)
-    : await openSafetensors(given, rest);
+    : await openDelta(given, rest, magic === "Z4DM");
+  const name = restoredName(nameOf(input), file.isOther);
   try {
     meter.expect(file.size);
     await writePieces(sink, signal, async () => {
@@ -112,6 +112,8 @@ async function restore(given: ModelInput, all: AllOptions, sink: Sink): Promise<
 /** A file that is being restored. */
 export interface RestoredPieces {
   kind: string;
+  /** Whether the file is of another format than safetensors. */
+  isOther: boolean;
   /** Length of the file, in bytes. */
   size: number;
   /** Returns the next chunk of the file; `undefined` after the last one. */
@@ -119,13 +121,14 @@ export interface RestoredPieces {
   close(): unknown;
 }
 
-/** Opens the safetensors file that a packed file or a delta restores. */
-async function openSafetensors(input: ModelInput, options: Omit<AllOptions, "to" | "onProgress">): Promise<RestoredPieces> {
+/** Opens the safetensors file that a packed file restores, or the file that a delta restores. */
+async function openDelta(input: ModelInput, options: Omit<AllOptions, "to" | "onProgress">, isDelta: boolean): Promise<RestoredPieces> {
   const model = await open(input, { ...options, verify: "full", config: false });
   try {
-    const file = model.asSafetensorsBlob();
+    const other = isDelta ? (await import("./delta/other-format.js")).restoredBy(model) : undefined;
+    const { kind, file } = other ?? { kind: "safetensors", file: model.asSafetensorsBlob() };
     const reader = file.stream(options.signal ? { signal: options.signal } : {}).getReader();
-    return { kind: "safetensors", size: file.size, next: async () => (await reader.read()).value, close: () => model.close() };
+    return { kind, isOther: other !== undefined, size: file.size, next: async () => (await reader.read()).value, close: () => model.close() };
   } catch (error) {
     model.close();
     throw error;
@@ -133,9 +136,9 @@ async function openSafetensors(input: ModelInput, options: Omit<AllOptions, "to"
 }
 
 /** Returns the name of the file that the packed file of this name restores. No file of another format is called `.safetensors`. */
-function restoredName(packed: string, isOriginal: boolean): string | undefined {
+function restoredName(packed: string, isOther: boolean): string | undefined {
   const [, stem] = /([^/\\]+)\.(?:zstn|z4dm)$/i.exec(packed) ?? [];
   if (stem === undefined) return undefined;
-  if (!isOriginal) return `${stem}.safetensors`;
+  if (!isOther) return `${stem}.safetensors`;
   return /\.safetensors$/i.test(stem) ? undefined : stem;
 }

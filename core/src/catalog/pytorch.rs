@@ -18,7 +18,7 @@ use super::{FileCatalog, FileTensor, Refused};
 #[cfg(feature = "virtual-headers")]
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::pytorch::{Checkpoint, Layout, ParsedLegacy, cut, parse_legacy};
-use crate::container::foreign::zip::{Archive, Packing};
+use crate::container::foreign::zip::{Archive, Member, Packing};
 #[cfg(feature = "virtual-headers")]
 use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
@@ -79,6 +79,9 @@ pub(super) struct Members {
     /// The places of the storages' members whose local headers have been fetched, by the
     /// number of the member.
     places: BTreeMap<usize, Result<Range<u64>>>,
+    /// Whether the pickle is where it is expected in PyTorch's layout, so that storages are
+    /// expected in it as well.
+    is_padded: bool,
 }
 
 impl Members {
@@ -106,6 +109,7 @@ impl Members {
             is_big_endian: None,
             checkpoint: None,
             places: BTreeMap::new(),
+            is_padded: false,
         }))
     }
 
@@ -140,7 +144,10 @@ impl Members {
         let packing = member.packing.clone()?.without_zero_checksum();
         let content = packing.unpack(stored).map_err(in_file)?;
         match is_pickle {
-            true => self.pickle_bytes = Some(content.into_owned()),
+            true => {
+                self.is_padded = member.padded_data() == Some(place);
+                self.pickle_bytes = Some(content.into_owned());
+            }
             false => self.is_big_endian = Some(is_big_endian(&content).map_err(in_file)?),
         }
         let is_big_endian = match self.byte_order {
@@ -156,7 +163,7 @@ impl Members {
         for storage in &checkpoint.storages {
             if let Ok(Some(number)) = self.storage(archive, &storage.key)
                 && let Some(member) = archive.members.get(number)
-                && member.expected_data().is_none()
+                && self.expected_data(member).is_none()
             {
                 headers.push(Wanted::new(number, member, 0));
             }
@@ -167,6 +174,12 @@ impl Members {
 
     fn storage(&self, archive: &Archive, key: &str) -> Result<Option<usize>> {
         archive.find(&format!("{}data/{key}", self.folder))
+    }
+
+    /// Returns the place of a storage if it follows from the directory (docs/formats/zip.md 3).
+    fn expected_data(&self, member: &Member) -> Option<Range<u64>> {
+        let padded = || member.padded_data().filter(|_| self.is_padded);
+        member.only_data().or_else(padded)
     }
 
     pub(super) fn finish(self, archive: &Archive, fetched: &FetchedRanges) -> Result<FileCatalog> {
@@ -194,7 +207,7 @@ impl Members {
                     .places
                     .get(&number)
                     .cloned()
-                    .or_else(|| member.expected_data().map(Ok)),
+                    .or_else(|| self.expected_data(member).map(Ok)),
             };
             let place = match place.ok_or_else(missing)? {
                 Ok(place) => place,

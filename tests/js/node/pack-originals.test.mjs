@@ -97,6 +97,10 @@ test("a file that is not recognised, or is refused, is packed as bytes with the 
   }
   // The name determines this format.
   assert.equal((await pack(new File([onnx], "model.onnx"))).original.kind, "onnx");
+  const named = await pack(new Blob([onnx]), { name: "model.onnx" });
+  assert.equal(named.original.kind, "onnx");
+  await assertRestored(named.blob, onnx, "named.onnx");
+  assert.equal((await pack(new File([onnx], "model.onnx"), { name: "model" })).original.kind, "bytes");
 });
 
 for (const folder of FOLDERS) {
@@ -113,20 +117,22 @@ for (const folder of FOLDERS) {
   });
 }
 
-for (const [what, source, expected] of [
+for (const [what, source, expected, options] of [
   ["another file that is called .safetensors", new File([model], "model.safetensors"), { name: "InvalidInputError", message: "The file model.safetensors is a file of the format gguf, not safetensors; pack it under the name of its format, or `convert` it." }],
+  ["bytes that are called .safetensors by an option", model, { name: "InvalidInputError", message: /^The file tuned\.safetensors is/ }, { name: "tuned.safetensors" }],
   ["text that is called .safetensors", new File(["any text of any length"], "MODEL.SAFETENSORS"), { name: "FormatError" }],
   ["a web page", text("<!DOCTYPE html><html><body>Sign in</body></html>"), { name: "FormatError", message: /web page/ }],
   ["an answer of an object store", text("<?xml version='1.0'?><Error/>"), { name: "FormatError", message: /XML/ }],
   ["a pointer of Git LFS", text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), { name: "FormatError", message: /Git LFS/ }],
 ]) {
   test(`${what} cannot be packed`, async () => {
-    await assert.rejects(pack(source), expected);
+    await assert.rejects(pack(source, options), expected);
   });
 }
 
 test("only safetensors files are packed against a base", async () => {
   await assert.rejects(pack(new File([model], "model.gguf"), { base: plain }), { name: "InvalidInputError", message: /^model\.gguf is not a safetensors file, and only these are stored as a delta; leave out the base/ });
+  await assert.rejects(pack(model, { base: plain, name: "tuned.gguf" }), { name: "InvalidInputError", message: /^tuned\.gguf is/ });
   const tuned = safetensors({ a: { dtype: "U8", shape: [1], bytes: Uint8Array.of(1) } });
   assert.equal((await pack(tuned, { base: tuned })).original, undefined);
 });

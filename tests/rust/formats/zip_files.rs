@@ -355,35 +355,83 @@ fn bytes_between_a_pickle_and_the_next_member_are_not_requested() {
     assert_eq!(catalog.tensors().len(), 1);
 }
 
+/// Returns 160 kB of values, so that neither of two storages is in the first or last bytes
+/// of the file.
+fn long_values() -> Vec<u8> {
+    let values = (0..40_000u32).map(|number| number as f32);
+    values.flat_map(f32::to_le_bytes).collect()
+}
+
+/// Returns the pickle of two tensors with such values in the storages `a` and `b`.
+fn pickle_of_two() -> Vec<u8> {
+    archives::state_dict(&["a", "b"].map(|name| (name.into(), name.into(), 40_000)))
+}
+
+/// Opens a file and returns the number of round trips; fails unless both tensors have their
+/// values.
+fn trips_to_two(file: &[u8]) -> usize {
+    let (catalog, trips) = open_in_trips(file).expect("an archive");
+    assert_eq!(catalog.tensors().len(), 2);
+    for number in 0..2 {
+        let values = decode(&Pure, &catalog, number, file).expect("values");
+        assert!(values == long_values());
+    }
+    trips
+}
+
 #[test]
 fn places_follow_from_the_directory_if_it_is_that_of_pytorch() {
-    let values: Vec<u8> = (0..40_000u32)
-        .flat_map(|i| (i as f32).to_le_bytes())
-        .collect();
-    let tensors = ["a", "b"].map(|name| (name.into(), name.into(), 40_000));
-    let pickle = archives::state_dict(&tensors);
-    let start = Archive::default().aligned("m/data.pkl", &pickle);
-    let aligned = start
+    let (pickle, values) = (pickle_of_two(), long_values());
+    // PyTorch can be told to align storages to pages.
+    for alignment in [64, 128, 4096, 65_536] {
+        let start = Archive::aligning(alignment).aligned("m/data.pkl", &pickle);
+        let file = start
+            .aligned("m/data/a", &values)
+            .aligned("m/data/b", &values)
+            .finish();
+        let (catalog, _) = open_in_trips(&file).expect("an archive");
+        let mut starts = catalog.tensors().iter().map(|tensor| tensor.stored.start);
+        assert!(starts.all(|start| start % alignment as u64 == 0));
+        // The head, then the end of the file.
+        assert_eq!(trips_to_two(&file), 2, "{alignment}");
+    }
+}
+
+#[test]
+fn places_follow_from_the_directory_if_members_have_no_other_bytes() {
+    let (pickle, values) = (pickle_of_two(), long_values());
+    let start = Archive::default().member("m/data.pkl", &pickle);
+    let first = start.member("m/data/a", &values);
+    let file = first.member("m/data/b", &values).finish();
+    assert_eq!(trips_to_two(&file), 2);
+    // The local headers are not fetched, so that a damaged one is not noticed.
+    let at = file.windows(8).position(|part| part == b"m/data/b");
+    let mut damaged = file;
+    damaged[at.expect("the second storage")] ^= 1;
+    assert_eq!(trips_to_two(&damaged), 2);
+}
+
+/// Further bytes after the data, or a pickle with another layout, are signs of another
+/// writer, whose extra fields are not known without the local headers.
+#[test]
+fn local_headers_are_fetched_if_places_do_not_follow_from_the_directory() {
+    let (pickle, values) = (pickle_of_two(), long_values());
+    let start = || Archive::default().member("m/data.pkl", &pickle);
+    let gaps = start()
+        .member("m/data/a", &values)
+        .gap(16)
+        .member("m/data/b", &values)
+        .gap(16);
+    assert_eq!(trips_to_two(&gaps.finish()), 3);
+    let mixed = start()
         .aligned("m/data/a", &values)
         .aligned("m/data/b", &values);
-    // The head, then the end of the file.
-    let (catalog, trips) = open_in_trips(&aligned.finish()).expect("an archive");
-    assert_eq!((catalog.tensors().len(), trips), (2, 2));
-    assert!(
-        catalog
-            .tensors()
-            .iter()
-            .all(|tensor| tensor.stored.start % 64 == 0)
-    );
-    // The local headers of other archives are fetched.
-    let start = Archive::default().member("m/data.pkl", &pickle);
-    let file = start
-        .member("m/data/a", &values)
-        .member("m/data/b", &values)
-        .finish();
-    let (catalog, trips) = open_in_trips(&file).expect("an archive");
-    assert_eq!(trips, 3);
-    for number in 0..2 {
-        assert!(decode(&Pure, &catalog, number, &file).expect("values") == values);
+    assert_eq!(trips_to_two(&mixed.finish()), 3);
+    // Without this rule, the data of the storages would be expected 64 bytes after their
+    // places.
+    let mut shifted = start();
+    for name in ["m/data/a", "m/data/b"] {
+        shifted = shifted.shifted(name, &values);
     }
+    assert_eq!(trips_to_two(&shifted.finish()), 3);
 }

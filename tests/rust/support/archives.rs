@@ -1,28 +1,60 @@
 //! Zip archives and pickles, written as PyTorch writes them.
 
 /// A zip archive that is being written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Archive {
     file: Vec<u8>,
     directory: Vec<u8>,
     count: u16,
+    alignment: usize,
+}
+
+impl Default for Archive {
+    fn default() -> Self {
+        Self::aligning(64)
+    }
 }
 
 impl Archive {
+    /// Begins an archive whose aligned members begin at multiples of `alignment` bytes.
+    #[must_use]
+    pub fn aligning(alignment: usize) -> Self {
+        Self {
+            file: Vec::new(),
+            directory: Vec::new(),
+            count: 0,
+            alignment,
+        }
+    }
+
     /// Adds a member that begins after its header.
     #[must_use]
     pub fn member(self, name: &str, data: &[u8]) -> Self {
         self.add(name, data, 0, &[])
     }
 
-    /// Adds a member as PyTorch does: its data begin at a multiple of 64, and are
+    /// Adds a member as PyTorch does: its data begin at a multiple of the alignment, and are
     /// followed by their lengths and checksum.
     #[must_use]
     pub fn aligned(self, name: &str, data: &[u8]) -> Self {
         let start = self.file.len() + 30 + name.len() + 4;
-        let padding = start.next_multiple_of(64) - start;
+        let padding = start.next_multiple_of(self.alignment) - start;
         let extra = [b"FB", &short(padding)[..], &vec![b'Z'; padding]].concat();
-        let mut archive = self.add(name, data, 8, &extra);
+        self.described(name, data, &extra)
+    }
+
+    /// Adds a member that has the length of an aligned one and begins after its header: the
+    /// bytes of the padding are after the data.
+    #[must_use]
+    pub fn shifted(self, name: &str, data: &[u8]) -> Self {
+        let start = self.file.len() + 30 + name.len();
+        let padding = (start + 4).next_multiple_of(self.alignment) - start;
+        self.described(name, data, &[]).gap(padding)
+    }
+
+    /// Adds a member that is followed by its lengths and checksum.
+    fn described(self, name: &str, data: &[u8], extra: &[u8]) -> Self {
+        let mut archive = self.add(name, data, 8, extra);
         let lens = [
             crc32(data).to_le_bytes(),
             long(data.len()),

@@ -5,7 +5,6 @@ import { FormatError, InvalidInputError } from "../errors.js";
 import type { Instance } from "../instance.js";
 import type { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
-import { nameOf } from "../model-source.js";
 import { describeNonModel } from "../not-a-model.js";
 import { loadPackModule } from "../pack-module.js";
 import type { PackCore } from "../pack-module.js";
@@ -18,8 +17,8 @@ import { writePieces } from "../write-pieces.js";
 import { openBase } from "./base.js";
 import type { Base } from "./base.js";
 
-/** Packs `source`, the file of `input`, against `base`. */
-export async function packDelta(sink: Sink, source: Source, input: ModelInput, base: ModelInput | Model, options: AllPackOptions): Promise<PackReport> {
+/** Packs `source`, the file of `input` with this name, against `base`. */
+export async function packDelta(sink: Sink, source: Source, input: ModelInput, name: string, base: ModelInput | Model, options: AllPackOptions): Promise<PackReport> {
   const opened: Base[] = [];
   try {
     const [instance, sizeBytes] = await abortSiblingsOnFailure([options.signal], (signal) => {
@@ -28,7 +27,7 @@ export async function packDelta(sink: Sink, source: Source, input: ModelInput, b
     });
     // A base that finished opening after an abort has already been closed.
     options.signal?.throwIfAborted();
-    return await packAgainst(sink, instance, source, sizeBytes, nameOf(input), opened[0]!, options);
+    return await packAgainst(sink, instance, source, sizeBytes, name, opened[0]!, options);
   } finally {
     for (const base of opened) base.close();
   }

@@ -26,8 +26,11 @@ pub(super) const LOCAL_LEN_BYTES: u64 = 30;
 /// its flags announce one. The second contains fields of 64 bits.
 const DESCRIPTOR_LEN_BYTES: [u64; 2] = [16, 24];
 
-/// PyTorch begins the data of every member at a multiple of this number.
-const ALIGNMENT: u64 = 64;
+/// PyTorch begins the data of every member at a multiple of a power of two, which is 64
+/// unless the writer of the file chose another one. These are the exponents of the least
+/// and of the largest one; an extra field of 16 bits cannot pad to more.
+const MIN_ALIGNMENT_EXPONENT: u32 = 6;
+const MAX_ALIGNMENT_EXPONENT: u32 = 16;
 
 /// The least length of the extra field with which PyTorch aligns data, and of its
 /// 64-bit fields.
@@ -106,20 +109,35 @@ impl Member {
         Ok(start..end)
     }
 
-    /// Returns the range of the data if it follows from the directory alone: the
-    /// member is stored as PyTorch stores it, so that the place computed from its
-    /// beginning agrees with the one computed from its end.
-    pub(crate) fn expected_data(&self) -> Option<Range<u64>> {
+    /// Returns the range of the data of a member that has no bytes besides its header, its
+    /// name and its data. A local header that states another place is one that
+    /// [`Member::data`] refuses.
+    pub(crate) fn only_data(&self) -> Option<Range<u64>> {
+        let data = self.header().end..self.end;
+        (data.end.checked_sub(data.start)? == self.stored_len_bytes).then_some(data)
+    }
+
+    /// Returns the range of the data if the member has the layout of PyTorch, in which the
+    /// place that follows from the beginning of the member is the one that follows from its
+    /// end (docs/formats/zip.md 3).
+    pub(crate) fn padded_data(&self) -> Option<Range<u64>> {
         if !self.has_descriptor || self.method != 0 {
             return None;
         }
-        let least = self.header().end + PADDING_LEN_BYTES;
-        let starts = EXTRA_64_LEN_BYTES.map(|extra| (least + extra).next_multiple_of(ALIGNMENT));
+        let least = self.header().end.checked_add(PADDING_LEN_BYTES)?;
         let mut places = DESCRIPTOR_LEN_BYTES.iter().filter_map(|descriptor| {
             let end = self.end.checked_sub(*descriptor)?;
             Some(end.checked_sub(self.stored_len_bytes)?..end)
         });
-        places.find(|place| starts.contains(&place.start))
+        places.find(|place| {
+            let exponent = place.start.trailing_zeros().min(MAX_ALIGNMENT_EXPONENT);
+            let is_padded = |extra: &u64| {
+                let unpadded = least.checked_add(*extra);
+                let start = unpadded.and_then(|at| at.checked_next_multiple_of(1 << exponent));
+                start == Some(place.start)
+            };
+            exponent >= MIN_ALIGNMENT_EXPONENT && EXTRA_64_LEN_BYTES.iter().any(is_padded)
+        })
     }
 }
 
