@@ -165,7 +165,7 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
         }
     }
     let all = frames_of_all_codecs(70_001).into_iter();
-    let all = all.chain(other_frames(40_001));
+    let all = all.chain(other_frames(70_001));
     frames.extend(all.map(|(name, frame, _)| (name, frame)));
     let mut codings = Vec::new();
     for (number, (name, frame)) in frames.iter().enumerate() {

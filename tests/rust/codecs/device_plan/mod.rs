@@ -110,7 +110,6 @@ fn plans_of_all_vectors_restore_them() {
     }
     let on_device = placements.remove("Device").unwrap_or(0);
     assert!(on_device >= 170, "{on_device} {placements:?}");
-    assert_eq!(placements.get("Cpu(Family)"), None);
 }
 
 #[test]
@@ -232,43 +231,43 @@ fn other_frames(count: usize) -> Vec<(String, Vec<u8>, Vec<u8>)> {
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             .to_le_bytes()
     };
-    const HUFFMAN: ZstdCoding = ZstdCoding::Huffman;
-    let codings = [1, 2, 4, 8].map(|width| (width, HUFFMAN));
-    for (width, coding) in codings.into_iter().chain([(4, ZstdCoding::Search(3))]) {
-        let mut tensor = |value: &mut dyn FnMut(u64, &mut Rng) -> u64| {
-            let elements = (0..count as u64).map(|k| element(value(k, &mut rng)));
-            let elements = elements.flat_map(|bytes| bytes.into_iter().take(width.into()));
-            // Half an element.
-            let tail = (1..=width / 2).collect::<Vec<u8>>();
-            elements.chain(tail).collect::<Vec<u8>>()
-        };
-        // All values of the last palette are different.
-        for distinct in [1, 16, 300, u64::MAX] {
-            let bytes = tensor(&mut |k, rng| match distinct {
-                u64::MAX => k,
-                _ => (rng.next_u64() % distinct).min(rng.next_u64() % distinct),
-            });
-            let frame = match width {
-                1 => None,
-                _ => palette::encode(&Pure, &bytes, width, u32::MAX, &[coding]),
+    for coding in [ZstdCoding::Huffman, ZstdCoding::Search(3)] {
+        for width in [1, 2, 4, 8] {
+            let mut tensor = |value: &mut dyn FnMut(u64, &mut Rng) -> u64| {
+                let elements = (0..count as u64).map(|k| element(value(k, &mut rng)));
+                let elements = elements.flat_map(|bytes| bytes.into_iter().take(width.into()));
+                // Half an element.
+                let tail = (1..=width / 2).collect::<Vec<u8>>();
+                elements.chain(tail).collect::<Vec<u8>>()
             };
-            let name = format!("palette of {distinct}, {width} bytes, {coding:?}");
-            frames.extend(frame.map(|frame| (name, frame, bytes)));
-        }
-        for (zeros, transform) in [
-            (2, TurboTransform::BytePlane),
-            (2, TurboTransform::Opaque),
-            (100, TurboTransform::BytePlane),
-            (1, TurboTransform::Opaque),
-        ] {
-            // The element of this number is zero.
-            let bytes = tensor(&mut |_, rng| match rng.next_u64() % zeros {
-                0 => u64::MAX,
-                _ => rng.next_u64() % 50,
-            });
-            let frame = sparse::encode(&Pure, &bytes, width, transform, &[coding]);
-            let name = format!("1 zero of {zeros}, {width} bytes, {transform:?} {coding:?}");
-            frames.push((name, frame, bytes));
+            // All values of the last palette are different.
+            for distinct in [1, 16, 300, u64::MAX] {
+                let bytes = tensor(&mut |k, rng| match distinct {
+                    u64::MAX => k,
+                    _ => (rng.next_u64() % distinct).min(rng.next_u64() % distinct),
+                });
+                let frame = match width {
+                    1 => None,
+                    _ => palette::encode(&Pure, &bytes, width, u32::MAX, &[coding]),
+                };
+                let name = format!("palette of {distinct}, {width} bytes, {coding:?}");
+                frames.extend(frame.map(|frame| (name, frame, bytes)));
+            }
+            for (zeros, transform) in [
+                (2, TurboTransform::BytePlane),
+                (2, TurboTransform::Opaque),
+                (100, TurboTransform::BytePlane),
+                (1, TurboTransform::Opaque),
+            ] {
+                // The element of this number is zero.
+                let bytes = tensor(&mut |_, rng| match rng.next_u64() % zeros {
+                    0 => u64::MAX,
+                    _ => rng.next_u64() % 50,
+                });
+                let frame = sparse::encode(&Pure, &bytes, width, transform, &[coding]);
+                let name = format!("1 zero of {zeros}, {width} bytes, {transform:?} {coding:?}");
+                frames.push((name, frame, bytes));
+            }
         }
     }
     // Chunks with equal bytes have equal streams and the table of all of them.
