@@ -121,6 +121,21 @@ impl Frame<'_> {
     pub fn distinct(&self) -> u32 {
         self.distinct
     }
+
+    /// Returns the coded codebook and the coded index, which are zstd frames, each with
+    /// its decoded length in bytes. Both are empty if there are no elements.
+    #[cfg(feature = "plan")]
+    pub(super) fn coded(&self) -> [(&[u8], u64); 2] {
+        let codebook_bytes = u64::from(self.distinct) * u64::from(self.width);
+        let index_bytes = self.elements * u64::from(self.index_bytes);
+        [(self.codebook, codebook_bytes), (self.index, index_bytes)]
+    }
+
+    /// Returns the number of elements.
+    #[cfg(feature = "plan")]
+    pub(super) fn elements(&self) -> u64 {
+        self.elements
+    }
 }
 
 /// A tensor split into a codebook and an index.

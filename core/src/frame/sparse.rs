@@ -124,6 +124,21 @@ impl Frame<'_> {
     pub fn nonzero(&self) -> u64 {
         self.nonzero
     }
+
+    /// Returns the number of elements.
+    #[cfg(feature = "plan")]
+    pub(super) fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// Returns the coded bitmap, a zstd frame, with its decoded length in bytes, and the
+    /// frame of the values. There is no bitmap if there are no elements, and there are no
+    /// values if all elements are zero.
+    #[cfg(feature = "plan")]
+    pub(super) fn coded(&self) -> ((&[u8], u64), Option<&turbo::Frame<'_>>) {
+        let bitmap_bytes = self.elements.div_ceil(8);
+        ((self.bitmap, bitmap_bytes), self.values.as_ref())
+    }
 }
 
 fn values(bytes: &[u8], nonzero: u64, width: u8) -> Result<turbo::Frame<'_>> {

@@ -89,6 +89,13 @@ impl<'a> Stream<'a> {
         self.len_bytes
     }
 
+    /// Returns the payload, and whether it is the stream itself; it is a zstd frame
+    /// otherwise.
+    #[cfg(feature = "plan")]
+    pub fn payload(&self) -> (&'a [u8], bool) {
+        (self.payload, self.stored)
+    }
+
     /// Returns the decoded stream, which is borrowed if it is stored
     /// uncompressed.
     pub fn decode<E: Engine>(&self, engine: &E) -> Result<Cow<'a, [u8]>> {

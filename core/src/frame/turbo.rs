@@ -97,6 +97,15 @@ impl<'a> FrameFamily<'a> for Frame<'a> {
     }
 }
 
+#[cfg(feature = "plan")]
+impl<'a> Frame<'a> {
+    /// Returns the coded streams: one with the whole content, or one for each byte of an
+    /// element.
+    pub(super) fn coded_streams(&self) -> &[Stream<'a>] {
+        &self.streams
+    }
+}
+
 /// Encodes `bytes`, whose elements are `width` bytes each, taking the smallest
 /// result among `codings` for each stream. A buffer that is empty or does not
 /// consist of whole elements becomes a single stream.

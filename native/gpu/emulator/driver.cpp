@@ -88,7 +88,7 @@ void check_segment(const Launch& launch, u32 number) {
     if (plane.space == IN_OUTPUT) check_output(launch, plane.at + segment.position, segment.len);
 }
 
-void check_tile(const Launch& launch, const Tile& tile) {
+template <class AnyTile> void check_tile(const Launch& launch, const AnyTile& tile) {
     const JoinedTensor& tensor = launch.tensors[tile.tensor];
     u64 width = tensor.item_bytes;
     check_output(launch, tensor.output + tile.first * width, tile.count * width);
@@ -108,14 +108,25 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
         copy_segment(block, launch, ((const u32*)jobs)[k]);
     } else if (name == "decode_rans_streams") {
         memory.resize(sizeof(RansShared));
-        check_segment(launch, ((const u32*)jobs)[k]);
-        decode_rans(block, launch, ((const u32*)jobs)[k], memory.data());
+        const RansChunks& chunks = ((const RansChunks*)jobs)[k];
+        for (u32 j = 0; j < chunks.count; j++) check_segment(launch, chunks.first + j);
+        decode_rans(block, launch, chunks, memory.data());
     } else if (name == "join_bfloat16_tiles") {
         check_tile(launch, ((const Tile*)jobs)[k]);
         join_bfloat16(block, launch, ((const Tile*)jobs)[k], memory.data());
     } else if (name == "join_tiles") {
         check_tile(launch, ((const Tile*)jobs)[k]);
         join_tile(block, launch, ((const Tile*)jobs)[k]);
+    } else if (name == "count_sparse_tiles") {
+        memory.resize(sizeof(SparseShared));
+        count_sparse(block, launch, ((const SparseTile*)jobs)[k], memory.data());
+    } else if (name == "add_up_sparse_tensors") {
+        memory.resize(sizeof(SumShared));
+        add_up_sparse(block, launch, ((const SparseSum*)jobs)[k], memory.data());
+    } else if (name == "join_sparse_tiles") {
+        memory.resize(sizeof(SparseShared));
+        check_tile(launch, ((const SparseTile*)jobs)[k]);
+        join_sparse(block, launch, ((const SparseTile*)jobs)[k], memory.data());
     } else {
         fail("there is no kernel of this name");
     }

@@ -7,9 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "bfloat16.cu"
-#include "rans.cu"
-#include "tables.cu"
+#include "kernels.cu"
 
 namespace {
 
@@ -20,6 +18,7 @@ struct Request {
     u64 stream_shared;
     u64 tensors, planes, segments, huffman_tables, rans_tables;
     u64 segment_jobs, copy_jobs, rans_jobs, bfloat16_tiles, join_tiles;
+    u64 sparse_tiles, sparse_sums;
     u64 source, scratch, output;
 };
 
@@ -64,6 +63,8 @@ void answer(const Request& request) {
     auto copy_jobs = receive(request.copy_jobs, 1), rans_jobs = receive(request.rans_jobs, 1);
     auto bfloat16_tiles = receive(request.bfloat16_tiles, 1);
     auto join_tiles = receive(request.join_tiles, 1);
+    auto sparse_tiles = receive(request.sparse_tiles, 1);
+    auto sparse_sums = receive(request.sparse_sums, 1);
     auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
     auto output = receive(request.output, 1);
     const size_t codes = request.huffman_tables / sizeof(HuffmanTable);
@@ -90,13 +91,22 @@ void answer(const Request& request) {
         decode_segment(block, launch, number, shared);
     });
     each_job<u32>(*copy_jobs, 1, [&](u32 number, u8*) { copy_segment(block, launch, number); });
-    each_job<u32>(*rans_jobs, sizeof(RansShared), [&](u32 number, u8* shared) {
-        decode_rans(block, launch, number, shared);
+    each_job<RansChunks>(*rans_jobs, sizeof(RansShared), [&](const RansChunks& chunks, u8* shared) {
+        decode_rans(block, launch, chunks, shared);
     });
     each_job<Tile>(*bfloat16_tiles, stream_len, [&](const Tile& tile, u8* shared) {
         join_bfloat16(block, launch, tile, shared);
     });
     each_job<Tile>(*join_tiles, 1, [&](const Tile& tile, u8*) { join_tile(block, launch, tile); });
+    each_job<SparseTile>(*sparse_tiles, sizeof(SparseShared), [&](const SparseTile& tile, u8* shared) {
+        count_sparse(block, launch, tile, shared);
+    });
+    each_job<SparseSum>(*sparse_sums, sizeof(SumShared), [&](const SparseSum& sum, u8* shared) {
+        add_up_sparse(block, launch, sum, shared);
+    });
+    each_job<SparseTile>(*sparse_tiles, sizeof(SparseShared), [&](const SparseTile& tile, u8* shared) {
+        join_sparse(block, launch, tile, shared);
+    });
     fwrite(damage, 1, sizeof damage, stdout);
     fwrite(output->bytes, 1, output->len, stdout);
     fflush(stdout);

@@ -55,6 +55,15 @@ DEVICE void lower_to(u32* place, u32 value) {
 
 DEVICE u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 
+// Returns the number of bits that are set.
+DEVICE u32 count_bits(u32 word) {
+#ifdef __CUDACC__
+    return (u32)__popc((i32)word);
+#else
+    return (u32)__builtin_popcount(word);
+#endif
+}
+
 // Returns four bytes, of which the first is the lowest.
 DEVICE u32 four_bytes(const u8* from) {
     if ((u64)from % 4 == 0) return *(const u32*)from;

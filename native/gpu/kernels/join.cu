@@ -1,7 +1,7 @@
-// Joins planes in the scratch buffer into elements: bytes, float16 and float32.
+// Joins planes in the scratch buffer into elements: bytes, float16, float32, and palettes.
 #pragma once
 
-#include "lists.h"
+#include "palette.cu"
 
 // Returns the sign of element `k`.
 DEVICE u32 sign_bit(const u8* signs, u64 k) { return signs[k >> 3] >> (7 - (k & 7)) & 1; }
@@ -129,6 +129,8 @@ DEVICE void join_tile(const Block& block, const Launch& launch, const Tile& tile
     const JoinedTensor tensor = launch.tensors[tile.tensor];
     if (tensor.join == BYTES) {
         join_bytes(block, launch, tile, tensor);
+    } else if (tensor.join == PALETTE) {
+        join_palette(block, launch, tile, tensor);
     } else {
         join_floats(block, launch, tile, tensor);
     }

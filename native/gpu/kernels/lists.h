@@ -9,7 +9,7 @@ static const u32 NONE = 0xFFFFFFFFu;
 // Numbers of `Space`, `Coding` and `Join`.
 static const u32 IN_OUTPUT = 1;
 static const u32 STORED = 0, RUN = 1, FLAT = 2, HUFFMAN = 3;
-static const u32 BYTES = 0, FLOAT16 = 2;
+static const u32 BYTES = 0, FLOAT16 = 2, PALETTE = 4;
 
 struct JoinedTensor {
     u64 output, elements;
@@ -52,6 +52,32 @@ struct Tile {
 
 static const u64 IN_SCRATCH = 1ull << 63;
 
+// Consecutive segments with the same rANS table, which one block decodes.
+struct RansChunks {
+    u32 first, count;
+};
+
+// The largest number of elements of a tile.
+static const u32 MAX_TILE = 32768;
+
+// Elements of a sparse tensor that one block counts, and writes.
+struct SparseTile {
+    // The first element, a multiple of MAX_TILE.
+    u64 first;
+    // Offset in the scratch buffer of a number of 64 bits: how many values the tile has,
+    // then how many the tiles before it have.
+    u64 before;
+    u32 count, tensor;
+};
+
+// A sparse tensor, whose counts one block adds up.
+struct SparseSum {
+    // Offset in the scratch buffer of the number of the first tile. The others follow.
+    u64 before;
+    u64 tiles;
+    u32 tensor, reserved;
+};
+
 // Codes are looked up by this number of bits.
 static const u32 LOOKUP_BITS = 11;
 
@@ -67,6 +93,8 @@ struct DecodeTable {
 static_assert(sizeof(JoinedTensor) == 32 && sizeof(PlannedPlane) == 32, "layout");
 static_assert(sizeof(Segment) == 40 && sizeof(HuffmanTable) == 132, "layout");
 static_assert(sizeof(RansTable) == 512 && sizeof(Tile) == 32, "layout");
+static_assert(sizeof(RansChunks) == 8, "layout");
+static_assert(sizeof(SparseTile) == 24 && sizeof(SparseSum) == 24, "layout");
 static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
 
 // The lists and buffers. The source and the scratch buffer start at multiples of 16,

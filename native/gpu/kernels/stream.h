@@ -83,14 +83,14 @@ DEVICE u32 decode_down_to(
     return position;
 }
 
-// Writes symbols to shared memory, four at a time. Words at both ends, which contain
-// symbols of other threads, are written by bytes.
+// Writes symbols, four at a time. Words at both ends, which may contain symbols of other
+// threads, are written by bytes.
 struct SymbolWriter {
     u8* out;
     u64 waiting;
     u32 count;
 
-    // Adds up to three symbols.
+    // Adds up to four symbols.
     DEVICE void put(u32 symbols, u32 number) {
         waiting |= (u64)symbols << (8 * count);
         count += number;

@@ -33,7 +33,8 @@ pub fn stream_shared_bytes(plan: &DevicePlan) -> u32 {
 pub enum Damage {
     /// The segment with this index does not end with its last symbol.
     Segment(u32),
-    /// The tensor with this index has a field with more bits than its width.
+    /// The tensor with this index has a field with more bits than its width, an index
+    /// outside of its palette, or a bitmap with another number of values.
     Tensor(u32),
 }
 

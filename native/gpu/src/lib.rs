@@ -8,20 +8,24 @@
 //! | `tables.cu` | expands Huffman codes into lookup tables | a code |
 //! | `segments.cu` | decodes Huffman-coded segments into planes | a segment of [`Jobs::segments`] |
 //! | `segments.cu` | copies other segments into planes | a segment of [`Jobs::copies`] |
-//! | `rans.cu` | decodes rANS streams into planes | a segment of [`Jobs::rans`] |
+//! | `rans.cu` | decodes rANS streams into planes | up to eight segments of [`Jobs::rans`] |
 //! | `bfloat16.cu` | decodes exponents, and joins them with signs and mantissas | a tile of [`Jobs::bfloat16`] |
-//! | `join.cu` | joins planes of all other elements | a tile of [`Jobs::joins`] |
+//! | `join.cu`, `palette.cu` | joins planes of all other elements | a tile of [`Jobs::joins`] |
+//! | `sparse.cu` | counts the values of sparse tensors | a tile of [`Jobs::sparse`] |
+//! | `sparse.cu` | adds up these counts | a tensor of [`Jobs::sparse_sums`] |
+//! | `sparse.cu` | writes the values to their places | a tile of [`Jobs::sparse`] |
 //!
 //! The first four kernels, and the host for the segments that are left to it, are
 //! independent of each other, except that Huffman-coded segments need the tables. The
-//! last two need all of them.
+//! others need all of them, and those of `sparse.cu` each other.
 //!
 //! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
 //! start: the driver is loaded when a GPU is opened.
 //!
-//! The kernels check that every stream ends exactly with its last symbol, and that no
-//! field is too wide. They report the lowest index of a damaged segment and of a damaged
+//! The kernels check that every stream ends exactly with its last symbol, that no
+//! field is too wide, that palettes have all of their indices, and that sparse tensors have
+//! a value for every bit. They report the lowest index of a damaged segment and of a damaged
 //! tensor. Damaged streams never cause accesses outside the buffers. The lists have to come
 //! from a plan.
 
@@ -35,7 +39,7 @@ pub mod load;
 
 pub use device::{Device, Output, Queue};
 pub use error::{Error, Result};
-pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, Tile};
+pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, RansChunks, SparseSum, SparseTile, Tile};
 pub use launch::{Damage, host_place, stream_shared_bytes};
 
 /// The kernels as PTX for compute capability 8.0, which drivers compile for their GPU.

@@ -53,6 +53,16 @@ pub enum Join {
     Float16 = 2,
     /// The same of float32.
     Float32 = 3,
+    /// The first plane is a codebook of elements. The second one has the index of every
+    /// element in it, of 1, 2 or 4 bytes; the lengths of the planes determine the size of
+    /// an index and the number of entries (docs/formats/z4ai-frames.md 10). A device has
+    /// to check that the codebook has an entry for every index.
+    Palette = 4,
+    /// The first plane is a bitmap of all elements, most significant bit first. The
+    /// elements whose bits are set are in the second plane, or byte `j` of them is in
+    /// plane `1 + j`, or there are none; the others are zero (9.1). A device has to check
+    /// that as many bits are set as there are values, and none after the last element.
+    Sparse = 5,
 }
 
 /// A tensor whose planes have to be joined. Its other planes are outputs themselves.

@@ -31,6 +31,7 @@ use crate::{Error, Result, bytes};
 
 mod lists;
 mod segments;
+mod structured;
 
 pub use lists::{
     Coding, HostSegment, HuffmanTable, Join, JoinedTensor, MAX_CODE_BITS, NONE, PlannedPlane,
@@ -64,13 +65,14 @@ pub enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The frame is of a family without a plan: sparse, palette or an extension frame.
+    /// The frame is of a family without a plan, such as an extension frame, or the values
+    /// of a sparse frame are divided into bytes of elements of another width.
     Family,
     /// Most bytes are in zstd frames with matches to copy or with a checksum.
     Matches,
     /// Most bytes are coded by rANS of order 1.
     Order1,
-    /// Most bytes are in rANS chunks of more than 2^18 symbols.
+    /// Most bytes are in rANS chunks of more than 2^22 symbols.
     LongChunk,
     /// A Huffman code has codes of more than [`MAX_CODE_BITS`] bits.
     LongCode,
@@ -133,12 +135,14 @@ impl DevicePlan {
         }
         let len_bytes = output.end - output.start;
         let contained = ContainedFrame::parse(frame.bytes, len_bytes, frame.edition)?;
-        let Frame::Z4ai(parsed) = contained.frame() else {
-            return Ok(Placement::Cpu(Reason::Family));
-        };
         let before = self.lens();
         let scratch_before = self.scratch_len_bytes;
-        let added = self.add_planes(engine, frame, parsed);
+        let added = match contained.frame() {
+            Frame::Z4ai(parsed) => self.add_planes(engine, frame, parsed),
+            Frame::Palette(parsed) => self.add_palette(frame, parsed),
+            Frame::Sparse(parsed) => self.add_sparse(frame, parsed),
+            _ => Err(Stop::Cpu(Reason::Family)),
+        };
         if added.is_ok() {
             self.source_end = self.source_end.max(source_end.unwrap_or(u64::MAX));
             self.output_end = output.end;
@@ -177,31 +181,73 @@ impl DevicePlan {
         let tensor = match join {
             None => NONE,
             Some(join) => {
-                budget.spend::<JoinedTensor>()?;
-                let number = segments::number(self.tensors.len())?;
-                self.tensors.push(JoinedTensor {
-                    output: placed.output.start,
-                    elements: (tail_at - placed.output.start) / item_bytes as u64,
-                    first_plane: segments::number(self.planes.len())?,
-                    planes: segments::number(frame.planes().len())?,
-                    join: join as u32,
-                    item_bytes: segments::number(item_bytes)?,
-                });
-                number
+                let elements = (tail_at - placed.output.start) / item_bytes as u64;
+                let planes = frame.planes().len();
+                self.open_tensor(&mut budget, placed, join, item_bytes, elements, planes)?
             }
         };
         for plane in frame.planes() {
             let len_bytes = plane.len_bytes();
-            let (space, at) = match tensor {
-                NONE => (Space::Output, placed.output.start),
-                _ => (Space::Scratch, self.scratch(len_bytes)?),
-            };
-            self.open_plane(&mut budget, space, at, len_bytes, tensor)?;
+            match tensor {
+                NONE => {
+                    let at = placed.output.start;
+                    self.open_plane(&mut budget, Space::Output, at, len_bytes, NONE)?;
+                }
+                _ => self.open_scratch_plane(&mut budget, len_bytes, tensor)?,
+            }
             self.add_segments(engine, &mut budget, placed, plane)?;
         }
+        self.finish(&mut budget, placed, tail)
+    }
+
+    /// Adds a tensor of `elements` elements, which are joined from the next `planes` planes.
+    /// Returns its index.
+    fn open_tensor(
+        &mut self,
+        budget: &mut Budget,
+        placed: &PlacedFrame,
+        join: Join,
+        item_bytes: usize,
+        elements: u64,
+        planes: usize,
+    ) -> Result<u32, Stop> {
+        budget.spend::<JoinedTensor>()?;
+        let number = segments::number(self.tensors.len())?;
+        self.tensors.push(JoinedTensor {
+            output: placed.output.start,
+            elements,
+            first_plane: segments::number(self.planes.len())?,
+            planes: segments::number(planes)?,
+            join: join as u32,
+            item_bytes: segments::number(item_bytes)?,
+        });
+        Ok(number)
+    }
+
+    /// Adds a plane of a tensor, which is in the scratch buffer.
+    fn open_scratch_plane(
+        &mut self,
+        budget: &mut Budget,
+        len_bytes: u64,
+        tensor: u32,
+    ) -> Result<(), Stop> {
+        let at = self.scratch(len_bytes)?;
+        self.open_plane(budget, Space::Scratch, at, len_bytes, tensor)
+    }
+
+    /// Adds the bytes after the last element, and leaves the tensor to the CPU if the host
+    /// has to decode too much of it.
+    fn finish(
+        &mut self,
+        budget: &mut Budget,
+        placed: &PlacedFrame,
+        tail: &[u8],
+    ) -> Result<(), Stop> {
         if !tail.is_empty() {
-            self.open_plane(&mut budget, Space::Output, tail_at, tail.len() as u64, NONE)?;
-            self.add_stored(&mut budget, placed, 0, tail)?;
+            let len_bytes = tail.len() as u64;
+            let at = placed.output.end - len_bytes;
+            self.open_plane(budget, Space::Output, at, len_bytes, NONE)?;
+            self.add_stored(budget, placed, 0, tail)?;
         }
         budget.check_share(placed.output.end - placed.output.start)
     }

@@ -209,7 +209,7 @@ impl DevicePlan {
     }
 
     /// Adds the segments of a zstd frame, or the frame as a whole for the host.
-    fn add_zstd(
+    pub(super) fn add_zstd(
         &mut self,
         budget: &mut Budget,
         placed: &PlacedFrame,
@@ -376,11 +376,11 @@ fn is_long(len_bytes: u64, chunks: usize) -> bool {
     len_bytes.div_ceil(chunks.max(1) as u64) > MAX_CHUNK_SYMBOLS
 }
 
-/// The largest number of symbols of a rANS chunk that a device decodes, twice the shortest
-/// chunk that this crate writes. The symbols of a chunk are decoded sequentially, so a GPU
-/// takes milliseconds for this number, whatever else it does at the same time. The host
-/// decodes longer chunks sooner.
-const MAX_CHUNK_SYMBOLS: u64 = 1 << 18;
+/// The largest number of symbols of a rANS chunk that a device decodes. This crate writes
+/// longer ones only for planes of more than 2^28 bytes. The symbols of a chunk are decoded
+/// sequentially, and a table with a single symbol needs no coded bytes for any number of
+/// them; the limit bounds how long such a chunk keeps a GPU busy.
+const MAX_CHUNK_SYMBOLS: u64 = 1 << 22;
 
 /// The length of a segment of stored bytes, except for the last one of its bytes. It is
 /// the largest block of a zstd frame, so that segments are about equally much work.

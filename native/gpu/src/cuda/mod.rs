@@ -52,6 +52,9 @@ struct Kernels {
     decode_rans_streams: Kernel,
     join_bfloat16_tiles: Kernel,
     join_tiles: Kernel,
+    count_sparse_tiles: Kernel,
+    add_up_sparse_tensors: Kernel,
+    join_sparse_tiles: Kernel,
     _module: Module,
 }
 
@@ -66,6 +69,9 @@ impl Kernels {
             decode_rans_streams: module.kernel("decode_rans_streams")?,
             join_bfloat16_tiles: module.kernel("join_bfloat16_tiles")?,
             join_tiles: module.kernel("join_tiles")?,
+            count_sparse_tiles: module.kernel("count_sparse_tiles")?,
+            add_up_sparse_tensors: module.kernel("add_up_sparse_tensors")?,
+            join_sparse_tiles: module.kernel("join_sparse_tiles")?,
             _module: module,
         };
         for kernel in [kernels.decode_segments, kernels.join_bfloat16_tiles] {

@@ -25,6 +25,8 @@ const STREAM_THREADS: u32 = 512;
 const COPY_THREADS: u32 = 256;
 const RANS_THREADS: u32 = 32;
 const JOIN_THREADS: u32 = 256;
+const SPARSE_THREADS: u32 = 256;
+const SUM_THREADS: u32 = 256;
 
 /// The parts of a queue that another queue can use again.
 pub(super) struct Parts {
@@ -198,7 +200,7 @@ impl GpuQueue {
         plan: &DevicePlan,
         jobs: &Jobs,
         launch: &Launch,
-        [segments, copies, rans, bfloat16, joins]: [u64; 5],
+        [segments, copies, rans, bfloat16, joins, sparse, sparse_sums]: [u64; 7],
     ) -> Result<()> {
         let kernels = &self.shared.kernels;
         let codes = plan.huffman_tables().len();
@@ -206,6 +208,7 @@ impl GpuQueue {
         let of_streams = |blocks| (blocks, STREAM_THREADS, shared_bytes);
         let copies_size = (jobs.copies.len(), COPY_THREADS, 0);
         let rans_size = (jobs.rans.len(), RANS_THREADS, 0);
+        let sparse_size = (jobs.sparse.len(), SPARSE_THREADS, 0);
         let kernels = [
             (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
             (
@@ -225,6 +228,13 @@ impl GpuQueue {
                 joins,
                 (jobs.joins.len(), JOIN_THREADS, 0),
             ),
+            (kernels.count_sparse_tiles, sparse, sparse_size),
+            (
+                kernels.add_up_sparse_tensors,
+                sparse_sums,
+                (jobs.sparse_sums.len(), SUM_THREADS, 0),
+            ),
+            (kernels.join_sparse_tiles, sparse, sparse_size),
         ];
         let [start, end] = &self.parts.kernels;
         start.record(&self.parts.stream)?;
@@ -410,6 +420,8 @@ impl Queue for GpuQueue {
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),
+            jobs.sparse.as_bytes(),
+            jobs.sparse_sums.as_bytes(),
         ]);
         let _entered = self.shared.context.enter()?;
         let context = &self.shared.context;

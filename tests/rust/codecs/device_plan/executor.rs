@@ -21,7 +21,14 @@ const CODINGS: [Coding; 6] = [
     Coding::Rans,
     Coding::Host,
 ];
-const JOINS: [Join; 4] = [Join::Bytes, Join::Bfloat16, Join::Float16, Join::Float32];
+const JOINS: [Join; 6] = [
+    Join::Bytes,
+    Join::Bfloat16,
+    Join::Float16,
+    Join::Float32,
+    Join::Palette,
+    Join::Sparse,
+];
 
 pub fn coding(segment: &Segment) -> Coding {
     CODINGS[segment.coding as usize]
@@ -220,7 +227,9 @@ fn join(
         Join::Bfloat16 => (8, 7),
         Join::Float16 => (5, 10),
         Join::Float32 => (8, 23),
-        _ => {
+        Join::Palette => return look_up(&planes, width, out),
+        Join::Sparse => return restore_zeros(&planes, width, out),
+        Join::Bytes => {
             for (k, byte) in out.iter_mut().enumerate() {
                 *byte = planes[k % width][k / width];
             }
@@ -242,6 +251,52 @@ fn join(
     }
     if n % 8 > 0 && planes[0][n / 8] << (n % 8) != 0 {
         return Err("the padding of the signs is not zero".into());
+    }
+    Ok(())
+}
+
+/// Replaces every index of the second plane by its entry in the first one.
+fn look_up(planes: &[&[u8]], width: usize, out: &mut [u8]) -> Result<(), String> {
+    let index_bytes = planes[1].len() / (out.len() / width);
+    let indices = planes[1].chunks(index_bytes);
+    for (element, index) in out.chunks_mut(width).zip(indices) {
+        let index = index.iter().rev();
+        let index = index.fold(0, |index, &byte| index << 8 | usize::from(byte));
+        let entry = planes[0].chunks(width).nth(index);
+        element.copy_from_slice(entry.ok_or("an index is outside of the codebook")?);
+    }
+    Ok(())
+}
+
+/// Puts values to the places whose bits are set in the first plane. The other planes have
+/// the values, or there are none.
+fn restore_zeros(planes: &[&[u8]], width: usize, out: &mut [u8]) -> Result<(), String> {
+    let (bitmap, values) = planes.split_first().expect("a bitmap");
+    let elements = out.len() / width;
+    let mut next = 0;
+    for (k, element) in out.chunks_mut(width).enumerate() {
+        element.fill(0);
+        if bitmap[k / 8] >> (7 - k % 8) & 1 == 0 {
+            continue;
+        }
+        for (j, byte) in element.iter_mut().enumerate() {
+            let value = match values {
+                [whole] => whole.get(next * width + j),
+                planes => planes.get(j).and_then(|plane| plane.get(next)),
+            };
+            *byte = *value.ok_or("a bit of the bitmap has no value")?;
+        }
+        next += 1;
+    }
+    let count = match values {
+        [whole] => whole.len() / width,
+        planes => planes.first().map_or(0, |plane| plane.len()),
+    };
+    if next != count {
+        return Err("a value has no bit".into());
+    }
+    if elements % 8 > 0 && bitmap[elements / 8] << (elements % 8) != 0 {
+        return Err("the padding of the bitmap is not zero".into());
     }
     Ok(())
 }

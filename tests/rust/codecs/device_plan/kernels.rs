@@ -16,7 +16,9 @@ use zstn_tests::rng::Rng;
 use zstn_tests::{cases, native, repository, tier};
 
 use super::executor::{Damage, coding, execute};
-use super::{DTYPES, EFFORTS, damaged_copies, frames_of_all_codecs, planned, weights};
+use super::{
+    DTYPES, EFFORTS, damaged_copies, frames_of_all_codecs, other_frames, planned, weights,
+};
 use crate::rans;
 
 /// The kernels as a program on the host. An access outside of a buffer ends it.
@@ -90,6 +92,8 @@ impl Emulator {
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),
+            jobs.sparse.as_bytes(),
+            jobs.sparse_sums.as_bytes(),
             source,
             &scratch,
             &output,
@@ -160,8 +164,9 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
             frames.push((format!("{} {effort:?}", dtype.name()), frame));
         }
     }
-    let all = frames_of_all_codecs(70_001);
-    frames.extend(all.into_iter().map(|(name, frame, _)| (name, frame)));
+    let all = frames_of_all_codecs(70_001).into_iter();
+    let all = all.chain(other_frames(70_001));
+    frames.extend(all.map(|(name, frame, _)| (name, frame)));
     let mut codings = Vec::new();
     for (number, (name, frame)) in frames.iter().enumerate() {
         let expected = zstn_core::frame::decompress(&Pure, frame, 1 << 30).expect("decodes");
@@ -184,7 +189,8 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
 
 fn reports_damage(emulator: &mut Emulator) {
     let mut kinds = [0; 3];
-    for (name, frame, bytes) in frames_of_all_codecs(1_501) {
+    let frames = frames_of_all_codecs(1_501).into_iter();
+    for (name, frame, bytes) in frames.chain(other_frames(1_501)) {
         let (plan, placement) = planned(&frame, bytes.len()).expect("a plan");
         if placement != Placement::Device {
             continue;

@@ -5,6 +5,10 @@ use zstn_core::frame::plan::{
     Coding, DevicePlan, Join, JoinedTensor, NONE, PlannedPlane, Segment, Space,
 };
 
+mod sparse;
+
+pub use sparse::{SparseSum, SparseTile};
+
 /// The largest number of elements of a tile. It is the largest number of symbols of a
 /// Huffman-coded stream.
 pub const MAX_TILE_ELEMENTS: u32 = 1 << 15;
@@ -33,6 +37,22 @@ pub struct Tile {
     pub mantissas: u32,
 }
 
+/// Consecutive segments with the same rANS table, each of which one thread of a block
+/// decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RansChunks {
+    /// Index of the first segment.
+    pub first: u32,
+    /// Number of segments, 1 to 8.
+    pub count: u32,
+}
+
+/// The largest number of rANS chunks of a block. Blocks of more chunks would leave
+/// processors without work where a model has few chunks; smaller blocks expand the same
+/// table more often.
+const MAX_RANS_CHUNKS: u32 = 8;
+
 /// The alignment of planes in the scratch buffer, in bytes.
 const PLANE_ALIGN: u64 = 256;
 
@@ -49,12 +69,16 @@ pub struct Jobs {
     /// Indices of the segments that `segments.cu` copies: stored bytes, runs and flat
     /// codes.
     pub copies: Vec<u32>,
-    /// Indices of the segments that `rans.cu` decodes.
-    pub rans: Vec<u32>,
+    /// The segments that `rans.cu` decodes.
+    pub rans: Vec<RansChunks>,
     /// Tiles of bfloat16 tensors.
     pub bfloat16: Vec<Tile>,
-    /// Tiles of all other tensors whose planes have to be joined.
+    /// Tiles of all other tensors whose planes have to be joined, except for sparse ones.
     pub joins: Vec<Tile>,
+    /// Tiles of sparse tensors.
+    pub sparse: Vec<SparseTile>,
+    /// The sparse tensors.
+    pub sparse_sums: Vec<SparseSum>,
 }
 
 impl Jobs {
@@ -66,13 +90,17 @@ impl Jobs {
         for plane in plan.planes() {
             if !is_of_bfloat16(plan, plane) {
                 for (number, segment) in segments_of(plan, plane) {
-                    jobs.add_segment(number, segment);
+                    jobs.add_segment(plan, number, segment);
                 }
             }
         }
         for (number, tensor) in (0..).zip(plan.tensors()) {
             if tensor.join == Join::Bfloat16 as u32 {
                 jobs.add_bfloat16(plan, number, tensor);
+                continue;
+            }
+            if tensor.join == Join::Sparse as u32 {
+                jobs.add_sparse(number, tensor);
                 continue;
             }
             let tile = Tile {
@@ -104,13 +132,31 @@ impl Jobs {
     }
 
     /// Adds a segment that is decoded into its plane.
-    fn add_segment(&mut self, number: u32, segment: &Segment) {
+    fn add_segment(&mut self, plan: &DevicePlan, number: u32, segment: &Segment) {
         if segment.coding == Coding::Rans as u32 {
-            self.rans.push(number);
+            self.add_rans(plan, number, segment);
         } else if segment.coding == Coding::Huffman as u32 {
             self.segments.push(number);
         } else if segment.coding != Coding::Host as u32 {
             self.copies.push(number);
+        }
+    }
+
+    /// Adds a rANS segment to the last block if it follows its segments and has their
+    /// table, and to a new block otherwise.
+    fn add_rans(&mut self, plan: &DevicePlan, number: u32, segment: &Segment) {
+        let is_next = |chunks: &RansChunks| {
+            let first = plan.segments().get(chunks.first as usize);
+            chunks.first + chunks.count == number
+                && chunks.count < MAX_RANS_CHUNKS
+                && first.is_some_and(|first| first.parameter == segment.parameter)
+        };
+        match self.rans.last_mut().filter(|chunks| is_next(chunks)) {
+            Some(chunks) => chunks.count += 1,
+            None => self.rans.push(RansChunks {
+                first: number,
+                count: 1,
+            }),
         }
     }
 
@@ -124,20 +170,20 @@ impl Jobs {
             at
         } else {
             for (number, segment) in segments_of(plan, &signs) {
-                self.add_segment(number, segment);
+                self.add_segment(plan, number, segment);
             }
             signs.at | IN_SCRATCH
         };
         for (number, segment) in segments_of(plan, &mantissas) {
             if !is_direct_mantissa(segment) {
-                self.add_segment(number, segment);
+                self.add_segment(plan, number, segment);
             }
         }
         let mut mantissas = segments_of(plan, &mantissas).peekable();
         for (exponents_number, segment) in segments_of(plan, &exponents) {
             let is_huffman = segment.coding == Coding::Huffman as u32;
             if !is_huffman {
-                self.add_segment(exponents_number, segment);
+                self.add_segment(plan, exponents_number, segment);
             }
             let run = Tile {
                 first: segment.position,
