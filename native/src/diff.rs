@@ -458,6 +458,10 @@ impl Comparison<'_> {
 struct Cancellable<'a>(&'a Job<'a>);
 
 impl Progress for Cancellable<'_> {
+    fn begin(&self, _: u64) {}
+
+    fn advance(&self, _: u64) {}
+
     fn check(&self) -> Result<()> {
         self.0.ensure_running()
     }
