@@ -26,6 +26,7 @@
 //!   path, an address or a writer. An output file appears under its name only when it
 //!   is complete. A [`Job`] holds the threads, the network options, the memory limit,
 //!   the [`Progress`] and the [`CancelToken`] of such work.
+//! - [`diff`](diff()) states which tensors of two models differ, and by how much.
 //! - [`family::choose`] finds the best base for a checkpoint among several candidates.
 //!   It compares small signatures, which [`family::sketch`] computes.
 //! - [`Reader`] reads single tensors, or rows of them, and fetches little else.
@@ -69,6 +70,7 @@ mod catalog;
 mod container;
 pub mod convert;
 mod delta;
+mod diff;
 mod digest_thread;
 // Public for `zstn serve` and the command line only; not part of the API.
 #[doc(hidden)]
@@ -121,6 +123,7 @@ pub mod internals {
 }
 
 pub use convert::{ConvertOptions, ConvertReport, convert};
+pub use diff::{DiffOptions, DiffReport, Difference, DifferenceSize, TensorDiff, diff};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use finished_tensor::FinishedTensor;

@@ -16,11 +16,13 @@ use crate::dtype::Dtype;
 use crate::engine::Engine;
 use moments::Moments;
 
+mod difference;
 mod element;
 mod figures;
 mod float_sums;
 mod moments;
 
+pub use difference::{Difference, DifferenceSize};
 pub(crate) use figures::read_number;
 pub use figures::{Figures, read, write, write_number};
 

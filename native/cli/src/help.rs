@@ -108,6 +108,16 @@ const ALL: &[Examples] = &[
         ],
     ),
     (
+        "diff",
+        &[
+            (
+                "zstn diff base.zstn tuned.safetensors",
+                "what changed, and by how much",
+            ),
+            ("zstn diff base.zstn tuned.z4dm --no-figures", "only names"),
+        ],
+    ),
+    (
         "sketch",
         &[
             ("zstn sketch model.safetensors", "makes model.sketch"),

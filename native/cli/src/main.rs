@@ -19,6 +19,7 @@ mod base_options;
 mod bench;
 mod compress;
 mod convert;
+mod diff;
 mod elements;
 #[cfg(feature = "gateway")]
 mod gateway;
@@ -81,6 +82,8 @@ enum Verb {
     Get(get::Options),
     /// Decode everything and check it
     Verify(verify::Options),
+    /// State which tensors of two models differ, and by how much
+    Diff(diff::Options),
     /// Write a small signature with which --base auto compares checkpoints
     Sketch(sketch::Options),
     /// Compress any file as a single frame (for checkpoints, `pack` is smaller)
@@ -118,6 +121,7 @@ impl Verb {
             Self::Info(o) => o.json,
             Self::Get(o) => o.report.json,
             Self::Verify(o) => o.report.json,
+            Self::Diff(o) => o.report.json,
             Self::Sketch(o) => o.report.json,
             Self::Compress(o) => o.report.json,
             Self::Decompress(o) => o.report.json,
@@ -182,6 +186,7 @@ fn main() -> ExitCode {
         Verb::Info(options) => info::run(&options),
         Verb::Get(options) => get::run(&options).map_err(Failure::from),
         Verb::Verify(options) => verify::run(&options),
+        Verb::Diff(options) => diff::run(&options),
         Verb::Sketch(options) => sketch::run(&options),
         Verb::Compress(options) => compress::compress(&options).map_err(Failure::from),
         Verb::Decompress(options) => compress::decompress(&options).map_err(Failure::from),

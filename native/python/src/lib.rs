@@ -63,7 +63,7 @@ mod _native {
     #[pymodule_export]
     use super::view::SafetensorsView;
     #[pymodule_export]
-    use super::whole_checkpoint::{convert, pack, sketch, unpack, verify};
+    use super::whole_checkpoint::{convert, diff, pack, sketch, unpack, verify};
 
     use pyo3::prelude::*;
 

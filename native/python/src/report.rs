@@ -5,8 +5,8 @@ use pyo3::types::PyDict;
 use zstn::convert::Detail;
 use zstn::family::BaseChoice;
 use zstn::{
-    ConvertReport, FolderReport, PackReport, PackedFile, Storage, UnpackReport, UnpackedFile,
-    Uploaded, VerifiedFile, VerifyReport,
+    ConvertReport, DiffReport, FolderReport, PackReport, PackedFile, Storage, TensorDiff,
+    UnpackReport, UnpackedFile, Uploaded, VerifiedFile, VerifyReport,
 };
 
 pub type Dict<'py> = PyResult<Bound<'py, PyDict>>;
@@ -132,6 +132,37 @@ fn verified_file<'py>(py: Python<'py>, file: &VerifiedFile) -> Dict<'py> {
         has_file_digest: file.has_file_digest,
         max_error: file.max_error,
         is_confirmed: file.is_confirmed,
+    ))
+}
+
+pub fn compared<'py>(py: Python<'py>, report: &DiffReport) -> Dict<'py> {
+    Ok(dict!(py,
+        changed: files(py, &report.changed, tensor_diff)?,
+        elements: report.elements,
+        changed_elements: report.changed_elements(),
+        equal_tensors: report.equal,
+        equal_unread: report.equal_unread,
+        only_in_first: &report.only_in_first,
+        only_in_second: &report.only_in_second,
+        unreadable: &report.unreadable,
+        changed_metadata: &report.metadata,
+        is_equal: report.is_equal(),
+    ))
+}
+
+fn tensor_diff<'py>(py: Python<'py>, tensor: &TensorDiff) -> Dict<'py> {
+    let figures = tensor.difference.as_ref();
+    let size = figures.and_then(|figures| figures.size);
+    let [first, second] = &tensor.shapes;
+    Ok(dict!(py,
+        name: &tensor.name,
+        dtypes: tensor.dtypes.map(zstn::zstn_core::dtype::Dtype::name),
+        shapes: (first.as_slice(), second.as_slice()),
+        changed_elements: figures.map(|figures| figures.changed),
+        lost_finite: figures.map(|figures| figures.lost_finite),
+        gained_finite: figures.map(|figures| figures.gained_finite),
+        relative_change: tensor.relative(),
+        max_change: size.map(|size| size.max_abs),
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Packing, restoring, verifying, converting and sketching whole checkpoints.
+//! Packing, restoring, verifying, comparing, converting and sketching whole checkpoints.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use zstn::family::{Digests, FamilyOptions, SketchOptions};
 use zstn::zstn_core::container::foreign::{compressed_tensors, gauss};
 use zstn::zstn_core::container::zstn::parse_sha256;
 use zstn::{
-    ConvertOptions, Error, Location, PackOptions, Phase, Progress as _, UnpackOptions,
+    ConvertOptions, DiffOptions, Error, Location, PackOptions, Phase, Progress as _, UnpackOptions,
     VerifyOptions, View,
 };
 
@@ -143,6 +143,37 @@ pub fn verify<'py>(
         zstn::verify(&job, &input.input, &options)
     })?;
     report::verified(py, &report)
+}
+
+/// Compares two models and returns the report.
+#[pyfunction]
+pub fn diff<'py>(
+    py: Python<'py>,
+    first: &Bound<'py, PyAny>,
+    second: &Bound<'py, PyAny>,
+    figures: bool,
+    dense: bool,
+    base: Option<&Bound<'py, PyAny>>,
+    mut common: Common,
+) -> PyResult<Bound<'py, PyDict>> {
+    let watch = Watch::new(common.progress.take());
+    let lease = watch.lease();
+    let first = Argument::new(first, Some(&lease))?;
+    let second = Argument::new(second, Some(&lease))?;
+    let bases = Argument::several(base, Some(&lease))?;
+    let report = run(py, &watch, move |watch| {
+        let addresses = [&first, &second].map(|input| input.address.as_deref());
+        let job = common.job(addresses.into_iter().flatten().next(), watch)?;
+        let mut options = DiffOptions::default().figures(figures).view(match dense {
+            true => View::Dense,
+            false => View::Stored,
+        });
+        for base in &bases {
+            options = options.base(&base.input);
+        }
+        zstn::diff(&job, &first.input, &second.input, &options)
+    })?;
+    report::compared(py, &report)
 }
 
 /// Converts a checkpoint. `target` is the name of a file format; by default, the

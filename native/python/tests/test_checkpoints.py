@@ -288,3 +288,25 @@ def test_an_exception_of_progress_ends_the_work(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="enough"):
         zstn.pack(tmp_path / "a.safetensors", tmp_path / "a.zstn", effort="max", progress=stop)
     assert not (tmp_path / "a.zstn").exists()
+
+
+def test_differences_are_measured(tmp_path: Path) -> None:
+    one = np.ones((4, 4), np.float32)
+    other = one.copy()
+    other[1, 2], other[3, 3] = 3.0, np.nan
+    base, tuned = tmp_path / "base.zstn", tmp_path / "tuned.safetensors"
+    shared = {"kept": np.arange(9, dtype=np.int32)}
+    zstn.numpy.save_file({**shared, "w": one, "old": one}, base)
+    zstn.numpy.save_file({**shared, "w": other}, tuned)
+    report = zstn.diff(base, tuned)
+    assert not report.is_equal and report.equal_tensors == 1
+    assert (report.only_in_first, report.only_in_second) == (["old"], [])
+    (tensor,) = report.changed
+    assert tensor.name == "w" and tensor.shapes == ((4, 4), (4, 4))
+    assert tensor.dtypes == ("F32", "F32")
+    assert (tensor.changed_elements, tensor.lost_finite, tensor.max_change) == (2, 1, 2.0)
+    assert tensor.relative_change == pytest.approx(2 / np.sqrt(15))
+    assert report.changed_elements == 2 and report.elements == 25
+    names = zstn.diff(base, tuned, figures=False)
+    assert [t.name for t in names.changed] == ["w"] and names.changed_elements is None
+    assert zstn.diff(tuned, tuned.read_bytes()).is_equal

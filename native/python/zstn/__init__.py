@@ -14,18 +14,20 @@ import os as _os
 from typing import Any as _Any
 
 from . import _lazy, _native
-from ._checkpoint import convert, pack, sketch, unpack, verify
+from ._checkpoint import convert, diff, pack, sketch, unpack, verify
 from ._errors import SliceError, TensorNotFoundError, ZstnError
 from ._native import Buffer, TensorInfo
 from ._patch import disable_hf, enable_hf, is_enabled
 from ._reader import Reader, Slice, open
 from ._reports import (
     ConvertReport,
+    DiffReport,
     Figures,
     FolderReport,
     PackedFile,
     PackReport,
     Statistics,
+    TensorDiff,
     UnpackedFile,
     UnpackReport,
     Uploaded,
@@ -38,6 +40,7 @@ from ._threads import to_thread
 __all__ = [
     "Buffer",
     "ConvertReport",
+    "DiffReport",
     "Figures",
     "FolderReport",
     "PackReport",
@@ -46,6 +49,7 @@ __all__ = [
     "Slice",
     "SliceError",
     "Statistics",
+    "TensorDiff",
     "TensorInfo",
     "TensorNotFoundError",
     "UnpackReport",
@@ -56,6 +60,7 @@ __all__ = [
     "ZstnError",
     "__version__",
     "convert",
+    "diff",
     "disable_hf",
     "enable_hf",
     "is_enabled",

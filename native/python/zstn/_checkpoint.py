@@ -1,4 +1,4 @@
-"""Packing, restoring, verifying and converting whole checkpoints."""
+"""Packing, restoring, verifying, comparing and converting whole checkpoints."""
 
 from __future__ import annotations
 
@@ -188,6 +188,44 @@ def verify(
         )
     LOGGER.info("verified %d files", len(verified.files))
     return verified
+
+
+def diff(
+    first: Input,
+    second: Input,
+    *,
+    figures: bool = True,
+    dense: bool = True,
+    threads: int = 0,
+    base: Bases = None,
+    progress: Progress = None,
+    token: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> _reports.DiffReport:
+    """Compares the tensors of two models of any formats by name.
+
+    Tensors with a digest in both files are only read if the digests differ. Memory: twice
+    the largest tensor, or 64 MiB. See `pack` for the other arguments.
+
+    Args:
+        figures: whether the changes are measured, which reads the changed tensors.
+        dense: whether weights that are stored in several tensors are compared as they
+            are computed from them, as in `zstn.open`.
+        base: the base of a delta; by default, the other model. `token` and `headers` are
+            sent to the server of `first`, or of `second` if `first` is not on a server.
+
+    Raises:
+        ZstnError: if a model cannot be read.
+    """
+    with watching(progress, "comparing") as report:
+        common = _common(threads, None, True, report, token, headers)
+        compared = _reports.compared(
+            _native.diff(
+                first, second, flag("figures", figures), flag("dense", dense), base, common
+            )
+        )
+    LOGGER.info("%d tensors changed, %d are equal", len(compared.changed), compared.equal_tensors)
+    return compared
 
 
 def convert(

@@ -24,6 +24,7 @@ __all__ = [
     "decompress",
     "decompress_delta",
     "describe_frame",
+    "diff",
     "inspect_frame",
     "is_model_name",
     "is_of_another_format",
@@ -216,6 +217,9 @@ def sketch(src: Any, dst: Any, base: Any, digests: bool, common: dict[str, Any])
 def unpack(src: Any, dst: Any, base: Any, common: dict[str, Any]) -> dict[str, Any]: ...
 def verify(
     src: Any, original: Any, confirm: bool, fast: bool, base: Any, common: dict[str, Any]
+) -> dict[str, Any]: ...
+def diff(
+    first: Any, second: Any, figures: bool, dense: bool, base: Any, common: dict[str, Any]
 ) -> dict[str, Any]: ...
 def convert(
     src: Any,

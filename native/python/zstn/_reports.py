@@ -235,6 +235,63 @@ class ConvertReport:
     """Number of tensors stored sparsely, in compressed-tensors."""
 
 
+@dataclass(frozen=True, slots=True)
+class TensorDiff:
+    """A tensor that is not equal in two models."""
+
+    name: str
+    dtypes: tuple[str, str]
+    """Dtype in the first and in the second model."""
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    """Shape in the first and in the second model."""
+    changed_elements: int | None
+    """Number of elements that differ; None if it was not measured, or if the shapes
+    differ."""
+    lost_finite: int | None
+    """Number of elements that are NaN or infinite in the second model only."""
+    gained_finite: int | None
+    """Number of elements that are NaN or infinite in the first model only."""
+    relative_change: float | None
+    """Norm of the change divided by the norm of the tensor in the first model; None if
+    it is unknown, or if the tensor has only zeros there."""
+    max_change: float | None
+    """Largest distance between the values of an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """The differences between two models."""
+
+    changed: list[TensorDiff]
+    """Tensors of both models that are not equal, most changed first; those in which
+    values became or were NaN or infinite come before all others."""
+    elements: int
+    """Number of elements of the tensors that have the same shape in both models."""
+    changed_elements: int | None
+    """Number of these elements that differ; None if it is unknown."""
+    equal_tensors: int
+    """Number of tensors that are equal in both models."""
+    equal_unread: int
+    """Number of these tensors that were not read, because the files state that they are
+    equal: by digests, or because one of them is a delta of the other."""
+    only_in_first: list[str]
+    only_in_second: list[str]
+    unreadable: list[tuple[str, str]]
+    """Tensors that one of the models cannot read, with the reason."""
+    changed_metadata: list[str]
+    """Keys of the safetensors metadata that differ."""
+    is_equal: bool
+    """Whether both models have the same tensors and safetensors metadata."""
+
+
+def compared(given: dict[str, Any]) -> DiffReport:
+    for item in given["changed"]:
+        item["dtypes"] = tuple(item["dtypes"])
+        item["shapes"] = tuple(tuple(shape) for shape in item["shapes"])
+    given["changed"] = [TensorDiff(**item) for item in given["changed"]]
+    return DiffReport(**given)
+
+
 def _with_files(report: type, file: type, given: dict[str, Any]) -> Any:
     for item in given["files"]:
         if item.get("upload") is not None:

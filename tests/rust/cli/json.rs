@@ -132,6 +132,10 @@ fn every_key_is_documented_and_every_documented_key_exists() {
             collect(&report, &mut keys);
         }
     }
+    let compared = zstn(folder.path(), &["diff", "a.zstn", "tuned.z4dm", "--json"]);
+    let compared = serde_json::from_slice(&compared.stdout).unwrap();
+    schema::check("diff", &compared);
+    collect(&compared, &mut keys);
     let sketched = report(folder.path(), "sketch a.zstn -o s --json");
     schema::check("sketch", &sketched);
     collect(&sketched, &mut keys);

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod deltas;
+mod diff;
 mod extension_frames;
 mod families;
 mod family_outputs;

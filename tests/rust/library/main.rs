@@ -6,6 +6,7 @@ mod convert;
 mod data_shards;
 mod decode_task;
 mod delta_bases;
+mod diff;
 mod documents;
 mod family;
 mod formats;
