@@ -1,6 +1,10 @@
 //! The names of checkpoint files: names of shard indices and of GGUF files of one
 //! model, and how packing changes a name (docs/formats/sharded.md 4). `tests/names.json` contains
 //! examples that the tests of all languages run.
+//!
+//! The case of an extension does not matter where a name only states a format. Names of
+//! safetensors files and of their indices are converted only if they are in lower case,
+//! because their packed names do not keep the spelling.
 
 use alloc::format;
 use alloc::string::String;
@@ -79,7 +83,10 @@ impl<'a> GgufSetName<'a> {
     #[must_use]
     pub fn parse(name: &'a str) -> Option<Self> {
         let whole = name.strip_suffix(".zstn").unwrap_or(name);
-        let numbered = whole.strip_suffix(".gguf")?;
+        let (numbered, extension) = whole.rsplit_once('.')?;
+        if !is_extension(extension, FileKind::Gguf) {
+            return None;
+        }
         let (before, count) = numbered.rsplit_once("-of-")?;
         let (stem, number) = before.rsplit_once('-')?;
         let (number, count) = (five_digits(number)?, five_digits(count)?);
@@ -188,19 +195,36 @@ pub fn restored_name(name: &str) -> Option<String> {
 pub fn has_other_extension(name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, extension)| {
         let has_name = !stem.is_empty() && !stem.ends_with('/');
-        has_name && OTHER_EXTENSIONS.contains(&extension)
+        let mut others = OTHER_EXTENSIONS.iter();
+        has_name && others.any(|other| extension.eq_ignore_ascii_case(other))
     })
+}
+
+/// Returns whether the name of a file has the extension of the format `kind`, in any
+/// case.
+#[must_use]
+pub fn has_extension(name: &str, kind: FileKind) -> bool {
+    name.rsplit_once('.').is_some_and(|(stem, extension)| {
+        let has_name = !stem.is_empty() && !stem.ends_with('/');
+        has_name && is_extension(extension, kind)
+    })
+}
+
+fn is_extension(extension: &str, kind: FileKind) -> bool {
+    extension.eq_ignore_ascii_case(kind.extension())
 }
 
 /// Returns the format that the name of a file or of a shard index states.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<FileKind> {
     let of_index = || Some(IndexName::parse(name)?.kind());
-    kind_at_end(name).map(|(_, kind)| kind).or_else(of_index)
+    let mut kinds = FileKind::FILES.iter().copied();
+    let of_file = kinds.find(|kind| has_extension(name, *kind));
+    of_file.or_else(of_index)
 }
 
 /// Splits a file name into its stem and its format; `None` without a known
-/// extension.
+/// extension in lower case.
 fn kind_at_end(name: &str) -> Option<(&str, FileKind)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let mut kinds = FileKind::FILES.iter();
@@ -229,6 +253,8 @@ mod tests {
             (2, 3, false)
         );
         assert_eq!(name.first(), "a/m-of-x-00001-of-00003.gguf.zstn");
+        let loud = GgufSetName::parse("M-00002-of-00002.GGUF").expect("a name");
+        assert_eq!(loud.first(), "M-00001-of-00002.GGUF");
         let others: Vec<String> = name.others().collect();
         assert_eq!(others, [name.first(), name.of_number(3)]);
         for other in [
@@ -254,12 +280,20 @@ mod tests {
             ("model.safetensors.index.json", "model.zstn.index.json"),
             ("a.b/model.gguf", "a.b/model.gguf.zstn"),
             ("x.npy", "x.npy.zstn"),
+            ("MODEL.GGUF", "MODEL.GGUF.zstn"),
+            ("a/Model.Pt", "a/Model.Pt.zstn"),
         ] {
             assert_eq!(packed_name(name).as_deref(), Some(packed));
             assert_eq!(restored_name(packed).as_deref(), Some(name));
         }
         assert_eq!(packed_name("a/.gguf"), None);
         assert_eq!(packed_name("README.md"), None);
+        // The packed name would not keep the spelling.
+        assert_eq!(packed_name("MODEL.SAFETENSORS"), None);
+        assert_eq!(
+            kind_of_name("MODEL.SAFETENSORS"),
+            Some(FileKind::Safetensors)
+        );
         assert_eq!(
             restored_name("v1.2.zstn").as_deref(),
             Some("v1.2.safetensors")

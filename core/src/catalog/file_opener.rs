@@ -38,15 +38,31 @@ const MSGPACK_EXTENSION: &str = ".msgpack";
 /// Returns the format of a file without a magic number, if its `name` has the
 /// extension of such a format and it begins with plausible bytes.
 fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
+    let kind = format_of_extension(name)?;
+    let is_plausible = match kind {
+        #[cfg(feature = "onnx")]
+        FileKind::Onnx => onnx::is_plausible(head),
+        #[cfg(feature = "msgpack")]
+        FileKind::Msgpack => matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]),
+        _ => false,
+    };
+    is_plausible.then_some(kind)
+}
+
+/// Returns the format that the file called `name`, or with this path or address, may only
+/// have because of its extension, since the format has no magic number. The extension of
+/// any other file of another format than safetensors does not matter.
+#[must_use]
+pub fn format_of_extension(name: &str) -> Option<FileKind> {
     #[cfg(feature = "onnx")]
-    if ends_in(name, ONNX_EXTENSION) && onnx::is_plausible(head) {
+    if ends_in(name, ONNX_EXTENSION) {
         return Some(FileKind::Onnx);
     }
     #[cfg(feature = "msgpack")]
-    if ends_in(name, MSGPACK_EXTENSION) && matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]) {
+    if ends_in(name, MSGPACK_EXTENSION) {
         return Some(FileKind::Msgpack);
     }
-    let _ = (name, head);
+    let _ = name;
     None
 }
 

@@ -134,6 +134,13 @@ pub(super) trait Contents: Sized {
         Ok(None)
     }
 
+    /// Returns the number of bytes into which the stored bytes of tensor `number` are
+    /// unpacked before its values are taken from them; 0 if they are its values.
+    fn unpacked_len_bytes(&self, tensor: &FileTensor, number: usize) -> u64 {
+        let _ = (tensor, number);
+        0
+    }
+
     /// Returns tensor `number` with its type and strides, if its elements are in the file
     /// in one piece and little-endian.
     #[cfg(feature = "virtual-headers")]
@@ -266,6 +273,10 @@ macro_rules! formats {
 
             pub fn plan(&self, tensor: &FileTensor, number: usize, span: &Range<u64>, table: Option<&[u8]>) -> Result<Option<RangePlan>> {
                 match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.plan(tensor, number, span, table), )* }
+            }
+
+            pub fn unpacked_len_bytes(&self, tensor: &FileTensor, number: usize) -> u64 {
+                match self { $( $(#[cfg(feature = $feature)])? Self::$kind(contents) => contents.unpacked_len_bytes(tensor, number), )* }
             }
 
             #[cfg(feature = "virtual-headers")]

@@ -75,9 +75,12 @@ mod ztensor;
 pub use delta::BaseUse;
 pub use extension_frames::Extension;
 pub use file_name::{
-    GgufSetName, IndexName, has_other_extension, kind_of_name, packed_name, renamed, restored_name,
+    GgufSetName, IndexName, has_extension, has_other_extension, kind_of_name, packed_name, renamed,
+    restored_name,
 };
-pub use file_opener::{FileOpener, is_other_format, misnamed, recognise, recognise_named};
+pub use file_opener::{
+    FileOpener, format_of_extension, is_other_format, misnamed, recognise, recognise_named,
+};
 pub use format::FileKind;
 #[cfg(feature = "keras")]
 pub use keras::RangeChecksum;
@@ -252,6 +255,16 @@ impl FileCatalog {
     ) -> Result<Cow<'a, [u8]>> {
         let stored = self.stored(number, stored, base)?;
         self.contents.decode(engine, stored)
+    }
+
+    /// Returns the number of bytes into which the stored bytes of tensor `number` are
+    /// unpacked before its values are taken from them: the length of an inflated member of
+    /// an archive, or of the entry of a packed file of which the tensor is a part. Returns
+    /// 0 if there is no such step.
+    #[must_use]
+    pub fn unpacked_len_bytes(&self, number: usize) -> u64 {
+        let tensor = self.tensors.get(number);
+        tensor.map_or(0, |tensor| self.contents.unpacked_len_bytes(tensor, number))
     }
 
     /// Returns tensor `number`.

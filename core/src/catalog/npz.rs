@@ -234,6 +234,11 @@ impl Contents for FormatContents {
         .map_err(stored.in_file())
     }
 
+    fn unpacked_len_bytes(&self, _: &FileTensor, number: usize) -> u64 {
+        let place = self.0.get(number);
+        place.map_or(0, |place| place.packing.inflated_len_bytes())
+    }
+
     fn plan(
         &self,
         tensor: &FileTensor,

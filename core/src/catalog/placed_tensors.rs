@@ -2,12 +2,14 @@
 //! with which the file is packed (docs/formats/zstn-virtual-header.md), and its comparison
 //! with the file that was restored.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
 use super::format::AnyContents;
 use super::{FileCatalog, FileKind, FileTensor};
 use crate::container::foreign::ElementCoding;
+use crate::container::safetensors::Header;
 use crate::container::zstn::virtual_header::{
     PlacedTensor, StoredType, UNKNOWN_KIND, VirtualHeader,
 };
@@ -106,6 +108,33 @@ impl FileCatalog {
             && self.refused.iter().next().is_none()
             && !self.has_external_files();
         VirtualHeader::new(self.kind().name(), placed, is_complete, self.len_bytes)
+    }
+
+    /// Returns the catalog of the entries as which the file is packed. They fill the file
+    /// from its first byte to its last, and bytes of quantised tensors are `U8`.
+    ///
+    /// # Errors
+    /// The errors of [`FileCatalog::virtual_header`].
+    pub fn entries_to_pack(&self) -> Result<Self> {
+        let len_bytes = self.len_bytes;
+        let header = Header::parse(self.virtual_header()?.json(), len_bytes)?;
+        let tensors = header.tensors.into_iter().map(|tensor| FileTensor {
+            name: tensor.name,
+            dtype: tensor.dtype,
+            shape: tensor.shape,
+            stored: tensor.span.clone(),
+            span: tensor.span,
+            base: None,
+            alias_of: None,
+        });
+        Self::new(
+            AnyContents::Safetensors(super::safetensors::FormatContents),
+            len_bytes,
+            len_bytes,
+            None,
+            BTreeMap::new(),
+            tensors.collect(),
+        )
     }
 
     /// Returns whether values of some tensors are in other files.

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::format::AnyContents;
 use super::range_plan::RangePlan;
-use super::{FileCatalog, FileTensor};
+use super::{FileCatalog, FileKind, FileTensor};
 use crate::container::foreign::ElementCoding;
 use crate::container::foreign::strided::gather;
 use crate::container::safetensors::Header;
 use crate::container::zstn::rows::FrameTable;
-use crate::container::zstn::virtual_header::{Description, PlacedTensor};
+use crate::container::zstn::virtual_header::{Description, PlacedTensor, UNKNOWN_KIND};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule, bytes, sort};
 
@@ -216,6 +216,18 @@ impl FileCatalog {
         self.original
             .as_ref()
             .map(|original| original.kind.as_str())
+    }
+
+    /// Returns the format of the files between which a delta of this file can be made: the
+    /// name of the format that the file has or restores. Returns `None` for a file that
+    /// restores one that was packed as bytes.
+    #[must_use]
+    pub fn delta_format(&self) -> Option<&str> {
+        match (self.original_kind(), self.kind()) {
+            (Some(kind), _) => (kind != UNKNOWN_KIND).then_some(kind),
+            (None, FileKind::Zstn | FileKind::Delta) => Some(FileKind::Safetensors.name()),
+            (None, kind) => Some(kind.name()),
+        }
     }
 
     /// Returns whether the catalog lists all tensors of the original. If not, the

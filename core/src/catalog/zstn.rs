@@ -134,6 +134,13 @@ impl Contents for FormatContents {
             .map_err(stored.in_file())
     }
 
+    fn unpacked_len_bytes(&self, tensor: &FileTensor, number: usize) -> u64 {
+        match self.is_whole(number) {
+            true => 0,
+            false => self.entry(tensor, number).1,
+        }
+    }
+
     fn table(&self, tensor: &FileTensor, number: usize, fetched: &[u8]) -> Option<Range<u64>> {
         let (number, _) = self.entry(tensor, number);
         let range = self.integrity.as_ref()?.table(number)?;

@@ -230,6 +230,8 @@ impl ModelBuilder {
             quantised_len_bytes: None,
             #[cfg(feature = "virtual-headers")]
             stored_share_bytes: self.files[location.0].stored_share_bytes(location.1),
+            #[cfg(feature = "virtual-headers")]
+            record_base: None,
         }
     }
 }

@@ -145,6 +145,8 @@ fn tensor(
         quantised_len_bytes: Some(quantised_len_bytes),
         #[cfg(feature = "virtual-headers")]
         stored_share_bytes: None,
+        #[cfg(feature = "virtual-headers")]
+        record_base: None,
     };
     Ok((first, tensor))
 }

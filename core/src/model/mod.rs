@@ -26,6 +26,8 @@ mod dense;
 #[path = "dense_disabled.rs"]
 mod dense;
 mod rows;
+#[cfg(feature = "virtual-headers")]
+mod stored_shares;
 mod unpacked;
 
 pub use crate::container::zstn::integrity::Verify;
@@ -92,6 +94,9 @@ pub struct TensorInfo {
     /// The share in the stored bytes of an entry, if the tensor is only a part of it.
     #[cfg(feature = "virtual-headers")]
     stored_share_bytes: Option<u64>,
+    /// The use of the base by the records that hold the tensor in a packed file.
+    #[cfg(feature = "virtual-headers")]
+    record_base: Option<BaseUse>,
 }
 
 impl TensorInfo {
@@ -123,9 +128,9 @@ impl TensorInfo {
     }
 
     /// Returns the number of stored bytes that the tensor takes:
-    /// [`TensorInfo::stored_len_bytes`], or, if the tensor is only a part of an entry
-    /// ([`Model::part_of_entry`]), its share of the stored bytes of that entry, rounded
-    /// up.
+    /// [`TensorInfo::stored_len_bytes`], or, if the tensor is only a part of an entry of a
+    /// packed file ([`Model::part_of_entry`], [`Model::take_stored_shares`]), its share of
+    /// the stored bytes of that entry, rounded up.
     #[must_use]
     pub fn stored_share_bytes(&self) -> u64 {
         #[cfg(feature = "virtual-headers")]
@@ -133,6 +138,19 @@ impl TensorInfo {
             return share_bytes;
         }
         self.stored_len_bytes()
+    }
+
+    /// Returns how the stored bytes of the tensor depend on a base. This is
+    /// [`TensorInfo::base`], or, in a model of the file that a delta restores
+    /// ([`Model::take_stored_shares`]), the use of the base by the records that hold the
+    /// tensor: [`BaseUse::Copy`] if all of them are copies.
+    #[must_use]
+    pub fn base_use(&self) -> Option<BaseUse> {
+        #[cfg(feature = "virtual-headers")]
+        if let Some(base) = self.record_base {
+            return Some(base);
+        }
+        self.base
     }
 
     /// Returns the stored part that decodes to the tensor; `None` for a weight

@@ -57,6 +57,30 @@ impl Unpacked {
         self.begins.last().copied().unwrap_or_default()
     }
 
+    /// Returns the numbers of the tensors that have bytes, in data order.
+    #[cfg(feature = "virtual-headers")]
+    pub(super) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Returns the index in [`Unpacked::order`] of the tensor that contains an offset of
+    /// the file, or the number of tensors for an offset at or after the end.
+    #[cfg(feature = "virtual-headers")]
+    pub(super) fn entry_at(&self, offset_bytes: u64) -> usize {
+        let after = self.begins.partition_point(|&begin| begin <= offset_bytes);
+        after.saturating_sub(1)
+    }
+
+    /// Returns the range in the file of the tensor at this index in [`Unpacked::order`],
+    /// which is empty if there is none.
+    #[cfg(feature = "virtual-headers")]
+    pub(super) fn entry_span(&self, entry: usize) -> Range<u64> {
+        match self.begins.get(entry..).unwrap_or_default() {
+            [begin, end, ..] => *begin..*end,
+            _ => 0..0,
+        }
+    }
+
     /// Returns the pieces that make up the bytes `range`, in order. A range
     /// that exceeds the file is clipped.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {

@@ -260,7 +260,8 @@ typedef struct {
      */
     uint64_t len;
     /**
-     * Number of bytes that the tensor occupies in its file.
+     * Number of bytes that the tensor takes in its file; its share, if it is only a part
+     * of an entry of a packed file.
      */
     uint64_t stored_len;
     /**

@@ -79,7 +79,8 @@ pub struct zstn_tensor {
     pub rank: usize,
     /// Length in bytes of the decoded tensor, which is little-endian and row-major.
     pub len: u64,
-    /// Number of bytes that the tensor occupies in its file.
+    /// Number of bytes that the tensor takes in its file; its share, if it is only a part
+    /// of an entry of a packed file.
     pub stored_len: u64,
     /// Number of another tensor with the same bytes, or `ZSTN_NONE`. In files of other
     /// programs, that tensor may come later in the list.
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn zstn_model_tensor(
             },
             rank: info.shape.len(),
             len: info.len_bytes(),
-            stored_len: info.stored_len_bytes(),
+            stored_len: info.stored_share_bytes(),
             alias_of: info.alias_of.map_or(ZSTN_NONE, |number| number as u64),
             dtype_bits: i32::try_from(info.dtype.bits()).unwrap_or(0),
             needs_base: info.base.is_some().into(),

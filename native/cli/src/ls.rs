@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use clap::Args;
 use serde::{Serialize, Serializer};
 use zstn::source::HttpOptions;
-use zstn::{Location, Result};
+use zstn::{Error, Location, Reader, Result};
 use zstn_core::catalog::{BaseUse, FileCatalog};
-use zstn_core::model::{Model, TensorInfo};
+use zstn_core::model::{Model, Piece, StoredPart, TensorInfo, Unpacked};
 use zstn_core::statistics::Figures;
 
 use super::arguments::{self, Model as Opening, Report};
@@ -75,7 +75,12 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             original_bytes,
             packed_bytes,
             refused: Refused(model),
-            tensors: Tensors(model, &chosen, summaries.as_deref()),
+            tensors: Tensors {
+                model,
+                places: Places::of(&reader)?,
+                chosen: &chosen,
+                summaries: summaries.as_deref(),
+            },
         })?;
         return out.finish();
     }
@@ -144,14 +149,20 @@ fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
         size::bytes(tensor.original_len_bytes()).into(),
         stored.into(),
         ratio.into(),
-        match (alias_of, tensor.base, tensor.format()) {
+        match (alias_of, tensor.format(), tensor.base_use().map(of_base)) {
             (Some(target), ..) => format!("= {}", table::shortened(&target.name)).into(),
-            (None, Some(BaseUse::Copy), _) => "= base".into(),
-            (None, Some(BaseUse::Difference), _) => "from base".into(),
-            (None, None, Some(format)) => format.into(),
-            (None, None, None) => "".into(),
+            (None, Some(format), Some(base)) => format!("{format} {base}").into(),
+            (None, format, base) => format.or(base).unwrap_or_default().into(),
         },
     ]
+}
+
+/// Returns the use of the base as the table shows it.
+fn of_base(base: BaseUse) -> &'static str {
+    match base {
+        BaseUse::Copy => "= base",
+        BaseUse::Difference => "from base",
+    }
 }
 
 /// Returns the row of a tensor in the table of statistics.
@@ -212,17 +223,68 @@ impl Serialize for Refused<'_> {
     }
 }
 
-struct Tensors<'a>(&'a Model, &'a [usize], Option<&'a [Option<Figures>]>);
+/// The places of tensors in the files that [`List::files`] names.
+enum Places<'a> {
+    /// The parts of a tensor are ranges of these files.
+    OfParts,
+    /// The parts of a tensor are ranges of the file that a packed one restores.
+    InPacked { packed: &'a Model, layout: Unpacked },
+}
+
+impl<'a> Places<'a> {
+    fn of(reader: &'a Reader) -> Result<Self> {
+        let Some(packed) = reader.packed() else {
+            return Ok(Self::OfParts);
+        };
+        let layout = packed.model().unpacked();
+        Ok(Self::InPacked {
+            packed: packed.model(),
+            layout: layout.map_err(Error::place(packed.name()))?,
+        })
+    }
+
+    /// Returns the stored parts of a tensor. A tensor that lies in several entries of a
+    /// packed file has none.
+    fn parts(&self, tensor: &'a TensorInfo) -> &[StoredPart] {
+        let Self::InPacked { packed, layout } = self else {
+            return &tensor.parts;
+        };
+        let [part] = &tensor.parts[..] else {
+            return &[];
+        };
+        match layout.pieces(part.stored.clone()).next() {
+            Some(Piece::Tensor { number, bytes })
+                if bytes.end - bytes.start == part.stored.end - part.stored.start =>
+            {
+                packed
+                    .tensors()
+                    .get(number)
+                    .map_or(&[], |entry| &entry.parts)
+            }
+            _ => &[],
+        }
+    }
+}
+
+struct Tensors<'a> {
+    model: &'a Model,
+    places: Places<'a>,
+    chosen: &'a [usize],
+    summaries: Option<&'a [Option<Figures>]>,
+}
 
 impl Serialize for Tensors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let statistics = |number: usize| {
-            let all = self.2?;
+            let all = self.summaries?;
             Some(all[number].as_ref().map(figures_json))
         };
-        serializer.collect_seq(self.1.iter().map(|&number| Entry {
-            statistics: statistics(number),
-            ..Entry::new(self.0, &self.0.tensors()[number])
+        serializer.collect_seq(self.chosen.iter().map(|&number| {
+            let tensor = &self.model.tensors()[number];
+            Entry {
+                statistics: statistics(number),
+                ..Entry::new(self.model, tensor, self.places.parts(tensor))
+            }
         }))
     }
 }
@@ -266,11 +328,11 @@ struct Stored {
 }
 
 impl<'a> Entry<'a> {
-    fn new(model: &'a Model, tensor: &'a TensorInfo) -> Self {
-        let parts = tensor.parts.iter().map(|part| Stored {
+    fn new(model: &'a Model, tensor: &'a TensorInfo, parts: &[StoredPart]) -> Self {
+        let parts = parts.iter().map(|part| Stored {
             file: part.file,
             offset: part.stored.start,
-            packed_bytes: part.stored.end - part.stored.start,
+            packed_bytes: part.len_bytes(),
         });
         let alias_of = tensor.alias_of.map(|target| &model.tensors()[target]);
         Self {
@@ -280,7 +342,7 @@ impl<'a> Entry<'a> {
             original_bytes: tensor.original_len_bytes(),
             packed_bytes: tensor.stored_share_bytes(),
             alias_of: alias_of.map(|target| target.name.as_str()),
-            base: tensor.base.map(BaseUse::name),
+            base: tensor.base_use().map(BaseUse::name),
             format: tensor.format(),
             parts: parts.collect(),
             statistics: None,

@@ -7,7 +7,7 @@ use std::{fs, io};
 use clap::Args;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use zstn::{Error, Result};
-use zstn_core::catalog::{FileKind, IndexName};
+use zstn_core::catalog::{FileKind, IndexName, has_extension};
 use zstn_serve::{CACHE_BYTES, MAX_TENSOR_BYTES, Note, Served, Server};
 
 use super::{print, say, signals, size};
@@ -87,9 +87,8 @@ fn rank(name: &str) -> Option<usize> {
     if IndexName::parse(name).is_some() {
         return Some(0);
     }
-    let (_, extension) = name.rsplit_once('.')?;
     let mut kinds = FileKind::FILES.iter();
-    let kind = kinds.find(|kind| kind.extension() == extension)?;
+    let kind = kinds.find(|kind| has_extension(name, **kind))?;
     match kind {
         // A delta is opened together with its base.
         FileKind::Delta => None,

@@ -7,7 +7,7 @@ use std::{iter, process};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use zstn::zstn_core::catalog::FileKind;
+use zstn::zstn_core::catalog::{FileCatalog, FileKind};
 use zstn::zstn_core::model;
 use zstn::zstn_core::statistics::Figures;
 use zstn::{Engine, Indices, Progress, Result, Selection, Verify, View};
@@ -183,7 +183,7 @@ impl Reader {
     #[getter]
     fn original_extension(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         let reader = self.get(py)?;
-        let [file] = reader.model().files() else {
+        let Some(file) = only_file(&reader) else {
             return Ok(None);
         };
         Ok(file.original_kind().map(|name| {
@@ -198,7 +198,7 @@ impl Reader {
     #[getter]
     fn original_sha256(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let reader = self.get(py)?;
-        let [file] = reader.model().files() else {
+        let Some(file) = only_file(&reader) else {
             return Ok(None);
         };
         let digest = file
@@ -347,6 +347,15 @@ impl Reader {
             _ => self.work(py, reader, missing, read),
         }
         .map(Buffer::from)
+    }
+}
+
+/// Returns the packed file in which a model was opened, or the only file of a model.
+fn only_file(reader: &zstn::Reader) -> Option<&FileCatalog> {
+    match (reader.packed_file(), reader.model().files()) {
+        (Some(packed), _) => Some(packed),
+        (None, [file]) => Some(file),
+        (None, _) => None,
     }
 }
 

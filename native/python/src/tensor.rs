@@ -18,8 +18,9 @@ pub struct TensorInfo {
     shape: Vec<u64>,
     /// Length of the decoded tensor in bytes.
     nbytes: u64,
-    /// Number of bytes that the tensor occupies in its file, including bytes shared
-    /// with other tensors.
+    /// Number of bytes that the tensor takes in its file, including bytes shared with
+    /// equal tensors. A tensor that is only a part of an entry of a packed file takes its
+    /// share of the entry's stored bytes.
     stored_nbytes: u64,
 }
 
@@ -80,7 +81,7 @@ impl From<&model::TensorInfo> for TensorInfo {
             dtype: tensor.dtype.name(),
             shape: tensor.shape.clone(),
             nbytes: tensor.len_bytes(),
-            stored_nbytes: tensor.stored_len_bytes(),
+            stored_nbytes: tensor.stored_share_bytes(),
         }
     }
 }

@@ -47,6 +47,31 @@ def test_gguf_files_are_arrays_with_the_values_of_llama_cpp(tmp_path: Path, vect
         assert {key: model.metadata[key] for key in metadata} == metadata
 
 
+@pytest.mark.parametrize("ending", ["", ".zstn"])
+def test_the_first_of_several_gguf_files_opens_the_model(tmp_path: Path, ending: str) -> None:
+    parts = [vector for vector in vectors("gguf") if vector["file"].startswith("split-")]
+    for vector in parts:
+        part = tmp_path / vector["file"]
+        part.write_bytes((VECTORS / "gguf" / vector["file"]).read_bytes())
+        if ending:
+            zstn.pack(part, f"{part}{ending}")
+            part.unlink()
+    first, second = (tmp_path / f"{vector['file']}{ending}" for vector in parts)
+    expected = {tensor["name"]: tensor for vector in parts for tensor in vector["tensors"]}
+    with zstn.open(first) as model:
+        assert sorted(model) == sorted(expected)
+        for name, tensor in expected.items():
+            assert sha256(model.numpy(name)) == tensor["values_sha256"]
+    # A folder with the files opens the same model, and a second file opens alone.
+    with zstn.open(tmp_path) as model:
+        assert sorted(model) == sorted(expected)
+    with zstn.open(second) as model:
+        assert sorted(model) == sorted(tensor["name"] for tensor in parts[1]["tensors"])
+    second.unlink()
+    with pytest.raises((OSError, zstn.ZstnError)):
+        zstn.open(first)
+
+
 def test_a_delta_between_gguf_files_is_read_with_its_base(tmp_path: Path) -> None:
     old, new, delta = (tmp_path / name for name in ("old.gguf", "new.gguf", "new.gguf.z4dm"))
     old.write_bytes((VECTORS / "gguf/k-blocks.gguf").read_bytes())
@@ -57,6 +82,10 @@ def test_a_delta_between_gguf_files_is_read_with_its_base(tmp_path: Path) -> Non
         assert sorted(packed) == sorted(plain) and packed.metadata == plain.metadata
         for name in plain:
             np.testing.assert_array_equal(packed.numpy(name), plain.numpy(name))
+        # One tensor has changed, and the others are stored in the base.
+        stored = [info.stored_nbytes for info in packed.values()]
+        assert len([count for count in stored if count > 0]) <= 1
+        assert sum(stored) < delta.stat().st_size
     zstn.unpack(delta, tmp_path / "back", base=old)
     assert (tmp_path / "back").read_bytes() == new.read_bytes()
 

@@ -97,8 +97,9 @@ class TensorInfo:
         """The length of the decoded tensor in bytes."""
     @property
     def stored_nbytes(self) -> int:
-        """The number of bytes that the tensor occupies in its file, including bytes
-        shared with other tensors."""
+        """The number of bytes that the tensor takes in its file, including bytes shared
+        with equal tensors. A tensor that is only a part of an entry of a packed file
+        takes its share of the entry's stored bytes."""
 
 _Figures = tuple[int, float, float, float, float, int, int, int]
 

@@ -37,6 +37,14 @@ impl<'a> RestoredRanges<'a> {
         }
     }
 
+    /// Returns the error for a read up to the offset `end_bytes`.
+    fn ends_before(&self, end_bytes: u64) -> Error {
+        Error::Usage(format!(
+            "the file that {} restores ends before byte {end_bytes}",
+            self.name()
+        ))
+    }
+
     fn decoded(&self, number: usize) -> Result<Arc<Buffer<'static>>> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, bytes)) = last.as_ref().filter(|(of, _)| *of == number) {
@@ -64,7 +72,10 @@ impl Source for RestoredRanges<'_> {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        let mut out = buffer(range.end.saturating_sub(range.start))?;
+        if range.start > range.end || range.end > self.len_bytes() {
+            return Err(self.ends_before(range.end));
+        }
+        let mut out = buffer(range.end - range.start)?;
         self.read_into(range.start, &mut out)?;
         Ok(Cow::Owned(out))
     }
@@ -86,11 +97,7 @@ impl Source for RestoredRanges<'_> {
         }
         match out.is_empty() {
             true => Ok(()),
-            false => Err(Error::Usage(format!(
-                "the file that {} restores ends before byte {}",
-                self.name(),
-                at.saturating_add(out.len() as u64)
-            ))),
+            false => Err(self.ends_before(at.saturating_add(out.len() as u64))),
         }
     }
 }

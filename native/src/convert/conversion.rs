@@ -105,12 +105,24 @@ impl<'a> Conversion<'a> {
             }
             result
         };
-        let lens_bytes = numbers.iter().map(|&number| tensors[number].len_bytes());
+        let lens_bytes = numbers.iter().map(|&number| self.cost_bytes(number));
         let largest_bytes = lens_bytes.clone().max().unwrap_or(0);
         let budget = Budget::for_threads(&self.job, largest_bytes, self.job.memory() / SHARES);
         let items = numbers.iter().copied().zip(lens_bytes);
         in_order(&self.job, items, budget, Ok, convert, sink)?;
         self.check_unchanged()
+    }
+
+    /// Returns the memory for a tensor in bytes, with that of the bytes into which its
+    /// stored bytes are unpacked first.
+    fn cost_bytes(&self, number: usize) -> u64 {
+        let tensor = &self.tensors()[number];
+        let files = self.reader.model().files();
+        let unpacked = tensor
+            .parts
+            .iter()
+            .map(|part| files[part.file].unpacked_len_bytes(part.number));
+        unpacked.fold(tensor.len_bytes(), u64::saturating_add)
     }
 
     /// Reads a tensor and checks that it matches the list of tensors.

@@ -46,7 +46,10 @@ impl TargetKind {
 
     fn from_extension(extension: &str) -> Option<Self> {
         let mut kinds = Self::ALL.into_iter();
-        kinds.find(|kind| kind.format().is_some_and(|f| f.extension() == extension))
+        kinds.find(|kind| {
+            let own = kind.format().map(FileKind::extension);
+            own.is_some_and(|own| own.eq_ignore_ascii_case(extension))
+        })
     }
 
     /// Returns the format of the target's files; `None` if the target is a folder.

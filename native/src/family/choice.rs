@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use zstn_core::catalog::FileKind;
+use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::model::Model;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
 use super::members::{self, Member};
 use super::same_checkpoint::Form;
-use super::sketching::{Digests, SketchOptions, sketch};
+use super::sketching::{Digests, SketchOptions, sketch, sketch_reader};
 use crate::delta::MAX_BASES;
 use crate::shards::{PLAIN, Shards};
 use crate::source::{Input, Location};
@@ -107,7 +108,8 @@ impl BaseChoice {
 /// A member that shares a file with the input, or has the same name apart from the
 /// endings that packing changes, is the same checkpoint in another format and is left
 /// out. A plain member whose own delta is in the same folder is left out too, because
-/// that delta may need the input.
+/// that delta may need the input. A base has or restores the format of the input; members
+/// of other formats than safetensors are packed files.
 ///
 /// The choice is deterministic for the same files. Among equally good bases, the first
 /// by name is chosen. A member that is itself a delta is ranked as if the result were
@@ -155,12 +157,19 @@ impl Search<'_> {
             Form::of_input(location, shards.flatten().flatten().as_ref())
         });
         let others: Vec<Form> = others.collect();
-        let target = self.sketch(input, Digests::Stored)?;
-        let plain = target.estimate_plain();
+        let reader = self.job.open(input, &[], View::Stored)?;
+        let format = delta_format(reader.model()).map(str::to_owned);
+        let reader = reader.into_entries_to_pack()?;
+        let target = Target {
+            sketch: sketch_reader(self.job, &reader, Digests::Stored)?,
+            format,
+        };
+        drop(reader);
+        let plain = target.sketch.estimate_plain();
         let mut choice = BaseChoice {
             base: None,
             plain,
-            original_bytes: target.original_len_bytes(),
+            original_bytes: target.sketch.original_len_bytes(),
             compared: 0,
             left_out: Vec::new(),
             excluded: 0,
@@ -189,6 +198,10 @@ impl Search<'_> {
                 choice.left_out.push((member.name, reason.into()));
                 continue;
             }
+            if member.kind == FileKind::Safetensors && !target.is_of(Some(member.kind.name())) {
+                choice.left_out.push((member.name, OTHER_FORMAT.into()));
+                continue;
+            }
             let is_packed = |form: &Form| deltas.iter().any(|delta| delta.is_same(form));
             if member.kind == FileKind::Safetensors
                 && (is_packed(&member.form) || member.form.has_difference())
@@ -212,13 +225,14 @@ impl Search<'_> {
     /// Chooses the best candidate whose files match its sketch.
     fn take_best(
         &self,
-        target: &Sketch,
+        target: &Target,
         candidates: &[Candidate],
         choice: &mut BaseChoice,
     ) -> Result<()> {
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for candidate in candidates {
-            let estimate = target.estimate_delta(&candidate.sketch, self.options.extended);
+            let sketch = &target.sketch;
+            let estimate = sketch.estimate_delta(&candidate.sketch, self.options.extended);
             let handicap = match candidate.member.is_delta() {
                 true => 100 + MIN_SAVING_PERCENT,
                 false => 100,
@@ -242,7 +256,7 @@ impl Search<'_> {
             }
             let name = &candidate.member.name;
             match chain(candidate, candidates).and_then(|chain| {
-                self.check(&chain)?;
+                self.check(&chain, target)?;
                 Ok(chain)
             }) {
                 Ok(chain) => {
@@ -314,12 +328,15 @@ impl Search<'_> {
         Ok(sketch)
     }
 
-    /// Refuses a chain with a file that does not match its sketch, as far as that can
-    /// be determined without reading tensors.
-    fn check(&self, chain: &[&Candidate]) -> Result<()> {
+    /// Refuses a chain with a file of another format than the target, or with one that
+    /// does not match its sketch, as far as that can be determined without reading tensors.
+    fn check(&self, chain: &[&Candidate], target: &Target) -> Result<()> {
         for (number, link) in chain.iter().enumerate() {
             let location = (&link.member.location).into();
             let reader = self.job.open(&location, &[], View::Stored)?;
+            if !target.is_of(delta_format(reader.model())) {
+                return Err(Error::Usage(OTHER_FORMAT.into()));
+            }
             if reader.model().needs_base() != (number + 1 < chain.len()) {
                 return Err(link.stale());
             }
@@ -339,6 +356,33 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// The reason why a member is left out that has or restores another format.
+const OTHER_FORMAT: &str = "it is of another format than the input, and a base has to be of the \
+                            same one";
+
+/// The checkpoint that is packed.
+struct Target {
+    sketch: Sketch,
+    /// The format of the files between which its delta is made.
+    format: Option<String>,
+}
+
+impl Target {
+    /// Returns whether the target can be a delta from a checkpoint of this format.
+    fn is_of(&self, format: Option<&str>) -> bool {
+        self.format.is_some() && self.format.as_deref() == format
+    }
+}
+
+/// Returns the format of the files between which a delta of a model is made: the one that
+/// all of its files have or restore.
+fn delta_format(model: &Model) -> Option<&str> {
+    let (first, others) = model.files().split_first()?;
+    let format = first.delta_format()?;
+    let is_same = |file: &FileCatalog| file.delta_format() == Some(format);
+    others.iter().all(is_same).then_some(format)
 }
 
 /// A member of the family and its sketch.

@@ -211,7 +211,8 @@ impl Listing<'_> {
 /// Splits the name of a file that may be a base into its stem and kind.
 fn with_kind(name: &str) -> Option<(&str, FileKind)> {
     let (stem, extension) = name.rsplit_once('.')?;
-    let kind = BASES.iter().find(|kind| kind.extension() == extension)?;
+    let is_of = |kind: &&FileKind| kind.extension().eq_ignore_ascii_case(extension);
+    let kind = BASES.iter().find(is_of)?;
     (!stem.is_empty()).then_some((stem, *kind))
 }
 

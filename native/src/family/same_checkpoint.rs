@@ -159,10 +159,16 @@ fn stems(location: &Location) -> Vec<Location> {
     }
 }
 
+/// Returns the name without `end`, in any case; `None` if it does not have this end.
+fn without_end<'a>(name: &'a str, end: &str) -> Option<&'a str> {
+    let (stem, found) = name.split_at_checked(name.len().checked_sub(end.len())?)?;
+    found.eq_ignore_ascii_case(end).then_some(stem)
+}
+
 /// Returns the name of a checkpoint without the endings that packing and unpacking add.
 fn stem(name: &str) -> &str {
     let strip = |name, ends: &[&str]| {
-        let stems = ends.iter().map(|end| str::strip_suffix(name, end));
+        let stems = ends.iter().map(|end| without_end(name, end));
         let stem = stems.flatten().find(|stem| !stem.is_empty());
         stem.unwrap_or(name)
     };

@@ -122,7 +122,7 @@ pub fn save_sketch<'a>(
 }
 
 /// Sketches a checkpoint that is already open.
-fn sketch_reader(job: &Job, reader: &Reader, digests: Digests) -> Result<Sketch> {
+pub(super) fn sketch_reader(job: &Job, reader: &Reader, digests: Digests) -> Result<Sketch> {
     let base = match reader.base() {
         None => None,
         Some(base) => sketch_reader(&job.quiet(), base, digests)?.identity(),

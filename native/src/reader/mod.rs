@@ -21,6 +21,7 @@ mod batch;
 mod decode;
 mod external;
 mod gguf_set;
+mod one_file;
 mod opening;
 mod options;
 mod original;
@@ -115,8 +116,8 @@ struct Files {
     sources: Vec<Box<dyn Source>>,
     /// Those sources that a zTensor file lists.
     data_shards: Vec<Arc<DataShardSource>>,
-    /// The packed file, if the only source is the file that it restores.
-    packed: Option<FileCatalog>,
+    /// The reader of the packed file, if the only source is the file that it restores.
+    packed: Option<Reader>,
 }
 
 impl Reader {

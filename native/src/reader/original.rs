@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zstn_core::Rule;
 use zstn_core::bytes::buffer;
 use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::model::{Model, ModelBuilder};
+use zstn_core::{ErrorKind, Rule};
 
 use super::{Files, Reader};
 use crate::catalog::open_restored;
@@ -41,8 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// The errors of reading the packed file.
-    #[doc(hidden)]
-    pub fn readable_original(&self) -> Result<Option<Self>> {
+    pub(super) fn readable_original(&self) -> Result<Option<Self>> {
         Ok(self.try_original()?.and_then(Result::ok))
     }
 
@@ -62,16 +61,18 @@ impl Reader {
             return Ok(None);
         }
         let source = self.restored(file)?;
+        source.ranges.set_listing(true);
         let model = open_restored(&self.engine, &source, kind).and_then(|mut catalog| {
             self.check_restored(&mut catalog)?;
             self.model_of(catalog)
         });
+        source.ranges.set_listing(false);
         let model = match model {
             Ok(model) => model,
             Err(error) if source.has_failed.load(Ordering::Relaxed) => return Err(error),
             Err(error) => return Ok(Some(Err(error))),
         };
-        Ok(Some(Ok(self.inside(model, source, file))))
+        self.inside(model, source).map(Ok).map(Some)
     }
 
     /// Returns the file that this model, a packed `file`, restores.
@@ -93,21 +94,23 @@ impl Reader {
         })
     }
 
-    /// Returns a reader of `model`, whose only file is the one that the packed `file`
-    /// restores.
-    fn inside(&self, model: Model, restored: Restored, file: &FileCatalog) -> Self {
-        Self {
+    /// Returns a reader of `model`, whose only file is the `restored` one.
+    fn inside(&self, mut model: Model, restored: Restored) -> Result<Self> {
+        let packed = restored.packed.clone();
+        let shares = model.take_stored_shares(packed.model());
+        shares.map_err(Error::place(self.name()))?;
+        Ok(Self {
             model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
                 sources: vec![Box::new(restored)],
                 data_shards: Vec::new(),
-                packed: Some(file.clone()),
+                packed: Some(packed),
             }),
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
-        }
+        })
     }
 
     /// Returns a reader of the tensors that `delta` refers to, in the file that this model
@@ -149,7 +152,8 @@ impl Reader {
             (Some(_), _) => {
                 let restored = self.restored(file)?;
                 let model = model(restored.len_bytes())?;
-                model.map(|model| self.inside(model, restored, file))
+                let inside = model.map(|model| self.inside(model, restored));
+                inside.transpose()?
             }
             (None, FileKind::Zstn | FileKind::Delta) => return Err(unfit()),
             (None, _) => model(source.len_bytes())?.map(|model| Self {
@@ -160,6 +164,30 @@ impl Reader {
             }),
         };
         Ok(base.unwrap_or(self))
+    }
+
+    /// Returns a reader of the entries as which the only file of this model is packed.
+    /// Returns this reader if the file is packed already or is a safetensors file, and for a
+    /// model in several files.
+    ///
+    /// # Errors
+    /// A file with too many tensors for a virtual header.
+    pub(crate) fn into_entries_to_pack(self) -> Result<Self> {
+        let [file] = self.model.files() else {
+            return Ok(self);
+        };
+        if matches!(
+            file.kind(),
+            FileKind::Safetensors | FileKind::Zstn | FileKind::Delta
+        ) {
+            return Ok(self);
+        }
+        let entries = file.entries_to_pack().map_err(Error::place(self.name()))?;
+        Ok(Self {
+            model: Arc::new(self.model_of(entries)?),
+            bands: Arc::default(),
+            ..self
+        })
     }
 
     /// Refuses an original that is packed itself. Makes those tensors unreadable whose
@@ -177,11 +205,19 @@ impl Reader {
         catalog.refuse_external(&files).map_err(refuse)
     }
 
+    /// Returns the reader of the packed file, if this reader was opened inside it
+    /// ([`Reader::original`]). The model of this reader is that of the restored file, and
+    /// the tensors of the packed file fill that file ([`View::Stored`](crate::View)).
+    #[must_use]
+    pub fn packed(&self) -> Option<&Self> {
+        self.files.packed.as_ref()
+    }
+
     /// Returns the catalog of the packed file, if this reader was opened inside it
-    /// ([`Reader::original`]). The model of this reader is that of the restored file.
+    /// ([`Reader::packed`]).
     #[must_use]
     pub fn packed_file(&self) -> Option<&FileCatalog> {
-        self.files.packed.as_ref()
+        self.packed()?.model().files().first()
     }
 
     /// Returns the original of a packed file, which has the metadata and all tensors, or
@@ -199,7 +235,7 @@ impl Reader {
         }
     }
 
-    fn model_of(&self, catalog: FileCatalog) -> Result<Model> {
+    pub(super) fn model_of(&self, catalog: FileCatalog) -> Result<Model> {
         let builder = ModelBuilder::new(vec![catalog], None, None);
         let model = builder.and_then(|builder| builder.finish(&self.engine));
         model.map_err(Error::place(self.name()))
@@ -244,14 +280,22 @@ impl Source for Restored {
     }
 
     fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        let mut out = buffer(range.end.saturating_sub(range.start))?;
+        self.ranges.check(&self.packed, &range)?;
+        let mut out = buffer(range.end - range.start)?;
         self.read_into(range.start, &mut out)?;
         Ok(Cow::Owned(out))
     }
 
     fn read_into(&self, start: u64, out: &mut [u8]) -> Result<()> {
         let read = self.ranges.read_into(&self.packed, start, out);
-        read.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))
+        read.inspect_err(|error| {
+            // A limit is no failure: the packed file can still be read.
+            let is_limit = matches!(
+                error,
+                Error::Format { source, .. } if source.kind() == ErrorKind::Limit
+            );
+            self.has_failed.fetch_or(!is_limit, Ordering::Relaxed);
+        })
     }
 
     fn is_remote(&self) -> bool {

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use zstn_core::bytes::index;
+use zstn_core::limits::SPARSE_BYTES_PER_BYTE;
 use zstn_core::model::TensorInfo;
 
 use crate::{Error, Reader, Result};
@@ -17,6 +19,7 @@ use crate::{Error, Reader, Result};
 /// to `limit_bytes` in total, or the length of the largest one if that is more.
 pub(super) struct DecodedTensors {
     limit_bytes: u64,
+    is_listing: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -42,8 +45,31 @@ impl DecodedTensors {
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
+            is_listing: AtomicBool::new(false),
             state: Mutex::default(),
         }
+    }
+
+    /// Sets whether a tensor is refused that has to be decoded as a whole, is larger than
+    /// the cache, and has more bytes than its stored bytes justify.
+    pub(super) fn set_listing(&self, is_listing: bool) {
+        self.is_listing.store(is_listing, Relaxed);
+    }
+
+    fn check_earned(&self, reader: &Reader, tensor: &TensorInfo) -> Result<()> {
+        let len_bytes = tensor.len_bytes();
+        let stored = tensor.stored_len_bytes();
+        let earned = stored.saturating_mul(SPARSE_BYTES_PER_BYTE);
+        let is_checked = self.is_listing.load(Relaxed) && tensor.base.is_none();
+        if !is_checked || len_bytes <= earned.max(self.limit_bytes) {
+            return Ok(());
+        }
+        let detail = format!(
+            "{len_bytes} bytes would be decoded from {stored} stored ones to list the tensors of \
+             the restored file: restore that file with `zstn unpack`, and open it"
+        );
+        let refusal = zstn_core::Error::limit(detail).tensor(&tensor.name);
+        Err(Error::place(reader.name())(refusal))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,7 +113,10 @@ impl DecodedTensors {
             {
                 return Ok(());
             }
-            None => self.lock().keep(number, len_bytes, self.limit_bytes),
+            None => {
+                self.check_earned(reader, tensor)?;
+                self.lock().keep(number, len_bytes, self.limit_bytes)
+            }
         };
         let bytes =
             decode(&slot, reader, &tensor.name).inspect_err(|_| self.forget(number, &slot))?;

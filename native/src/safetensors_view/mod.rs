@@ -113,6 +113,12 @@ impl UnpackedRanges {
         })
     }
 
+    /// Sets whether the tensors of the restored file are being listed. A small file could
+    /// otherwise claim a tensor of any length that has to be decoded for the list.
+    pub(crate) fn set_listing(&self, is_listing: bool) {
+        self.decoded.set_listing(is_listing);
+    }
+
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.layout.len_bytes()
@@ -137,16 +143,23 @@ impl UnpackedRanges {
         lens.fold(0, u64::saturating_add)
     }
 
+    /// Refuses a range that is not inside the file.
+    pub(crate) fn check(&self, reader: &Reader, range: &Range<u64>) -> Result<()> {
+        let len_bytes = self.len_bytes();
+        if range.start <= range.end && range.end <= len_bytes {
+            return Ok(());
+        }
+        let (wanted, start) = (range.end.saturating_sub(range.start), range.start);
+        let detail =
+            format!("there are no {wanted} bytes at {start} in a file of {len_bytes} bytes");
+        let refusal = zstn_core::Error::invalid_input(detail);
+        Err(Error::place(reader.name())(refusal))
+    }
+
     /// Reads the bytes from the offset `start` into `out`, which is filled completely.
     pub fn read_into(&self, reader: &Reader, start: u64, mut out: &mut [u8]) -> Result<()> {
-        let (wanted, len_bytes) = (out.len() as u64, self.len_bytes());
-        let end = start.checked_add(wanted).filter(|end| *end <= len_bytes);
-        let Some(end) = end else {
-            let detail =
-                format!("there are no {wanted} bytes at {start} in a file of {len_bytes} bytes");
-            let refusal = zstn_core::Error::invalid_input(detail);
-            return Err(Error::place(reader.name())(refusal));
-        };
+        let end = start.saturating_add(out.len() as u64);
+        self.check(reader, &(start..end))?;
         let mut whole = Vec::new();
         for piece in self.layout.pieces(start..end) {
             match piece {

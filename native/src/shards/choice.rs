@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use zstn_core::catalog::{FileKind, GgufSetName, IndexName, has_other_extension};
+use zstn_core::catalog::{FileKind, GgufSetName, IndexName, has_extension, has_other_extension};
 use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
 
 /// The file kinds that can be packed.
@@ -115,11 +115,18 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
     }
     for format in kinds {
         let kind = format.extension();
-        let mut files = ending(format!(".{kind}"));
+        let mut files = match BASES.contains(format) {
+            true => ending(format!(".{kind}")),
+            false => {
+                let names = names.iter().copied();
+                names.filter(|name| has_extension(name, *format)).collect()
+            }
+        };
         if *format == FileKind::PyTorch && files.is_empty() {
             files.extend(names.iter().filter(|name| **name == PYTORCH_MODEL));
         }
-        if let Some(model) = files.iter().find(|name| **name == format!("model.{kind}")) {
+        let model = format!("model.{kind}");
+        if let Some(model) = files.iter().find(|name| name.eq_ignore_ascii_case(&model)) {
             return Ok(Some(Choice::File(model)));
         }
         match &files[..] {

@@ -9,6 +9,58 @@ use zstn_tests::rng::Rng;
 use super::{folder_with, vector};
 
 #[test]
+fn a_packed_gguf_model_in_several_files_has_the_metadata_of_the_plain_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("in")).unwrap();
+    for (name, bytes) in zstn_tests::gguf::three_parts() {
+        std::fs::write(folder.path().join("in").join(name), bytes).unwrap();
+    }
+    let run = |line: &str| {
+        let out = super::run(folder.path(), line);
+        assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+        out
+    };
+    run("pack in");
+    let [plain, packed] = [
+        "in/m-00001-of-00003.gguf",
+        "in-zstn/m-00001-of-00003.gguf.zstn",
+    ]
+    .map(|name| json(&run(&format!("info {name} --json"))));
+    assert_eq!(packed["metadata"], plain["metadata"]);
+    assert_eq!(plain["metadata"]["split.no"], "0");
+    assert_eq!(packed["tensors"], 4);
+}
+
+#[test]
+fn extensions_in_capitals_count_and_are_kept() {
+    let original = zstn_tests::cases::read("gguf", "k-blocks.gguf");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("in")).unwrap();
+    std::fs::write(at("in/MODEL.GGUF"), &original).unwrap();
+    std::fs::write(at("in/README.md"), "a model").unwrap();
+    let run = |line: &str| {
+        let out = super::run(folder.path(), line);
+        assert!(out.status.success(), "{line}: {}", text(&out.stderr));
+        out
+    };
+    let plain = run("ls in").stdout;
+    run("convert in -o X.SAFETENSORS");
+    run("verify X.SAFETENSORS --against in");
+    run("pack in");
+    assert!(at("in-zstn/MODEL.GGUF.zstn").exists());
+    let names = |list: &[u8]| -> Vec<String> {
+        let list = text(list);
+        let names = list.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect()
+    };
+    assert_eq!(names(&run("ls in-zstn").stdout), names(&plain));
+    std::fs::remove_dir_all(at("in")).unwrap();
+    run("unpack in-zstn");
+    assert!(std::fs::read(at("in/MODEL.GGUF")).unwrap() == original);
+}
+
+#[test]
 fn a_file_of_another_format_keeps_its_whole_name() {
     let original = zstn_tests::cases::read("gguf", "k-blocks.gguf");
     let folder = folder_with("model.gguf", &original);

@@ -213,6 +213,8 @@ fn a_delta_restores_its_file_and_the_tensors_are_read() {
                 let reader = files.open("new.z4dm", &[base]).expect(name);
                 assert_same_tensors(name, &reader, &plain);
                 assert_eq!(reader.metadata(), plain.metadata(), "{name}");
+                let stored = reader.tensors().iter().map(|t| t.stored_share_bytes());
+                assert!(stored.sum::<u64>() <= delta, "{name}");
             }
         }
         assert!(deltas[0] == deltas[1], "{name}");

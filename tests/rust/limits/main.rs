@@ -8,6 +8,7 @@ mod compressed_tensors;
 mod foreign;
 mod four_gib;
 mod malformed;
+mod restored;
 
 use zstn_tests::allocator::Counting;
 

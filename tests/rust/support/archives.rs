@@ -69,10 +69,16 @@ impl Archive {
     /// Adds a deflated member, which consists of stored blocks.
     #[must_use]
     pub fn deflated(mut self, name: &str, data: &[u8]) -> Self {
-        let len = short(data.len());
-        let block = [&[1][..], &len, &len.map(|byte| !byte), data].concat();
+        let count = data.len().div_ceil(0xffff).max(1);
+        let blocks = (0..count).map(|number| {
+            let start = number * 0xffff;
+            let data = &data[start..data.len().min(start + 0xffff)];
+            let (is_last, len) = (u8::from(number + 1 == count), short(data.len()));
+            [&[is_last][..], &len, &len.map(|byte| !byte), data].concat()
+        });
+        let blocks: Vec<u8> = blocks.flatten().collect();
         let (start, entry) = (self.file.len(), self.directory.len());
-        self = self.add(name, &block, 0, &[]);
+        self = self.add(name, &blocks, 0, &[]);
         // The method, the checksum and the length of the inflated member.
         for (bytes, at) in [(&mut self.file, start), (&mut self.directory, entry + 2)] {
             bytes[at + 8] = 8;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use zstn::convert::{Detail, Target, TargetKind};
 use zstn::{ConvertOptions, ConvertReport, Error, Job, Location, Result};
-use zstn_core::catalog::{FileKind, IndexName};
+use zstn_core::catalog::{FileKind, IndexName, has_extension};
 use zstn_core::container::foreign::compressed_tensors;
 use zstn_core::container::foreign::ztensor::DigestKind;
 
@@ -117,7 +117,10 @@ impl Options {
         let name = self.input.file_name().unwrap_or_else(|| "model".into());
         let index = IndexName::parse(&name).map(|index| index.stem());
         let mut kinds = FileKind::FILES.iter();
-        let stem = kinds.find_map(|kind| name.strip_suffix(kind.extension())?.strip_suffix('.'));
+        let (stem, _) = name.rsplit_once('.').unwrap_or((&name, ""));
+        let stem = kinds
+            .any(|kind| has_extension(&name, *kind))
+            .then_some(stem);
         let stem = index.or(stem).unwrap_or(&name);
         destination.join(format!("{stem}.{}", kind.extension()).as_ref())
     }

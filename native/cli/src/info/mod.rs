@@ -61,11 +61,11 @@ struct Chain {
 }
 
 impl Chain {
-    /// Returns the chain of a delta and the bases that were given, or `None` if no base
-    /// is needed.
+    /// Returns the chain of the delta `reader` and the bases that were given, or `None` if
+    /// no base is needed.
     fn of(reader: &Reader) -> Option<Self> {
         reader.model().needs_base().then_some(())?;
-        let readers = iter::successors(Some(reader), |reader| reader.base());
+        let readers = iter::successors(Some(reader), |reader| reader.base().map(stored));
         let last = readers.clone().last()?;
         Some(Self {
             checkpoints: readers.clone().count(),
@@ -87,6 +87,12 @@ impl fmt::Display for Chain {
             ),
         }
     }
+}
+
+/// Returns the reader of the files that are stored: of the packed file, if `reader` was
+/// opened inside it.
+fn stored(reader: &Reader) -> &Reader {
+    reader.packed().unwrap_or(reader)
 }
 
 pub fn run(options: &Options) -> Outcome {
@@ -127,12 +133,13 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         .count();
     let from_base = |wanted| {
         let tensors = model.tensors().iter();
-        tensors.filter(|tensor| tensor.base == Some(wanted)).count()
+        let of_wanted = tensors.filter(|tensor| tensor.base_use() == Some(wanted));
+        of_wanted.count()
     };
     let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
-    let extensions = Extensions::of(&reader)?;
-    let chain = Chain::of(&reader);
-    let metadata = metadata(&reader)?;
+    let extensions = Extensions::of(stored(&reader))?;
+    let chain = Chain::of(stored(&reader));
+    let metadata = reader.original_metadata()?;
     let packed = reader.packed_file();
     let files = packed.map_or(model.files(), slice::from_ref);
     let kind = packed.map_or(model.kind(), FileCatalog::kind).name();
@@ -216,7 +223,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "weights were rotated before they were quantised, and are read so".into(),
         ));
     }
-    if model.needs_base() {
+    if chain.is_some() {
         facts.push((
             "base",
             format!(
@@ -260,22 +267,6 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         })
     })?;
     gauss::print_table(model)
-}
-
-/// Returns the metadata of a model. The metadata of a file that was packed from a format
-/// other than safetensors are read from the file that it restores.
-fn metadata(reader: &Reader) -> Result<BTreeMap<String, String>> {
-    let original = reader.readable_original()?;
-    let is_packed_from_another = match reader.model().files() {
-        [file] => file.original_kind().is_some(),
-        _ => false,
-    };
-    Ok(match original {
-        Some(original) => original.metadata().clone(),
-        // The original was packed as bytes.
-        None if is_packed_from_another => BTreeMap::new(),
-        None => reader.metadata().clone(),
-    })
 }
 
 /// The SHA-256 of an original file.

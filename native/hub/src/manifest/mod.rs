@@ -12,10 +12,10 @@ mod results;
 
 #[cfg(any(feature = "gateway", feature = "worker"))]
 pub(crate) use plan::hex;
-#[cfg(feature = "worker")]
-pub(crate) use plan::hex_digest;
 pub use plan::{FORMAT, Row, key, key_against};
 pub use plan::{PlanShare, load_plan, read_plan, shard};
+#[cfg(feature = "worker")]
+pub(crate) use plan::{hex_digest, repeated};
 #[cfg(feature = "worker")]
 pub(crate) use results::write_json;
 pub use results::{Class, Done, Failed, ListedResult, Results};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use zstn::internals::{MAX_BASES, regular};
 use zstn::{Error, Result};
-use zstn_core::catalog::has_other_extension;
+use zstn_core::catalog::{FileKind, format_of_extension, has_other_extension};
 use zstn_core::frame::select::EncodeOptions;
 
 use crate::hub::Repository;
@@ -131,6 +131,20 @@ impl FromStr for PlanShare {
     }
 }
 
+/// Returns the rows that have the key of an earlier row, by that key. They need no work
+/// of their own.
+#[cfg(feature = "worker")]
+pub(crate) fn repeated(rows: &[Row]) -> HashMap<&str, Vec<&Row>> {
+    let mut seen = HashSet::new();
+    let mut repeated: HashMap<&str, Vec<&Row>> = HashMap::new();
+    for row in rows {
+        if !seen.insert(&*row.key) {
+            repeated.entry(&row.key).or_default().push(row);
+        }
+    }
+    repeated
+}
+
 /// Returns the rows of one share. Of rows with the same key, only the first is used.
 /// Rows are assigned alternately; a row with bases is in the share of its last base, so
 /// that no share waits for another. Together, the shares contain every key once.
@@ -243,9 +257,9 @@ pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 /// Returns the key for a file with this path and this SHA-256 (in lower-case hex) that is
 /// packed into a container. A key has 64 hex digits.
 ///
-/// Equal files share a key regardless of their paths, except for the extension of a format
-/// other than safetensors: it decides whether a file is refused, and formats without a
-/// magic number are recognised by it.
+/// Equal files share a key regardless of their paths, with two exceptions: the extension
+/// decides whether a file may be a safetensors file or has to be one of another format, and
+/// formats without a magic number are recognised by theirs.
 #[must_use]
 pub fn key((path, sha256): (&str, &str), options: impl Into<EncodeOptions>) -> String {
     key_against((path, sha256), options, &[])
@@ -267,8 +281,9 @@ pub fn key_against(
         ""
     };
     let mut text = format!("{sha256}\n{FORMAT}\n{effort}{extended}\n");
-    if let Some((_, extension)) = path.rsplit_once('.').filter(|_| has_other_extension(path)) {
-        text.push_str(&format!("extension {extension}\n"));
+    if has_other_extension(path) {
+        let format = format_of_extension(path).map_or("other", FileKind::name);
+        text.push_str(&format!("format {format}\n"));
     }
     for base in bases {
         text.push_str(&format!("base {base}\n"));
@@ -321,6 +336,17 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 7);
+    }
+
+    #[test]
+    fn equal_contents_share_a_key() {
+        let key = |path| key((path, &"0".repeat(64)), Effort::Balanced);
+        assert_eq!(key("a.pt"), key("b/pytorch_model.bin"));
+        assert_eq!(key("a.pt"), key("A.PT"));
+        assert_eq!(key("a.safetensors"), key("b.SAFETENSORS"));
+        // Packing recognises these by their extensions, or refuses one of them.
+        let all = ["a.safetensors", "a.pt", "a.onnx", "a.msgpack"].map(key);
+        assert_eq!(HashSet::from(all).len(), 4);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::runner::{Outcome, Runner};
 use super::several::in_order;
 use super::{CommitJob, Event, JobEvent, Stage, Stop};
 use crate::hub::{Hub, ListedFile};
-use crate::manifest::{Class, PlanShare, Results, Row, shard};
+use crate::manifest::{Class, PlanShare, Results, Row, repeated, shard};
 use crate::work::{Failure, Origin, Packer, RowOutcome, RowWork, WorkerOptions, class};
 use zstn::internals::Staging;
 use zstn::source::HttpOptions;
@@ -47,13 +47,14 @@ impl Default for PlanRun {
     }
 }
 
-/// The results of a share of a plan, counted in rows with different keys.
+/// The results of a share of a plan, counted in rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlanSummary {
     /// Number of rows that this run has packed and verified.
     pub packed: usize,
-    /// Number of rows that had been packed before this run.
+    /// Number of rows that had been packed before: before this run, or by an earlier row
+    /// with the same key.
     pub known: usize,
     /// Number of rows that were refused, in this run or before.
     pub refused: usize,
@@ -91,22 +92,32 @@ impl PlanRun {
         )?
         .retry_refused(self.retry_refused);
         let mut summary = PlanSummary::default();
+        let repeated = repeated(rows);
         // Bases come before the deltas from them.
         let mut rows = shard(rows, self.shard);
         rows.sort_by_key(|row| row.bases.len());
         for rows in rows.chunk_by(|row, next| row.bases.len() == next.bases.len()) {
-            self.rows(&work, rows, &mut summary, &log)?;
+            self.rows(&work, rows, |row, outcome| {
+                summary.add_outcome(row, outcome.as_ref(), &log);
+                let outcome = match outcome {
+                    Some(RowOutcome::Packed(done)) => Some(RowOutcome::Known(done)),
+                    other => other,
+                };
+                for row in repeated.get(&*row.key).into_iter().flatten() {
+                    summary.add_outcome(row, outcome.as_ref(), &log);
+                }
+            })?;
         }
         Ok(summary)
     }
 
-    /// Packs rows that are not bases of each other, several at the same time.
+    /// Packs rows that are not bases of each other, several at the same time. Passes the
+    /// outcome of each row to `next`, or `None` if the work was stopped before it.
     fn rows(
         &self,
         work: &RowWork,
         rows: &[&Row],
-        summary: &mut PlanSummary,
-        log: &impl Fn(Event),
+        mut next: impl FnMut(&Row, Option<RowOutcome>),
     ) -> Result<()> {
         let (at_once, work) = work.for_one_of(rows.len());
         let outcome = |row: &&Row| match self.stop.is_requested() {
@@ -114,27 +125,7 @@ impl PlanRun {
             false => work.work(row, None, &()).map(Some),
         };
         in_order(rows, at_once, outcome, |row, outcome| {
-            let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
-            let Some(outcome) = outcome? else {
-                summary.left += 1;
-                return Ok(());
-            };
-            match outcome {
-                RowOutcome::Known(_) => summary.known += 1,
-                RowOutcome::Packed(done) => {
-                    summary.packed += 1;
-                    let event = event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes);
-                    log(Event::Job(event));
-                }
-                RowOutcome::Failed { class, reason, .. } => {
-                    let stage = match class {
-                        Class::Refused => Stage::Refused,
-                        Class::Retry => Stage::Retry,
-                    };
-                    summary.count_failed(class);
-                    log(Event::Job(event(stage).detail(reason)));
-                }
-            }
+            next(row, outcome?);
             Ok(())
         })
     }
@@ -188,7 +179,7 @@ impl PlanRun {
         let mut summary = PlanSummary::default();
         let contents: HashSet<String> = rows.iter().map(|row| row.sha256.clone()).collect();
         if self.stop.is_requested() {
-            summary.left = contents.len();
+            summary.left = rows.len();
             return Ok(summary);
         }
         let repository = name.parse()?;
@@ -237,12 +228,12 @@ impl PlanRun {
             }
             Some(_) => HashSet::new(),
         };
-        let mut seen = HashSet::new();
-        for row in rows.iter().filter(|row| seen.insert(&row.key)) {
+        for row in rows {
             match (class, results.done(&row.key)?, results.failed(&row.key)?) {
                 (Some(class), ..) => summary.count_failed(class),
-                (None, Some(_), _) if known.contains(&row.key) => summary.known += 1,
-                (None, Some(_), _) => summary.packed += 1,
+                // A later row with this key is known.
+                (None, Some(_), _) if known.insert(&row.key) => summary.packed += 1,
+                (None, Some(_), _) => summary.known += 1,
                 (None, None, Some(failed)) => summary.count_failed(failed.class),
                 // Another worker packed it, and this job has decoded and compared the
                 // packed file.
@@ -262,6 +253,34 @@ impl PlanRun {
 }
 
 impl PlanSummary {
+    /// Counts and logs the outcome of a row; `None` if the work was stopped before it.
+    fn add_outcome(&mut self, row: &Row, outcome: Option<&RowOutcome>, log: &impl Fn(Event)) {
+        let event = |stage| JobEvent::new(stage, &row.repo, &row.revision).path(&row.path);
+        let event = match outcome {
+            None => {
+                self.left += 1;
+                return;
+            }
+            Some(RowOutcome::Known(done)) => {
+                self.known += 1;
+                event(Stage::Reused).bytes(row.len_bytes, done.packed_bytes)
+            }
+            Some(RowOutcome::Packed(done)) => {
+                self.packed += 1;
+                event(Stage::Packed).bytes(row.len_bytes, done.packed_bytes)
+            }
+            Some(RowOutcome::Failed { class, reason, .. }) => {
+                self.count_failed(*class);
+                let stage = match class {
+                    Class::Refused => Stage::Refused,
+                    Class::Retry => Stage::Retry,
+                };
+                event(stage).detail(reason.as_str())
+            }
+        };
+        log(Event::Job(event));
+    }
+
     fn count_failed(&mut self, class: Class) {
         match class {
             Class::Refused => self.refused += 1,

@@ -8,12 +8,18 @@ use zstn::{Effort, PackOptions, UnpackOptions};
 use zstn_hub::worker::Stage;
 use zstn_tests::command::{program, text};
 use zstn_tests::stub_hub::{Fault, plan_of};
-use zstn_tests::{schema, sha256};
+use zstn_tests::{gguf, schema, sha256};
 
 use super::{Desk, REPO, TOKEN, names, restored, weights};
 
 /// Runs a share of a plan. Returns the exit status and the last line of the output.
 fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
+    let (status, mut lines) = run_lines(desk, plan, shard, more);
+    (status, lines.pop().expect("a summary"))
+}
+
+/// Runs a share of a plan. Returns the exit status and all lines of the output.
+fn run_lines(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Vec<Value>) {
     let out = Command::new(program())
         .args([
             "worker",
@@ -35,9 +41,8 @@ fn run(desk: &Desk, plan: &Path, shard: &str, more: &[&str]) -> (i32, Value) {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     lines.iter().for_each(|line| schema::check("worker", line));
-    let last = lines.last();
-    let last = last.unwrap_or_else(|| panic!("{}", text(&out.stderr)));
-    (out.status.code().unwrap(), last.clone())
+    assert!(!lines.is_empty(), "{}", text(&out.stderr));
+    (out.status.code().unwrap(), lines)
 }
 
 /// A plan of one file, and the folder for its result.
@@ -94,6 +99,7 @@ fn shares_of_a_plan_fill_one_folder() {
     let to = ["--to", out.to_str().unwrap()];
     let [one, two] = ["0/2", "1/2"].map(|shard| run(&desk, &plan, shard, &to));
     assert_eq!(counts(&one.1)[0] + counts(&two.1)[0], 3);
+    assert_eq!(counts(&one.1)[1] + counts(&two.1)[1], 1);
     assert_eq!(counts(&one.1)[2] + counts(&two.1)[2], 1);
     assert_eq!(one.0 + two.0, 1);
     let mut originals = Vec::new();
@@ -123,11 +129,56 @@ fn shares_of_a_plan_fill_one_folder() {
     // A second run reads nothing.
     desk.stub.clear_log();
     let (status, summary) = run(&desk, &plan, "0/1", &to);
-    assert_eq!((status, counts(&summary)), (1, [0, 3, 1, 0]));
+    assert_eq!((status, counts(&summary)), (1, [0, 4, 1, 0]));
     assert!(desk.stub.log().is_empty());
     let (_, summary) = run(&desk, &plan, "0/1", &[to[0], to[1], "--retry-failed"]);
-    assert_eq!(counts(&summary), [0, 3, 1, 0]);
+    assert_eq!(counts(&summary), [0, 4, 1, 0]);
     assert!(!desk.stub.log().is_empty());
+}
+
+#[test]
+fn equal_files_are_packed_once_and_every_row_has_an_outcome() {
+    let desk = Desk::new();
+    let values = [7; 1 << 16];
+    let file = gguf::file(&[], &[("w", gguf::F32, &[1 << 14], values.to_vec())]);
+    let files: [(&str, &[u8]); 3] = [
+        ("a.pt", &file),
+        ("d/pytorch_model.bin", &file),
+        ("bad.safetensors", b"bad"),
+    ];
+    desk.push(&files);
+    let plan = desk.folder.path().join("plan.jsonl");
+    let rows = files.iter().chain([&files[2]]).map(|(path, bytes)| {
+        let row = serde_json::json!({
+            "repo": REPO, "revision": desk.head(), "path": path,
+            "size": bytes.len(), "sha256": sha256(bytes),
+        });
+        format!("{row}\n")
+    });
+    std::fs::write(&plan, rows.collect::<String>()).unwrap();
+    let out = desk.folder.path().join("out");
+    let to = ["--to", out.to_str().unwrap()];
+    let (status, lines) = run_lines(&desk, &plan, "0/1", &to);
+    let outcomes = lines.iter().filter(|line| line["event"] == "job");
+    let outcomes = outcomes.map(|line| ["stage", "path"].map(|key| line[key].as_str().unwrap()));
+    assert_eq!(
+        outcomes.collect::<Vec<_>>(),
+        [
+            ["packed", "a.pt"],
+            ["reused", "d/pytorch_model.bin"],
+            ["refused", "bad.safetensors"],
+            ["refused", "bad.safetensors"],
+        ]
+    );
+    assert_eq!((status, counts(&lines[4])), (1, [1, 1, 2, 0]));
+    assert_eq!(names(&out.join("packed")).len(), 1);
+    // In a repository, each file has its own packed one.
+    let state = desk.state();
+    let to = ["--to", "hub", "--state", state.to_str().unwrap()];
+    let (_, summary) = run(&desk, &plan, "0/1", &to);
+    assert_eq!(counts(&summary), [1, 1, 2, 0]);
+    assert!(desk.unpacked("a.pt.zstn") == file);
+    assert!(desk.unpacked("d/pytorch_model.bin.zstn") == file);
 }
 
 #[test]

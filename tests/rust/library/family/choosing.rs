@@ -42,6 +42,43 @@ fn the_nearest_of_several_is_chosen() {
 }
 
 #[test]
+fn a_base_has_the_format_of_the_input() {
+    let folder = Folder::new();
+    let old = Weights::new(1);
+    let new = old.tuned(2, 0.02, 0.01);
+    folder.write("models/old.safetensors", &old.file("F32"));
+    folder.write("new.gguf", &new.gguf());
+    let choice = folder.choose("new.gguf");
+    assert_eq!((base_of(&choice), choice.compared), (None, 0));
+    let [(name, reason)] = &choice.left_out[..] else {
+        panic!("{:?}", choice.left_out);
+    };
+    assert_eq!(name, "old.safetensors");
+    assert!(reason.contains("another format"), "{reason}");
+    let alone = folder.pack("new.gguf", "new.gguf.zstn", &choice);
+    // A packed file of the same format is chosen.
+    folder.write("old.gguf", &old.gguf());
+    let packed = folder.at("models/old.gguf.zstn");
+    zstn::pack(
+        &job(),
+        folder.at("old.gguf"),
+        packed,
+        &PackOptions::default(),
+    )
+    .unwrap();
+    let choice = folder.choose("new.gguf");
+    assert_eq!(base_of(&choice), Some("old.gguf.zstn"));
+    assert!(folder.pack("new.gguf", "new.gguf.z4dm", &choice) < alone / 2);
+    // Neither is a packed file of another format the base of a safetensors file.
+    std::fs::remove_file(folder.at("models/old.safetensors")).unwrap();
+    folder.write("new.safetensors", &new.file("F32"));
+    let choice = folder.choose("new.safetensors");
+    assert_eq!((base_of(&choice), choice.compared), (None, 0));
+    assert_eq!(choice.left_out[0].0, "old.gguf.zstn");
+    folder.pack("new.safetensors", "new.zstn", &choice);
+}
+
+#[test]
 fn no_base_is_chosen_among_unrelated_ones() {
     let folder = Folder::new();
     folder.write("new.safetensors", &Weights::new(1).file("BF16"));

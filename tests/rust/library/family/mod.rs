@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use tempfile::TempDir;
 use zstn::family::{self, BaseChoice, Digests, FamilyOptions, Sketch, SketchOptions};
 use zstn::{Engine, Input, Job, PackOptions, Source};
-use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
+use zstn_tests::{checkpoint, gguf};
 
 fn engine() -> Engine {
     Engine::new(2).unwrap()
@@ -78,6 +78,17 @@ impl Weights {
             .iter()
             .map(|(name, bytes)| (name.as_str(), dtype, &bytes[..]));
         checkpoint(&tensors.collect::<Vec<_>>())
+    }
+
+    /// Returns a GGUF file with the weights in F32.
+    fn gguf(&self) -> Vec<u8> {
+        let lens = self.0.iter().map(|(_, values)| [values.len() as u64]);
+        let lens: Vec<_> = lens.collect();
+        let tensors = self.0.iter().zip(&lens).map(|((name, values), len)| {
+            let bytes = values.iter().copied().flat_map(f32::to_le_bytes).collect();
+            (name.as_str(), gguf::F32, &len[..], bytes)
+        });
+        gguf::file(&[], &tensors.collect::<Vec<_>>())
     }
 }
 

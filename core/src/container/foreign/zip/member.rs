@@ -199,6 +199,12 @@ impl Packing {
         self.inflated_len_bytes.is_some()
     }
 
+    /// Returns the length in bytes of the member once it is inflated; 0 if it is stored as
+    /// it is.
+    pub(crate) fn inflated_len_bytes(&self) -> u64 {
+        self.inflated_len_bytes.unwrap_or(0)
+    }
+
     /// Limits the packing to the bytes `range` of the member, whose data are at
     /// `data`. `before` contains the bytes of the member in front of the range, or is
     /// empty if they are not known. Returns the range of the file to fetch with it.
