@@ -23,10 +23,10 @@ before(async () => {
 });
 
 test("the tarball holds code, types, the module and words, nothing else", () => {
-  for (const file of ["README.md", "THIRD-PARTY-LICENSES.txt", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm", "dist/decode/web-worker.js", "dist/decode/node-worker.js", "dist/threads/web.js", "dist/threads/node.js"]) {
+  for (const file of ["README.md", "THIRD-PARTY-LICENSES.txt", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm", "dist/core/zstn_gpu.js", "dist/core/zstn_gpu_bg.wasm", "dist/decode/web-worker.js", "dist/decode/node-worker.js", "dist/threads/web.js", "dist/threads/node.js"]) {
     assert.ok(files.includes(file), `${file} is missing`);
   }
-  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder|threads)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|THIRD-PARTY-LICENSES\.txt|package\.json)$/.test(file));
+  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder|gpu|threads)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|THIRD-PARTY-LICENSES\.txt|package\.json)$/.test(file));
   assert.deepEqual(others, []);
 });
 

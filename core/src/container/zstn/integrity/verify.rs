@@ -275,6 +275,12 @@ impl Integrity {
         self.frames.is_none() && self.tensors.is_some()
     }
 
+    /// Returns whether reads have to compare the digests of decoded bytes.
+    #[cfg(all(feature = "plan", feature = "decode-task"))]
+    pub(crate) fn compares_digests(&self) -> bool {
+        self.tensors.is_some() && (self.verify == Verify::Full || self.frames.is_none())
+    }
+
     /// Returns the number of the entry that describes the frame of record
     /// `number`.
     fn entry(&self, number: usize) -> Result<usize> {
