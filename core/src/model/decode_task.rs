@@ -95,7 +95,7 @@ impl DecodeTask {
             return Ok(Placement::Cpu(Reason::Family));
         };
         let integrity = file.integrity();
-        if integrity.is_some_and(Integrity::compares_digests) {
+        if integrity.is_some_and(Integrity::wants_digests) {
             return Ok(Placement::Cpu(Reason::Digest));
         }
         let output = 0..tensor.len_bytes();

@@ -26,7 +26,7 @@ const PAGE = `<!doctype html><title>gpu</title><link rel="icon" href="data:,"><s
 
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
   const adapter = await navigator.gpu.requestAdapter();
-  const device = await adapter.requestDevice();
+  const device = await newDevice();
 
   /** The shaders that have run. */
   const used = new Set();
@@ -116,7 +116,7 @@ const PAGE = `<!doctype html><title>gpu</title><link rel="icon" href="data:,"><s
     return streams;
   };
 
-  globalThis.gpu = { zstn, device, adapter, usage, used, newBuffer, bytesOf, padded, isEqual, check, checkAll, fetched, failure, withLists, streamsOf, decode, pipelinesOf };
+  globalThis.gpu = { zstn, device, usage, used, newBuffer, bytesOf, padded, isEqual, check, checkAll, fetched, failure, withLists, streamsOf, decode, pipelinesOf };
 </script>`;
 
 const scratch = scratchFolder();
@@ -296,7 +296,8 @@ inBrowser("a damaged tensor is refused with the CPU's error, whether the lists o
 inBrowser("unsuitable buffers are refused before anything is read, others by the device", async (page) => {
   await openPage(page);
   const refusals = await page.evaluate(async () => {
-    const { zstn, device, adapter, usage, failure } = gpu;
+    const { zstn, device, usage, failure } = gpu;
+    const newDevice = async () => (await navigator.gpu.requestAdapter()).requestDevice();
     const model = await zstn.open(await gpu.fetched("/models/fast.zstn"), { workers: 0 });
     const { byteLength } = model.tensors.get("bf16");
     const size = gpu.padded(byteLength);
@@ -304,7 +305,7 @@ inBrowser("unsuitable buffers are refused before anything is read, others by the
     const fitting = gpu.newBuffer(size);
     const destroyed = gpu.newBuffer(size);
     destroyed.destroy();
-    const other = await adapter.requestDevice();
+    const other = await newDevice();
     const mapped = device.createBuffer({ size, usage, mappedAtCreation: true });
     const before = model.stats.requests;
     const early = [
@@ -333,7 +334,7 @@ inBrowser("unsuitable buffers are refused before anything is read, others by the
     const aborted = await reading;
     model.close();
     const closed = await read({ buffer: fitting });
-    const lost = await adapter.requestDevice();
+    const lost = await newDevice();
     const lostBuffer = lost.createBuffer({ size, usage });
     lost.destroy();
     const again = await zstn.open(await gpu.fetched("/models/fast.zstn"), { workers: 0 });

@@ -275,12 +275,6 @@ impl Integrity {
         self.frames.is_none() && self.tensors.is_some()
     }
 
-    /// Returns whether reads have to compare the digests of decoded bytes.
-    #[cfg(all(feature = "plan", feature = "decode-task"))]
-    pub(crate) fn compares_digests(&self) -> bool {
-        self.tensors.is_some() && (self.verify == Verify::Full || self.frames.is_none())
-    }
-
     /// Returns the number of the entry that describes the frame of record
     /// `number`.
     fn entry(&self, number: usize) -> Result<usize> {
@@ -338,6 +332,13 @@ impl Integrity {
 
     fn requires_digests(&self, verify: Verify) -> bool {
         self.tensors.is_some() && (verify == Verify::Full || self.frames.is_none())
+    }
+
+    /// Returns whether reads have to compare digests of decoded bytes, also if this
+    /// build omits the code.
+    #[cfg(all(feature = "plan", feature = "decode-task"))]
+    pub(crate) fn wants_digests(&self) -> bool {
+        self.requires_digests(self.verify)
     }
 
     /// Returns whether the digests of decoded bytes are compared. They are not if
