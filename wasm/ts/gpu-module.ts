@@ -1,8 +1,5 @@
 /** The interface of the WebAssembly module that makes lists for shaders. Only pages that decode on a GPU load it. */
 
-import type { Instance } from "./instance.js";
-import { lazyInstance } from "./module-loader.js";
-
 /** The lists of a tensor, and the bytes of the tensor that only the CPU can decode. */
 export type ShaderLists = [lists: Uint32Array<ArrayBuffer>, decoded: Uint8Array<ArrayBuffer>];
 
@@ -14,10 +11,3 @@ export interface GpuCore {
    */
   shaderLists(task: Uint8Array, stored: Uint8Array): ShaderLists | undefined;
 }
-
-/** Returns the module, and loads it first if necessary. Rejects with a `CoreLoadError` if it cannot be loaded. */
-export const loadGpuModule: () => Promise<Instance<GpuCore>> = /* @__PURE__ */ lazyInstance({
-  name: "gpu",
-  url: () => new URL("./core/zstn_gpu_bg.wasm", import.meta.url),
-  glue: () => import("./core/zstn_gpu.js"),
-});

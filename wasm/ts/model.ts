@@ -3,7 +3,6 @@
 
 import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
 import { loadCoreFiles } from "./core-files-loader.js";
-import type { Decoder } from "./decode/decoder.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
@@ -131,7 +130,7 @@ export class Model {
   async readToGpu(name: string, options: GpuReadOptions): Promise<GpuTensor> {
     const { readToGpu } = await import("./gpu/read-to-gpu.js");
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    return readToGpu(info, options, this.kind, this.#decoding?.decoder, (meter, decoder) => this.#raw(info, options.signal, meter, undefined, decoder));
+    return readToGpu(info, options, this.kind, (...rest) => this.#raw(info, options.signal, ...rest));
   }
 
   /**
@@ -189,9 +188,8 @@ export class Model {
   async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    const { planOf } = await import("./read-plan.js");
-    const whileOpen = <T>(work: (signal: AbortSignal) => Promise<T>) => this.#whileOpen(options.signal, work);
-    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (core) => this.#rowPlanner(core), whileOpen);
+    const { planOf } = await loadCoreFiles();
+    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (core) => this.#rowPlanner(core), (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -217,8 +215,8 @@ export class Model {
     const closing = this.#closing.signal;
     closing.throwIfAborted();
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
-    const unpacked = (this.#unpacked ??= this.#instance.call(() => this.#core.unpacked()));
-    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked, decode }, options, closing);
+    this.#unpacked ??= this.#instance.call(() => this.#core.unpacked());
+    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked: this.#unpacked, decode }, options, closing);
   }
 
   /** Frees the memory of the model and aborts all reads. Calling it again does nothing. */
@@ -255,8 +253,7 @@ export class Model {
     return this.#whileOpen(options.signal, async (signal) => {
       checkRowsSize(info);
       const core = this.#core;
-      const readWhole = () => this.#raw(whole, signal, meter);
-      const context = { signal, meter, base: this.#base, readWhole };
+      const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
       const raw = core instanceof PlainModel ? await readPlainRows(core, whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
       into?.set(raw);
       return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
@@ -277,7 +274,7 @@ export class Model {
     return abortSiblingsOnFailure([closing, signal], work);
   }
 
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>, decoder: Decoder = this.#decoding?.decoder!): Promise<Uint8Array<ArrayBuffer>> {
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>, wrap = (decoder: Decoding["decoder"]) => decoder): Promise<Uint8Array<ArrayBuffer>> {
     return this.#whileOpen(signal, async (signal) => {
       checkSize(info);
       meter.expect(this.#costBytes(info));
@@ -287,6 +284,7 @@ export class Model {
       const views = this.#opened.files[info.parts[0]?.file as number]?.views;
       const view = views?.readView(target, signal, meter, into);
       if (view) return view;
+      const decoder = wrap(this.#decoding!.decoder);
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });

@@ -20,13 +20,12 @@ const skip = onlyChromium("only Chromium runs shaders without a GPU");
 
 const PAGE = `<!doctype html><title>gpu</title><link rel="icon" href="data:,"><script type="module">
   import * as zstn from "/dist/web.js";
-  import { loadGpuModule } from "/dist/gpu-module.js";
+  import { loadGpuModule } from "/dist/core-loaders.js";
   import { decode } from "/dist/gpu/decode.js";
   import { pipelinesOf } from "/dist/gpu/pipelines.js";
 
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
-  const adapter = await navigator.gpu.requestAdapter();
-  const device = await newDevice();
+  const device = await (await navigator.gpu.requestAdapter()).requestDevice();
 
   /** The shaders that have run. */
   const used = new Set();

@@ -1,8 +1,9 @@
 /** Reads a tensor into a buffer of a GPU. Loaded by `model.readToGpu`. */
 
+import { loadCoreFiles } from "../core-files-loader.js";
 import type { Decoder, DecodeRequest } from "../decode/decoder.js";
 import { InvalidInputError } from "../errors.js";
-import { loadGpuModule, type ShaderLists } from "../gpu-module.js";
+import type { ShaderLists } from "../gpu-module.js";
 import { checkOptions } from "../known-options.js";
 import type { ModelKind } from "../model-kind.js";
 import { ProgressMeter } from "../progress.js";
@@ -16,20 +17,24 @@ import { GPU_READ_OPTIONS, type GpuReadOptions, type GpuTensor } from "./target.
 const COPY_DST = 8;
 const STORAGE = 128;
 
-/** Reads the raw bytes of a tensor with this decoder, if it is packed. */
-type Read = (meter: ProgressMeter, decoder: Decoder) => Promise<Uint8Array<ArrayBuffer>>;
+// The loader of modules is only bundled with the code for packed files.
+const loadModule = async () => (await loadCoreFiles()).loadGpuModule();
+
+/** Reads the raw bytes of a tensor. A packed tensor is decoded by the decoder that `wrap` makes from the model's. */
+type Read = (meter: ProgressMeter, into: undefined, wrap: (cpu: Decoder) => Decoder) => Promise<Uint8Array<ArrayBuffer>>;
 
 /**
- * Reads a tensor of a model of this kind. `cpu` is the decoder of the model, which only plain models lack. Throws an
- * `InvalidInputError` for a buffer that the tensor does not fit into.
+ * Reads a tensor of a model of this kind. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
  */
-export async function readToGpu(info: TensorInfo, options: GpuReadOptions, kind: ModelKind, cpu: Decoder | undefined, read: Read): Promise<GpuTensor> {
+export async function readToGpu(info: TensorInfo, options: GpuReadOptions, kind: ModelKind, read: Read): Promise<GpuTensor> {
   const place = placeOf(info, options);
   const { name, dtype, shape, byteLength } = info;
-  const gpu = new GpuDecoder(place, kind, cpu);
-  const raw = await read(new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name }), gpu);
-  if (!gpu.isDone) await writeRaw(place, raw);
-  return { name, dtype, shape, byteLength, offset: place.offset, decodedBy: gpu.isDone ? "gpu" : "cpu" };
+  const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+  let gpu: GpuDecoder | undefined;
+  const raw = await read(meter, undefined, (cpu) => (kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
+  const decodedBy = gpu?.isDone ? "gpu" : "cpu";
+  if (decodedBy === "cpu") await writeRaw(place, raw);
+  return { name, dtype, shape, byteLength, offset: place.offset, decodedBy };
 }
 
 /** Checks the options, and returns the place of the tensor. */
@@ -70,37 +75,35 @@ class GpuDecoder implements Decoder {
   /** Whether the GPU has decoded the tensor, so that no bytes are returned. */
   isDone = false;
   readonly #place: Place;
-  readonly #cpu: Decoder | undefined;
-  readonly #isPlanned: boolean;
+  readonly #cpu: Decoder;
 
-  constructor(place: Place, kind: ModelKind, cpu: Decoder | undefined) {
+  constructor(place: Place, cpu: Decoder) {
     this.#place = place;
     this.#cpu = cpu;
-    this.#isPlanned = kind === "zstn" && place.byteLength > 0;
-    // Both are needed once the stored bytes have arrived. Their errors are reported there.
-    // Both are needed once the stored bytes have arrived, and their errors are reported then.
-    if (this.#isPlanned) for (const loading of [loadGpuModule(), pipelinesOf(place.device)]) loading.catch(() => {});
   }
 
-  warmUp(): void {}
+  warmUp(): void {
+    // Both are needed once the stored bytes have arrived, and their errors are reported then.
+    for (const loading of [loadModule(), pipelinesOf(this.#place.device)]) loading.catch(() => {});
+  }
 
   async decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>> {
     const { parts, reference, info, signal } = request;
-    if (this.#isPlanned && parts.length === 1 && !reference && !info.format) {
+    if (parts.length === 1 && !reference && !info.format) {
       const lists = await listsOf(request);
       const pipelines = await pipelinesOf(this.#place.device).catch(() => undefined);
       signal.throwIfAborted();
       if (lists && pipelines && fits(this.#place, lists)) this.isDone = await decode(this.#place, pipelines, lists, parts[0]!, signal);
     }
     // The CPU decodes a tensor that the GPU refuses, or reports the error.
-    return this.isDone ? new Uint8Array(0) : this.#cpu!.decode(request);
+    return this.isDone ? new Uint8Array(0) : this.#cpu.decode(request);
   }
 }
 
 /** Returns the lists of a tensor; `undefined` if the CPU has to decode it, or has to report an error in its stored bytes. */
 async function listsOf({ instance, model, index, parts, signal }: DecodeRequest): Promise<ShaderLists | undefined> {
   const task = instance.call(() => model.task(index));
-  const core = await loadGpuModule();
+  const core = await loadModule();
   signal.throwIfAborted();
   try {
     return core.call(({ shaderLists }) => shaderLists(task, parts[0]!));
