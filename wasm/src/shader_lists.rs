@@ -80,9 +80,9 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     words[header::CODES] = word(plan.huffman_tables().len() as u64)?;
     words[header::CODES + 1] = word(words.len() as u64)?;
     let [.., huffman, rans] = plan.list_bytes();
-    words.extend(huffman.as_chunks().0.iter().copied().map(u32::from_le_bytes));
+    add_words(huffman, &mut words);
     words[header::FREQUENCIES] = word(words.len() as u64)?;
-    words.extend(rans.as_chunks().0.iter().copied().map(u32::from_le_bytes));
+    add_words(rans, &mut words);
     for (list, position) in header::SEGMENTS.into_iter().enumerate() {
         words[position + 1] = word(words.len() as u64)?;
         for segment in plan.segments() {
@@ -173,11 +173,18 @@ fn add_join(plan: &DevicePlan, words: &mut [u32]) -> Result<()> {
     words[header::JOIN + 1] = tensor.item_bytes;
     words[header::JOIN + 2] = word(tensor.elements)?;
     let in_scratch = |plane: &&PlannedPlane| plane.space == Space::Scratch as u32;
+    let planes = plan.planes().iter().filter(in_scratch);
     let places = &mut words[header::PLANES..header::SCRATCH];
-    for (place, plane) in places.iter_mut().zip(plan.planes().iter().filter(in_scratch)) {
+    for (place, plane) in places.iter_mut().zip(planes) {
         *place = word(plane.at)?;
     }
     Ok(())
+}
+
+/// Adds records, whose length is a multiple of four bytes.
+fn add_words(records: &[u8], words: &mut Vec<u32>) {
+    let (records, _) = records.as_chunks();
+    words.extend(records.iter().copied().map(u32::from_le_bytes));
 }
 
 fn word(value: u64) -> Result<u32> {

@@ -91,7 +91,7 @@ impl DecodeTask {
         let ([file], None) = (&self.parts[..], &self.weight) else {
             return Ok(Placement::Cpu(Reason::Family));
         };
-        let Some(tensor) = file.tensors().first().filter(|tensor| tensor.base.is_none()) else {
+        let Some(tensor) = file.tensors().first() else {
             return Ok(Placement::Cpu(Reason::Family));
         };
         let integrity = file.integrity();

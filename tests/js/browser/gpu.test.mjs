@@ -58,11 +58,11 @@ const PAGE = `<!doctype html><title>gpu</title><link rel="icon" href="data:,"><s
   const isEqual = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
 
   /** Reads a tensor to a buffer. Returns what decoded it, or what is wrong. */
-  const check = async (model, name, offset) => {
+  const check = async (model, name, offset, given = device) => {
     const { byteLength, dtype, shape } = model.tensors.get(name);
     const end = offset + padded(byteLength);
     const buffer = newBuffer(end + 8);
-    const got = await model.readToGpu(name, { device, buffer, offset });
+    const got = await model.readToGpu(name, { device: given, buffer, offset });
     const bytes = await bytesOf(buffer);
     buffer.destroy();
     const { bytes: expected } = await model.tensor(name);
@@ -216,12 +216,20 @@ inBrowser("tensors of the golden files are equal to the CPU's", async (page, com
   assert.deepEqual(complaints.filter(isUnexpected), []);
 }, { skip });
 
-inBrowser("plain files, and reads that compare digests, are decoded by the CPU", async (page, complaints) => {
+inBrowser("plain files, reads that compare digests, and what exceeds the limits of the device are decoded by the CPU", async (page, complaints) => {
   await openPage(page);
   for (const [url, options] of [["/models/model.safetensors", {}], ["/models/fast.zstn", { verify: "full" }]]) {
     const results = await page.evaluate(([url, options]) => gpu.checkAll(url, options), [url, options]);
     assert.deepEqual([...new Set(Object.values(results))], ["cpu"], url);
   }
+  const byLimit = await page.evaluate(async () => {
+    const model = await gpu.zstn.open(await gpu.fetched("/models/fast.zstn"), { workers: 0 });
+    const limits = { minStorageBufferOffsetAlignment: 256, maxBufferSize: 2 ** 28, maxStorageBufferBindingSize: 2 ** 17 };
+    const get = (device, key) => (key === "limits" ? limits : typeof device[key] === "function" ? device[key].bind(device) : device[key]);
+    const little = new Proxy(gpu.device, { get });
+    return [await gpu.check(model, "bf16", 4, little), await gpu.check(model, "bf16.small", 4, little)];
+  });
+  assert.deepEqual(byLimit, ["cpu", "gpu"], "a device with small limits decodes small tensors");
   assert.deepEqual(complaints.filter(isUnexpected), []);
 }, { skip });
 

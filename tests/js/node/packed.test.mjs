@@ -52,6 +52,9 @@ export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
   for (const [name, { dtype, shape }] of model.tensors) void [name, dtype, shape.length];
   void new Blob([tensor.bytes, tensor.toFloat32()]);
+  const gpu = { queue: {}, limits: {} };
+  const { decodedBy } = await model.readToGpu("w", { device: gpu, buffer: { size: 8, usage: 136, mapState: "unmapped" }, offset: 4 });
+  if (decodedBy === "gpu") throw new Error("and nothing else but cpu");
   if (tensor.dtype === "BF16") {
     const bits: Uint16Array = tensor.data;
     return bits.length;
@@ -98,7 +101,7 @@ export async function decoded(into: Float32Array<ArrayBuffer>): Promise<number> 
   pool.close();
   return pool.decoded + pool.running + pool.size + ((await open(mine, { workers: 0 })).fileCount);
 }
-configure({ wasm: { reader: "reader.wasm", formats: new URL("https://host/formats.wasm"), coder: new Uint8Array(8) }, createWorker: () => ({}) });
+configure({ wasm: { reader: "reader.wasm", formats: new URL("https://host/formats.wasm"), coder: new Uint8Array(8), gpu: "gpu.wasm" }, createWorker: () => ({}) });
 configureServiceWorker({ wasm: { reader: "reader.wasm" } });
 const wrapped: Source = withCoalescing(withCache(withRetry(mine, { retries: 2, shouldRetry: (error) => error instanceof Error }), kept, "key"), { maxGapBytes: 0 });
 void open(wrapped);
