@@ -30,7 +30,7 @@ await build({
   stdin: { contents: 'export * from "./web.js"; export * from "./hub/web.js";', resolveDir: dist },
   outfile: `${dist}zstn.min.js`,
   // These scripts are loaded on first use, from their own files.
-  external: ["./core/zstn_formats.js", "./core/zstn_coder.js"],
+  external: ["./core/zstn_formats.js", "./core/zstn_coder.js", "./core/zstn_gpu.js"],
   plugins: [ownWorker],
 });
 

@@ -2,8 +2,8 @@
 //! requests and typed arrays are implemented in TypeScript (`wasm/ts`).
 //!
 //! The npm package contains several builds of this crate: `reader` and `formats` open
-//! files and read tensors, `coder` handles single frames and packing, and `threads`
-//! decodes on several threads with shared memory.
+//! files and read tensors, `coder` handles single frames and packing, `threads` decodes
+//! on several threads with shared memory, and `gpu` makes lists for shaders.
 //!
 //! Every error is returned as a text ([`conversion::to_js_error`]).
 
@@ -26,6 +26,9 @@ mod unpacked;
 #[cfg(feature = "formats")]
 mod virtual_header;
 
+#[cfg(feature = "gpu")]
+mod shader_lists;
+
 #[cfg(feature = "coder")]
 mod frames;
 #[cfg(feature = "coder")]
@@ -43,6 +46,8 @@ pub use opening::{Assembly, Catalog, Opening, ShardIndex};
 pub use packing::{DeltaPacking, Packing};
 #[cfg(feature = "reader")]
 pub use rows::Rows;
+#[cfg(feature = "gpu")]
+pub use shader_lists::shader_lists;
 #[cfg(feature = "reader")]
 pub use unpacked::Unpacked;
 #[cfg(feature = "formats")]

@@ -16,6 +16,8 @@ export interface WasmFiles {
   formats?: CoreInput;
   /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress`, `decompress`, `compressDelta` and `decompressDelta`. */
   coder?: CoreInput;
+  /** `zstn/zstn_gpu_bg.wasm`, loaded by `model.readToGpu` for packed tensors. */
+  gpu?: CoreInput;
 }
 
 /** The settings that `configure` accepts. */
@@ -42,7 +44,7 @@ export const loadedModules = /* @__PURE__ */ new Set<keyof WasmFiles>();
 export function configure(configuration: Configuration): void {
   checkOptions("configure()", configuration, { wasm: 1, createWorker: 1 } satisfies OptionNames<Configuration>);
   const { wasm = {}, createWorker } = configuration;
-  checkOptions("configure().wasm", wasm, { reader: 1, formats: 1, coder: 1 } satisfies OptionNames<WasmFiles>);
+  checkOptions("configure().wasm", wasm, { reader: 1, formats: 1, coder: 1, gpu: 1 } satisfies OptionNames<WasmFiles>);
   for (const name of Object.keys(wasm) as (keyof WasmFiles)[]) {
     if (loadedModules.has(name)) throw new InvalidInputError(`The WebAssembly module \`${name}\` is loaded already: call configure() before it is first used.`);
   }

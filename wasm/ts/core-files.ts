@@ -8,6 +8,7 @@ export { isPacked, openCoreFiles, sourceOfShard } from "./catalog.js";
 export { describe } from "./core-description.js";
 export { checkAttached } from "./delta/attach.js";
 export { decodingOf } from "./decode/choose-decoder.js";
-export { loadCore, loadFormats, preload } from "./core-loaders.js";
+export { loadCore, loadFormats, loadGpuModule, preload } from "./core-loaders.js";
 export { missingTensor } from "./missing-tensor.js";
+export { planOf } from "./read-plan.js";
 export { RowPlanner } from "./row-planner.js";

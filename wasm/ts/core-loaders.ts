@@ -1,7 +1,9 @@
-/** Loaders of the two WebAssembly cores that read models. */
+/** Loaders of the WebAssembly modules that read models. */
 
 import type { CoreInstance } from "./core.js";
 import * as glue from "./core/zstn_wasm.js";
+import type { GpuCore } from "./gpu-module.js";
+import type { Instance } from "./instance.js";
 import { lazyInstance } from "./module-loader.js";
 import { isOfOtherFormat } from "./packed-names.js";
 import { platform } from "./platform.js";
@@ -24,3 +26,10 @@ export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInst
 
 /** Starts to load the core that a packed file of this name probably needs. */
 export const preload = (name: string): Promise<CoreInstance> => (isOfOtherFormat(name) ? loadFormats() : loadCore());
+
+/** Returns the module that makes lists for shaders. Rejects with a `CoreLoadError` if it cannot be loaded. */
+export const loadGpuModule: () => Promise<Instance<GpuCore>> = /* @__PURE__ */ lazyInstance({
+  name: "gpu",
+  url: () => new URL("./core/zstn_gpu_bg.wasm", import.meta.url),
+  glue: () => import("./core/zstn_gpu.js"),
+});

@@ -23,6 +23,7 @@ export type ErrorCode =
   | "core"
   | "internal"
   | "worker"
+  | "gpu"
   | "closed";
 
 /** The base class of all errors of this package. */

@@ -29,6 +29,8 @@ export { configure } from "./configure.js";
 export type { Configuration, WasmFiles } from "./configure.js";
 export { compress, compressDelta, decompress, decompressDelta } from "./frames.js";
 export type { CompressOptions, DecompressOptions, Effort } from "./frames.js";
+export { GpuError } from "./gpu/error.js";
+export type { GpuBuffer, GpuDevice, GpuReadOptions, GpuTensor } from "./gpu/target.js";
 export type { Model } from "./model.js";
 export type { ModelKind } from "./model-kind.js";
 export type { BytesInput, HubInput, HubLocation, LocalInput, LocateOptions, ModelInput } from "./model-input.js";

@@ -7,8 +7,9 @@ import type { Decoding } from "./decode/worker-pool.js";
 import { outputView } from "./decode/output-buffer.js";
 import { typedArray } from "./dtype.js";
 import { ModelClosedError, type ZstnError } from "./errors.js";
+import type { GpuReadOptions, GpuTensor } from "./gpu/target.js";
 import { checkOptions } from "./known-options.js";
-import { totalBytes, readRanges } from "./byte-ranges.js";
+import { readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
 import type { RowPlanner } from "./row-planner.js";
@@ -17,7 +18,7 @@ import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import type { StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { plainRows, readPlainRows } from "./safetensors/plain-rows.js";
+import { readPlainRows } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
@@ -117,9 +118,19 @@ export class Model {
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     if (options.rows !== undefined) return this.#readRows(info, options.rows, options, meter);
-    meter.expect(this.#costBytes(info));
     const into = options.into && outputView(info, options.into);
     return createTensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+  }
+
+  /**
+   * Reads one tensor into a buffer of a GPU (WebGPU), which decodes packed tensors from their stored bytes. The CPU decodes
+   * those that shaders do not support, and all with `verify: "full"`. The bytes up to the next multiple of 4 become zeros.
+   * Rejects with an `InvalidInputError` for a buffer that is unsuitable, and with a `GpuError` if the GPU refuses a command.
+   */
+  async readToGpu(name: string, options: GpuReadOptions): Promise<GpuTensor> {
+    const { readToGpu } = await import("./gpu/read-to-gpu.js");
+    const info = this.tensors.get(name) ?? (await this.#missing(name));
+    return readToGpu(info, options, this.kind, (...rest) => this.#raw(info, options.signal, ...rest));
   }
 
   /**
@@ -176,19 +187,9 @@ export class Model {
    */
   async plan(name: string, options: PlanOptions = {}): Promise<ReadPlan> {
     checkOptions("plan()", options, PLAN_OPTIONS);
-    const { rows, signal } = options;
     const info = this.tensors.get(name) ?? (await this.#missing(name));
-    const views = this.#opened.files[info.parts[0]?.file as number]?.views;
-    if (rows !== undefined) rowsInfo(info, rows);
-    if (rows ?? views) {
-      const core = this.#core;
-      const parts = await this.#whileOpen(signal, async (signal) => {
-        if (core instanceof PlainModel) return plainRows(info, rows!);
-        return rows ? (await this.#rowPlanner(core)).parts(this.#indices.get(name)!, rows, { signal }) : views!.planView(core, this.#indices.get(name)!, info, signal);
-      });
-      if (parts) return { whole: false, bytes: totalBytes(parts), parts };
-    }
-    return { whole: true, bytes: totalBytes(info.parts), parts: info.parts };
+    const { planOf } = await loadCoreFiles();
+    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (core) => this.#rowPlanner(core), (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -214,8 +215,8 @@ export class Model {
     const closing = this.#closing.signal;
     closing.throwIfAborted();
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
-    const unpacked = (this.#unpacked ??= this.#instance.call(() => this.#core.unpacked()));
-    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked, decode }, options, closing);
+    this.#unpacked ??= this.#instance.call(() => this.#core.unpacked());
+    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked: this.#unpacked, decode }, options, closing);
   }
 
   /** Frees the memory of the model and aborts all reads. Calling it again does nothing. */
@@ -252,11 +253,7 @@ export class Model {
     return this.#whileOpen(options.signal, async (signal) => {
       checkRowsSize(info);
       const core = this.#core;
-      const readWhole = () => {
-        meter.expect(this.#costBytes(whole));
-        return this.#raw(whole, signal, meter);
-      };
-      const context = { signal, meter, base: this.#base, readWhole };
+      const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
       const raw = core instanceof PlainModel ? await readPlainRows(core, whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
       into?.set(raw);
       return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
@@ -277,16 +274,17 @@ export class Model {
     return abortSiblingsOnFailure([closing, signal], work);
   }
 
-  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  async #raw(info: TensorInfo, signal: AbortSignal | undefined, meter: ProgressMeter, into?: Uint8Array<ArrayBuffer>, wrap = (decoder: Decoding["decoder"]) => decoder): Promise<Uint8Array<ArrayBuffer>> {
     return this.#whileOpen(signal, async (signal) => {
       checkSize(info);
+      meter.expect(this.#costBytes(info));
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
       const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
       const views = this.#opened.files[info.parts[0]?.file as number]?.views;
       const view = views?.readView(target, signal, meter, into);
       if (view) return view;
-      const { decoder } = this.#decoding!;
+      const decoder = wrap(this.#decoding!.decoder);
       decoder.warmUp(target);
       const base = info.base && this.#base;
       const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });

@@ -26,7 +26,7 @@ setPlatform({ readModule, ownModule, loadAdvice, startWorker, coreCount: availab
  * import.meta.url)` by URLs that cannot be read on a server.
  */
 const here = import.meta.url;
-const FILES: Record<keyof WasmFiles, string> = { reader: "zstn_wasm_bg.wasm", formats: "zstn_formats_bg.wasm", coder: "zstn_coder_bg.wasm" };
+const FILES: Record<keyof WasmFiles, string> = { reader: "zstn_wasm_bg.wasm", formats: "zstn_formats_bg.wasm", coder: "zstn_coder_bg.wasm", gpu: "zstn_gpu_bg.wasm" };
 
 function ownModule(name: keyof WasmFiles): URL {
   return new URL(`./core/${FILES[name]}`, here);

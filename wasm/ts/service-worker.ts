@@ -34,7 +34,7 @@ const SERVE_OPTIONS: OptionNames<ServeOptions> = { base: 1, siblings: 1, config:
 /** The settings that `configure` accepts. */
 export interface ServiceWorkerConfiguration {
   /** The WebAssembly modules that are not next to the scripts of this package. Set each module before its first use. */
-  wasm?: Omit<WasmFiles, "coder">;
+  wasm?: Omit<WasmFiles, "coder" | "gpu">;
 }
 
 // Service workers may not use import(), so all scripts are bundled, and only the WebAssembly modules are fetched on

@@ -21,6 +21,7 @@ const MODULES: Record<keyof WasmFiles, () => Imported> = {
   reader: () => import("./core/zstn_wasm_bg.wasm") as unknown as Imported,
   formats: () => import("./core/zstn_formats_bg.wasm") as unknown as Imported,
   coder: () => import("./core/zstn_coder_bg.wasm") as unknown as Imported,
+  gpu: () => import("./core/zstn_gpu_bg.wasm") as unknown as Imported,
 };
 
 setPlatform({

@@ -81,7 +81,7 @@ pub const ARTIFACTS: [Artifact; 4] = [
         name: "zstn", description: "The npm package zstn", sbom: "zstn-npm.cdx.json",
         component: "library", purl: "pkg:npm/zstn", folder: "wasm",
         builds: &[
-            "--package zstn-wasm --no-default-features --features formats,coder",
+            "--package zstn-wasm --no-default-features --features formats,coder,gpu",
             "--package zstn-wasm --no-default-features --features threads",
         ],
         targets: &["wasm32-unknown-unknown"], npm: &[], runtimes: &[STANDARD_LIBRARY],

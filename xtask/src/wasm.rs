@@ -35,13 +35,15 @@ struct Module {
 }
 
 #[rustfmt::skip]
-const MODULES: [Module; 4] = [
+const MODULES: [Module; 5] = [
     // Opens files and reads tensors; loaded by every page.
     Module { feature: "reader", name: "zstn_wasm", title: "core as WebAssembly, for reading" },
     // Reads all formats; loaded when the first file of another format is opened.
     Module { feature: "formats", name: "zstn_formats", title: "core as WebAssembly, for all formats" },
     // Packs files, and codes single frames; loaded on first use.
     Module { feature: "coder", name: "zstn_coder", title: "core as WebAssembly, for packing" },
+    // Makes lists for shaders; loaded for the first packed tensor that is read to a GPU.
+    Module { feature: "gpu", name: "zstn_gpu", title: "core as WebAssembly, for GPUs" },
     // Decodes on several threads; for pages that are allowed to share memory.
     Module { feature: THREADS, name: "zstn_threads", title: "core as WebAssembly, with threads" },
 ];
@@ -190,8 +192,8 @@ fn fast() -> Result<()> {
 /// Builds the viewer with only the module that it needs to show a ZSTN file, unless the
 /// others have been built before. Returns whether the others have to be built.
 pub fn first_page() -> Result<bool> {
-    let [reader, formats, coder, _] = &MODULES;
-    if formats.is_built() && coder.is_built() {
+    let [reader, others @ .., _] = &MODULES;
+    if others.iter().all(Module::is_built) {
         match target("wasm").join(WEB).join(PUBLISHED).is_dir() {
             true => run(None)?,
             false => fast()?,
@@ -200,8 +202,7 @@ pub fn first_page() -> Result<bool> {
         return Ok(false);
     }
     reader.build(FAST)?;
-    formats.write_placeholder()?;
-    coder.write_placeholder()?;
+    others.iter().try_for_each(Module::write_placeholder)?;
     package()?;
     // The page has no sample model, because packing that needs the coder module.
     let mut vite = npm::command("exec --offline -- vite build --mode reading");

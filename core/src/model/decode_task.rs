@@ -12,7 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, Weight, decode};
 use crate::catalog::FileCatalog;
+#[cfg(feature = "plan")]
+use crate::container::zstn::integrity::Integrity;
 use crate::engine::Engine;
+#[cfg(feature = "plan")]
+use crate::frame::plan::{DevicePlan, Placement, Reason};
 use crate::{Error, Result};
 
 /// The task of decoding one tensor from the stored bytes of its parts. Made by
@@ -66,6 +70,36 @@ impl DecodeTask {
         let weight = weight.map(|(weight, shape)| (weight, shape.as_slice()));
         let locations = self.parts.iter().map(|part| (part, 0));
         decode(&self.name, locations, weight, engine, parts, base)
+    }
+
+    /// Adds the tensor to `plan`, which must be empty. Its `stored` bytes are at the
+    /// offset `source` of the device's source, and the tensor is the device's output.
+    ///
+    /// Tensors that are made from several parts or from a base are left to the CPU, and
+    /// so are tensors whose digest has to be compared.
+    ///
+    /// # Errors
+    /// The errors of [`FileCatalog::add_to_plan`].
+    #[cfg(feature = "plan")]
+    pub fn add_to_plan<E: Engine>(
+        &self,
+        engine: &E,
+        stored: &[u8],
+        source: u64,
+        plan: &mut DevicePlan,
+    ) -> Result<Placement> {
+        let ([file], None) = (&self.parts[..], &self.weight) else {
+            return Ok(Placement::Cpu(Reason::Family));
+        };
+        let Some(tensor) = file.tensors().first() else {
+            return Ok(Placement::Cpu(Reason::Family));
+        };
+        let integrity = file.integrity();
+        if integrity.is_some_and(Integrity::wants_digests) {
+            return Ok(Placement::Cpu(Reason::Digest));
+        }
+        let output = 0..tensor.len_bytes();
+        file.add_to_plan(engine, 0, stored, source, output, plan)
     }
 }
 

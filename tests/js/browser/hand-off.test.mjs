@@ -68,7 +68,7 @@ inBrowser("the blocks for pages are those that are run here", async () => assert
 
 inBrowser("onnxruntime-web", async (page) => assert.deepEqual(await found(page, "ort.html"), [ROWS, [2, 4]]), { skip: withoutConsumers });
 
-inBrowser("a tensor is decoded into the mapped buffer of a GPU", async (page, complaints) => {
+inBrowser("a tensor is read to a buffer of a GPU", async (page, complaints) => {
   assert.deepEqual(await found(page, "gpu.html"), [...WEIGHTS]);
   assert.deepEqual(complaints.filter((text) => !/WebGPU is experimental/.test(text)), []);
 }, { skip: onlyChromium("WebGPU on a software device is Chromium's") });

@@ -23,10 +23,10 @@ before(async () => {
 });
 
 test("the tarball holds code, types, the module and words, nothing else", () => {
-  for (const file of ["README.md", "THIRD-PARTY-LICENSES.txt", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm", "dist/decode/web-worker.js", "dist/decode/node-worker.js", "dist/threads/web.js", "dist/threads/node.js"]) {
+  for (const file of ["README.md", "THIRD-PARTY-LICENSES.txt", "package.json", "dist/web.js", "dist/web.d.ts", "dist/node.js", "dist/service-worker.js", "dist/service-worker.d.ts", "dist/core/zstn_wasm.js", "dist/core/zstn_wasm_bg.wasm", "dist/core/zstn_formats.js", "dist/core/zstn_formats_bg.wasm", "dist/core/zstn_coder.js", "dist/core/zstn_coder_bg.wasm", "dist/core/zstn_gpu.js", "dist/core/zstn_gpu_bg.wasm", "dist/decode/web-worker.js", "dist/decode/node-worker.js", "dist/threads/web.js", "dist/threads/node.js"]) {
     assert.ok(files.includes(file), `${file} is missing`);
   }
-  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder|threads)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|THIRD-PARTY-LICENSES\.txt|package\.json)$/.test(file));
+  const others = files.filter((file) => !/^(dist\/.+\.(js|d\.ts)|dist\/core\/zstn_(wasm|formats|coder|gpu|threads)_bg\.wasm|examples\/.+\.mjs|README\.md|LICENSE|THIRD-PARTY-LICENSES\.txt|package\.json)$/.test(file));
   assert.deepEqual(others, []);
 });
 
@@ -52,6 +52,9 @@ export async function read(model: Model): Promise<number> {
   const tensor: Tensor = await model.tensor("w", { signal: AbortSignal.timeout(1000), onProgress: ({ loadedBytes }) => void loadedBytes });
   for (const [name, { dtype, shape }] of model.tensors) void [name, dtype, shape.length];
   void new Blob([tensor.bytes, tensor.toFloat32()]);
+  const gpu = { queue: {}, limits: {} };
+  const { decodedBy } = await model.readToGpu("w", { device: gpu, buffer: { size: 8, usage: 136, mapState: "unmapped" }, offset: 4 });
+  if (decodedBy === "gpu") throw new Error("and nothing else but cpu");
   if (tensor.dtype === "BF16") {
     const bits: Uint16Array = tensor.data;
     return bits.length;
@@ -98,7 +101,7 @@ export async function decoded(into: Float32Array<ArrayBuffer>): Promise<number> 
   pool.close();
   return pool.decoded + pool.running + pool.size + ((await open(mine, { workers: 0 })).fileCount);
 }
-configure({ wasm: { reader: "reader.wasm", formats: new URL("https://host/formats.wasm"), coder: new Uint8Array(8) }, createWorker: () => ({}) });
+configure({ wasm: { reader: "reader.wasm", formats: new URL("https://host/formats.wasm"), coder: new Uint8Array(8), gpu: "gpu.wasm" }, createWorker: () => ({}) });
 configureServiceWorker({ wasm: { reader: "reader.wasm" } });
 const wrapped: Source = withCoalescing(withCache(withRetry(mine, { retries: 2, shouldRetry: (error) => error instanceof Error }), kept, "key"), { maxGapBytes: 0 });
 void open(wrapped);

@@ -33,7 +33,7 @@ test("the licences of what the modules contain are in the package", async () => 
 
 test("types are found by everyone who can import ES modules", async () => {
   const tarball = join(project, readdirSync(project).find((name) => name.endsWith(".tgz")));
-  const modulesOfWasm = ["zstn_wasm_bg.wasm", "zstn_formats_bg.wasm", "zstn_coder_bg.wasm", "zstn_threads_bg.wasm"];
+  const modulesOfWasm = ["zstn_wasm_bg.wasm", "zstn_formats_bg.wasm", "zstn_coder_bg.wasm", "zstn_gpu_bg.wasm", "zstn_threads_bg.wasm"];
   const attw = [join(modules, "@arethetypeswrong/cli/dist/index.js"), tarball, "--profile", "esm-only", "--format", "json", "--exclude-entrypoints", ...modulesOfWasm];
   const { stdout } = await run(process.execPath, attw).catch((error) => error);
   const { analysis } = JSON.parse(stdout);

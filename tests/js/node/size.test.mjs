@@ -23,6 +23,8 @@ import { onlyInAll } from "../support/tier.mjs";
 const BUDGETS = {
   "plain safetensors: code": 19_200,
   ".zstn: code and module": 149_700,
+  "readToGpu: code, in addition": 7_200,
+  "readToGpu: module, in addition": 999_999,
 };
 
 /** The largest gap between a size and its budget, as a fraction of the budget. Beyond it, the budget has to be lowered. */
@@ -55,6 +57,13 @@ function chunksOf(name, wanted = new Set()) {
 
 const entry = () => [...chunks.values()].find(({ isEntry }) => isEntry).fileName;
 const coreFiles = () => [...chunks.values()].find(({ facadeModuleId }) => facadeModuleId?.endsWith("core-files.js")).fileName;
+/** Returns the names of the chunks that `readToGpu` loads, except for those at once and for packed files. */
+function gpuChunks() {
+  const ends = ["gpu/read-to-gpu.js", "core/zstn_gpu.js"];
+  const names = [...chunks.values()].filter(({ facadeModuleId }) => ends.some((end) => facadeModuleId?.endsWith(end))).map(({ fileName }) => fileName);
+  const others = new Set([...chunksOf(entry()), ...chunksOf(coreFiles())]);
+  return new Set(names.flatMap((name) => [...chunksOf(name)]).filter((name) => !others.has(name)));
+}
 const codeBytes = (names) => [...names].reduce((sum, name) => sum + brotliBytes(chunks.get(name).code), 0);
 
 function checkBudget(what, bytes) {
@@ -83,19 +92,25 @@ test("the code for plain files is within its budget, and the budget follows it d
   checkBudget("plain safetensors: code", codeBytes(chunksOf(entry())));
 });
 
+test("the code for GPUs is within its budget, and the budget follows it down", () => {
+  checkBudget("readToGpu: code, in addition", codeBytes(gpuChunks()));
+});
+
 test("modules are within their budget, and the budget follows them down", { skip: onlyInAll }, async (t) => {
   const reader = await WebAssembly.compile(readFileSync(`${root}wasm/dist/core/zstn_wasm_bg.wasm`));
   assert.equal(WebAssembly.Module.customSections(reader, "name").length, 0, "wasm/dist holds modules for tests: `cargo xtask wasm` builds those that are published");
   const atOnce = chunksOf(entry());
   const later = [...chunksOf(coreFiles())].filter((name) => !atOnce.has(name));
-  const sizes = { atOnce: codeBytes(atOnce), later: codeBytes(later), reader: moduleBytes("zstn_wasm"), formats: moduleBytes("zstn_formats"), coder: moduleBytes("zstn_coder") };
+  const sizes = { atOnce: codeBytes(atOnce), later: codeBytes(later), reader: moduleBytes("zstn_wasm"), formats: moduleBytes("zstn_formats"), coder: moduleBytes("zstn_coder"), gpu: moduleBytes("zstn_gpu") };
   const zstn = sizes.atOnce + sizes.later + sizes.reader;
   const rows = [
     ["list and read plain safetensors", sizes.atOnce, "code at once"],
     ["list and read .zstn", zstn, `code at once, ${sizes.later} of code when a packed file is met, ${sizes.reader} of WebAssembly`],
     ["other formats, in addition", sizes.formats, "a module with all formats, instead of the reader's"],
     ["packing, in addition", sizes.coder, "the module that packs"],
+    ["decoding on a GPU, in addition", sizes.gpu, `a module that makes lists for shaders, and ${codeBytes(gpuChunks())} of code`],
   ];
   for (const [what, bytes, detail] of rows) t.diagnostic(`${what.padEnd(32)} ${String(bytes).padStart(7)} bytes   ${detail}`);
   checkBudget(".zstn: code and module", zstn);
+  checkBudget("readToGpu: module, in addition", sizes.gpu);
 });

@@ -15,16 +15,16 @@ test("the package has no dependencies", () => {
 test("conditions are in the order that resolvers need, and their files exist", () => {
   assert.deepEqual(Object.keys(manifest.exports["."]), ["types", "workerd", "node", "default"]);
   assert.deepEqual(Object.keys(manifest.exports["./service-worker"]), ["types", "default"]);
-  for (const entry of [...Object.values(manifest.exports["."]), ...Object.values(manifest.exports["./service-worker"]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"]]) {
+  for (const entry of [...Object.values(manifest.exports["."]), ...Object.values(manifest.exports["./service-worker"]), manifest.exports["./zstn_wasm_bg.wasm"], manifest.exports["./zstn_formats_bg.wasm"], manifest.exports["./zstn_coder_bg.wasm"], manifest.exports["./zstn_gpu_bg.wasm"]]) {
     assert.ok(existsSync(join(root, entry)), `${entry} is missing`);
   }
 });
 
-const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "WrongBase", "Zstn"];
+const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Gpu", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "WrongBase", "Zstn"];
 const FUNCTIONS = ["compress", "compressDelta", "configure", "decompress", "decompressDelta", "folderCache", "memoryCache", "open", "opfsCache", "pack", "unpack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
   "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
-  "ErrorCode", "ErrorLocation", "Figures", "Float16Data", "HalfArray", "HttpOptions", "HubInput", "HubLocation", "LocalInput", "LocateOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
+  "ErrorCode", "ErrorLocation", "Figures", "Float16Data", "GpuBuffer", "GpuDevice", "GpuReadOptions", "GpuTensor", "HalfArray", "HttpOptions", "HubInput", "HubLocation", "LocalInput", "LocateOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
   "PackReport", "Packed", "PackedOriginal", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
   "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StatisticsOptions", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions", "TensorStatistics",
   "TypedTensor", "UnpackOptions", "UnpackOptionsFor", "UnpackReport", "Unpacked", "Verify", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",

@@ -334,6 +334,13 @@ impl Integrity {
         self.tensors.is_some() && (verify == Verify::Full || self.frames.is_none())
     }
 
+    /// Returns whether reads have to compare digests of decoded bytes, also if this
+    /// build omits the code.
+    #[cfg(all(feature = "plan", feature = "decode-task"))]
+    pub(crate) fn wants_digests(&self) -> bool {
+        self.requires_digests(self.verify)
+    }
+
     /// Returns whether the digests of decoded bytes are compared. They are not if
     /// the section has none, if only stored bytes are to be compared
     /// ([`Verify::Stored`]), or if this build omits the code.
