@@ -24,7 +24,7 @@ const BUDGETS = {
   "plain safetensors: code": 19_200,
   ".zstn: code and module": 149_700,
   "readToGpu: code, in addition": 7_200,
-  "readToGpu: module, in addition": 999_999,
+  "readToGpu: module, in addition": 51_200,
 };
 
 /** The largest gap between a size and its budget, as a fraction of the budget. Beyond it, the budget has to be lowered. */
