@@ -295,7 +295,7 @@ fn restore_zeros(planes: &[&[u8]], width: usize, out: &mut [u8]) -> Result<(), S
     if next != count {
         return Err("a value has no bit".into());
     }
-    if elements % 8 > 0 && bitmap[elements / 8] << (elements % 8) != 0 {
+    if !elements.is_multiple_of(8) && bitmap[elements / 8] << (elements % 8) != 0 {
         return Err("the padding of the bitmap is not zero".into());
     }
     Ok(())

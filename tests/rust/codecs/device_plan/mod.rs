@@ -272,7 +272,7 @@ fn other_frames(count: usize) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     }
     // Chunks with equal bytes have equal streams and the table of all of them.
     const CHUNKS: u16 = 19;
-    let chunk = weights(&mut rng, Dtype::F8E4M3, count / 16 | 1);
+    let chunk = weights(&mut rng, Dtype::F8E4M3, (count / 16) | 1);
     let single = encode_shared(&Pure, &chunk);
     let (table, stream) = single[8..].split_at(512);
     let bytes = chunk.repeat(CHUNKS.into());
