@@ -12,7 +12,7 @@ use core::mem::size_of;
 use js_sys::{Array, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
 use zstn_core::frame::plan::{
-    Coding, DevicePlan, HuffmanTable, Placement, PlannedPlane, RansTable, Segment, Space,
+    Coding, DevicePlan, HuffmanTable, Join, Placement, PlannedPlane, RansTable, Segment, Space,
 };
 use zstn_core::model::DecodeTask;
 use zstn_core::pure::Pure;
@@ -67,6 +67,9 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     if task.add_to_plan(&Pure, stored, FRAME_START, &mut plan)? != Placement::Device {
         return Ok(None);
     }
+    if !is_for_shaders(&plan) {
+        return Ok(None);
+    }
     let decoded_start = FRAME_START + (stored.len() as u64).next_multiple_of(4);
     let (decoded, starts) = decode_host_segments(&plan, stored, decoded_start)?;
     let mut words = vec![0; HEADER_WORDS];
@@ -93,6 +96,18 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
         }
     }
     Ok(Some((words, decoded)))
+}
+
+/// Returns whether the shaders can decode a plan: they have no palettes and sparse frames,
+/// and a thread that decodes a long rANS stream would block the device for too long.
+fn is_for_shaders(plan: &DevicePlan) -> bool {
+    const MAX_SYMBOLS: u32 = 1 << 18;
+    let joins = [Join::Bytes, Join::Bfloat16, Join::Float16, Join::Float32];
+    let is_joined = |join: u32| joins.iter().any(|&known| known as u32 == join);
+    let is_short =
+        |segment: &Segment| segment.coding != Coding::Rans as u32 || segment.len <= MAX_SYMBOLS;
+    plan.tensors().iter().all(|tensor| is_joined(tensor.join))
+        && plan.segments().iter().all(is_short)
 }
 
 const _: () = assert!(size_of::<HuffmanTable>() == 4 * 33 && size_of::<RansTable>() == 4 * 128);

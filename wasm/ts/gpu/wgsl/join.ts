@@ -64,8 +64,11 @@ fn join_planes(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) gr
     case 4u: {
       bits = float_at(word, 8u, 23u);
     }
-    default: {
+    case 1u: {
       bits = bytes_at(word, total);
+    }
+    default: {
+      report();
     }
   }
   if (word == 0u && lists[${INDEX.join}] > 1u && !is_padding_zero()) {
