@@ -82,10 +82,8 @@ def test_a_delta_between_gguf_files_is_read_with_its_base(tmp_path: Path) -> Non
         assert sorted(packed) == sorted(plain) and packed.metadata == plain.metadata
         for name in plain:
             np.testing.assert_array_equal(packed.numpy(name), plain.numpy(name))
-        # One tensor has changed, and the others are stored in the base.
-        stored = [info.stored_nbytes for info in packed.values()]
-        assert len([count for count in stored if count > 0]) <= 1
-        assert sum(stored) < delta.stat().st_size
+        # The tensors are short, so they share the stored bytes of one record.
+        assert 0 < sum(info.stored_nbytes for info in packed.values()) < delta.stat().st_size
     zstn.unpack(delta, tmp_path / "back", base=old)
     assert (tmp_path / "back").read_bytes() == new.read_bytes()
 
