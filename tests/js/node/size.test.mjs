@@ -21,7 +21,7 @@ import { onlyInAll } from "../support/tier.mjs";
 
 /** The maximum sizes after brotli, in bytes, at most one percent above the current sizes. The goals are 22 000 and 120 000. */
 const BUDGETS = {
-  "plain safetensors: code": 19_200,
+  "plain safetensors: code": 19_080,
   ".zstn: code and module": 149_700,
   "readToGpu: code, in addition": 7_200,
   "readToGpu: module, in addition": 51_200,
@@ -42,7 +42,8 @@ let chunks;
 before(async () => {
   const entry = { name: "entry", resolveId: (id) => (id === "entry" ? id : undefined), load: (id) => (id === "entry" ? 'import { open } from "zstn"; globalThis.open = open;' : undefined) };
   const bundle = await rolldown({ input: "entry", cwd: root, platform: "browser", plugins: [entry] });
-  const { output } = await bundle.generate({ format: "esm", minify: true });
+  // Hashes in file names would change the sizes by dozens of bytes with every build of a module.
+  const { output } = await bundle.generate({ format: "esm", minify: true, chunkFileNames: "[name].js", assetFileNames: "[name][extname]" });
   await bundle.close();
   chunks = new Map(output.filter(({ type }) => type === "chunk").map((chunk) => [chunk.fileName, chunk]));
 });
