@@ -11,7 +11,7 @@ use zstn_core::model::TensorInfo;
 
 pub use zstn_core::statistics::{Difference, DifferenceSize};
 
-use crate::progress::Progress;
+use crate::progress::Progress as _;
 use crate::source::Input;
 use crate::{Job, Reader, Result, View};
 
@@ -80,9 +80,9 @@ impl DiffOptions {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DiffReport {
-    /// The tensors of both models that are not equal: first those in which values became
-    /// or were NaN or infinite, then by falling relative change, and last those of which
-    /// the size of the change is not known.
+    /// The tensors of both models that are not equal, most changed first. Those in which
+    /// values became NaN or infinite, or finite again, come before all others, and those
+    /// whose relative change is not known come last.
     pub changed: Vec<TensorDiff>,
     /// The number of tensors that both models have with equal bytes, dtype and shape.
     pub equal: usize,
@@ -213,8 +213,6 @@ pub fn diff(
 struct Pair {
     first: usize,
     second: usize,
-    /// Whether the tensors are known to differ although their bytes were not compared.
-    is_changed: bool,
 }
 
 struct Comparison<'a> {
@@ -260,10 +258,9 @@ impl Comparison<'_> {
                         Some(false) if !options.figures => {
                             report.changed.push(self.changed(number, other, None));
                         }
-                        stated => pairs.push(Pair {
+                        _ => pairs.push(Pair {
                             first: number,
                             second: other,
-                            is_changed: stated.is_some(),
                         }),
                     }
                 }
@@ -288,7 +285,8 @@ impl Comparison<'_> {
         Ok(report)
     }
 
-    /// Adds the tensors that no model can read.
+    /// Adds the tensors that neither model can read, and those that one model lacks and the
+    /// other cannot read.
     fn add_refused(&self, refused: &[HashMap<String, String>; 2], report: &mut DiffReport) {
         let [first, second] = refused;
         for (name, reason) in first {
@@ -367,7 +365,7 @@ impl Comparison<'_> {
         // Tensors of different numbers of elements are not compared element by element.
         let (pairs, others): (Vec<_>, Vec<_>) =
             pairs.into_iter().partition(|pair| self.is_comparable(pair));
-        for Pair { first, second, .. } in others {
+        for Pair { first, second } in others {
             report.changed.push(self.changed(first, second, None));
         }
         self.job
@@ -407,7 +405,7 @@ impl Comparison<'_> {
     }
 
     fn window(&self, pairs: &[Pair], options: &DiffOptions, report: &mut DiffReport) -> Result<()> {
-        let checked = Cancellable(self.job);
+        let quiet = self.job.quiet();
         let sides = [
             (
                 self.first,
@@ -425,7 +423,7 @@ impl Comparison<'_> {
                 .iter()
                 .map(|number| &*reader.tensors()[*number].name);
             let wanted = names.zip(buffers.iter_mut().map(|buffer| &mut buffer[..]));
-            reader.read_many_into(wanted.collect(), &checked)?;
+            reader.read_many_into(wanted.collect(), &quiet)?;
             read.push(buffers);
         }
         let [a, b] = &read[..] else { return Ok(()) };
@@ -433,7 +431,7 @@ impl Comparison<'_> {
         let engine = self.first.engine();
         let differences = engine.map(compared, |(pair, (a, b)): (&Pair, _)| {
             let (first, second) = self.tensors(pair.first, pair.second);
-            let is_equal = first.dtype == second.dtype && a == b && !pair.is_changed;
+            let is_equal = first.dtype == second.dtype && a == b;
             let difference = || Difference::of(engine, (first.dtype, a), (second.dtype, b));
             (
                 is_equal,
@@ -451,18 +449,5 @@ impl Comparison<'_> {
             self.job.advance(self.len_bytes(pair));
         }
         Ok(())
-    }
-}
-
-/// Ends a read when the job is cancelled, and reports no progress.
-struct Cancellable<'a>(&'a Job<'a>);
-
-impl Progress for Cancellable<'_> {
-    fn begin(&self, _: u64) {}
-
-    fn advance(&self, _: u64) {}
-
-    fn check(&self) -> Result<()> {
-        self.0.ensure_running()
     }
 }

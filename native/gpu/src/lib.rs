@@ -17,7 +17,7 @@
 //!
 //! The first four kernels, and the host for the segments that are left to it, are
 //! independent of each other, except that Huffman-coded segments need the tables. The
-//! others need all of them, and those of `sparse.cu` each other.
+//! others run after them, and the three of `sparse.cu` run in this order.
 //!
 //! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to

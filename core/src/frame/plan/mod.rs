@@ -65,8 +65,8 @@ pub enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The frame is of a family without a plan, such as an extension frame, or the values
-    /// of a sparse frame are divided into bytes of elements of another width.
+    /// The frame is of a family without a plan, such as an extension frame, or it is a
+    /// sparse frame whose values are split into bytes for another element width.
     Family,
     /// Most bytes are in zstd frames with matches to copy or with a checksum.
     Matches,

@@ -37,8 +37,8 @@ pub struct Tile {
     pub mantissas: u32,
 }
 
-/// Consecutive segments with the same rANS table, each of which one thread of a block
-/// decodes.
+/// Consecutive segments with the same rANS table. A block decodes them together, with one
+/// thread for each segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RansChunks {

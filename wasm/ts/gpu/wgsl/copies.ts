@@ -13,7 +13,7 @@ fn flat_symbol(segment: Segment, k: u32) -> u32 {
   return (source_word(segment.start + (bit >> 3u)) >> (bit & 7u)) & ((1u << segment.parameter) - 1u);
 }
 
-// Returns the bytes of a segment from k to end, of which the first is the lowest.
+// Returns bytes k to end of a segment as a little-endian number.
 fn bytes_of(segment: Segment, k: u32, end: u32) -> u32 {
   if (segment.coding == RUN) {
     return (segment.parameter & 255u) * 0x01010101u;

@@ -26,7 +26,7 @@ var<workgroup> several: array<u32, 2048>;
 var<workgroup> lens: array<u32, 64>;
 // Where each thread ends, as the number of bits after the first bit of the next thread.
 var<workgroup> ends: array<u32, THREADS>;
-// The numbers of symbols of the threads, then those of all threads up to each one.
+// The number of symbols of each thread, and later the running totals.
 var<workgroup> counts: array<u32, THREADS>;
 var<workgroup> wrong_guesses: atomic<u32>;
 var<workgroup> is_wrong_anywhere: u32;

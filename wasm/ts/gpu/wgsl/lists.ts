@@ -68,7 +68,7 @@ fn source_byte(at: u32) -> u32 {
   return (source[at >> 2u] >> (8u * (at & 3u))) & 255u;
 }
 
-// Four bytes, of which the first is the lowest.
+// Returns four bytes as a little-endian number.
 fn source_word(at: u32) -> u32 {
   let low = source[at >> 2u];
   let shift = 8u * (at & 3u);
