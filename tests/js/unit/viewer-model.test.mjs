@@ -98,7 +98,7 @@ test("experts are counted per layer, in names or in a dimension, and checked wit
   const fused = repeated(2, "model.layers", { "input_layernorm.weight": [16], "mlp.router.weight": [5, 16], "mlp.experts.gate_up_proj": [5, 16, 48], "mlp.experts.down_proj": [5, 24, 16] });
   assert.equal(told(fused).experts, "5 experts");
   const predicting = [...repeated(4, "model.layers", { "input_layernorm.weight": [16], "mlp.up_proj.weight": [96, 16] }), tensor("model.layers.3.eh_proj.weight", [16, 32])];
-  assert.equal(told(predicting).layers, "3 and 1 for further tokens layers");
+  assert.equal(told(predicting).layers, "3 layers, 1 more for further tokens");
 });
 
 test("what shapes do not prove is absent: U-Nets, hierarchies, odd normalisations, shards, adapters", () => {
@@ -176,7 +176,7 @@ test("a row is named only if its band has no other", () => {
   assert.equal(rangesText(placesOf("outlier", figures([band(), band({ max: 5 })]), 512, 8)), "rows 256–511");
   assert.equal(rangesText(placesOf("dead", figures([band({ zeros: 7 }), band({ zeros: 8 })]), 512, 8)), "rows 256–511");
   assert.equal(placesOf("nan", figures([band({ nans: 1 }), band({ nans: 1 })]), 512, 8), undefined, "all rows are no place");
-  assert.equal(placesOf("nan", figures([band({ nans: 1 })], undefined), 512, 8), undefined);
+  assert.equal(placesOf("nan", { ...figures([band({ nans: 1 })]), bandRows: undefined }, 512, 8), undefined);
   assert.equal(placesOf("nan", undefined, 512, 8), undefined);
 });
 

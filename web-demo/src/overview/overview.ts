@@ -60,7 +60,7 @@ export class Overview {
     // Only packed files contain statistics.
     this.#hasStatistics = first.kind === "zstn" ? undefined : false;
     const statistics = this.#loadStatistics();
-    this.#health = new HealthCard({ engine, activities, model: first, statistics, onPick, onMeasured: (measured) => this.#picture.useStatistics(measured) });
+    this.#health = new HealthCard({ engine, activities, model: first, statistics, onPick, onReveal: () => this.#go({ picture: this.#picture.hasLayers ? "layers" : "treemap", colour: undefined }), onMeasured: (measured) => this.#picture.useStatistics(measured) });
     this.#line = new ModelLine(first, engine, [this.#health.summary]);
     this.#picture = new PictureCard({ model: first, onPick, onRoute: (change) => this.#go(change) });
     this.#tabButtons = new Map(this.#pictures.map((picture) => [picture, button(PICTURES[picture], () => this.#go({ picture, colour: undefined }), { class: "button small" })]));

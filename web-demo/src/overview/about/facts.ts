@@ -91,10 +91,11 @@ function parametersFact({ count, figures }: ParameterCount): Fact | undefined {
 }
 
 function layersFact(layers: readonly Layers[], isAdapter: boolean): Fact {
-  const counts = layers.map(({ count, predictors }) => `${formatCount(count)}${predictors > 0 ? ` and ${formatCount(predictors)} for further tokens` : ""}`);
+  const counts = layers.map(({ count }) => formatCount(count));
+  const predictors = layers.reduce((sum, one) => sum + one.predictors, 0);
   const isOne = layers.length === 1 && layers[0]!.count === 1;
   const where = layers.map(({ stack, isWhole }) => `${stack.prefix}.${stack.rows[0]!.layer} to ${stack.rows.at(-1)!.layer}${isWhole ? "" : ", not all of them"}`);
-  return { key: "layers", ...(isAdapter && { before: "in" }), figure: counts.join(" + "), after: `layer${isOne ? "" : "s"}${layers.length > 1 ? ` (${namesOf(layers).join(", ")})` : ""}`, source: `${where.join("; ")}.` };
+  return { key: "layers", ...(isAdapter && { before: "in" }), figure: counts.join(" + "), after: `layer${isOne ? "" : "s"}${predictors > 0 ? `, ${formatCount(predictors)} more for further tokens` : ""}${layers.length > 1 ? ` (${namesOf(layers).join(", ")})` : ""}`, source: `${where.join("; ")}.` };
 }
 
 /** Returns the first component of each prefix in which the stacks differ, such as "encoder" and "decoder". */

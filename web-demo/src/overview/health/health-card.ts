@@ -23,6 +23,8 @@ export interface HealthOptions {
   /** The statistics in the file; resolves to `undefined` if it has none. */
   readonly statistics: Promise<ReadonlyMap<string, Measured> | undefined>;
   readonly onPick: PickPlace;
+  /** Called to show the view that contains the card, if another one is shown. */
+  readonly onReveal: () => void;
   /** Called with the statistics that the user had measured. */
   readonly onMeasured: (statistics: ReadonlyMap<string, Measured>) => void;
 }
@@ -42,7 +44,7 @@ const ABSENT: Readonly<Record<Problem, string>> = { nan: "no NaN", infinite: "no
 export class HealthCard {
   readonly node = element("section", { class: "card wide health", "aria-labelledby": "health" });
   /** A button with the result, which leads to this card. */
-  readonly summary = button("", () => this.node.scrollIntoView({ block: "start" }), { class: "link verdict", hidden: true });
+  readonly summary = button("", () => this.#reveal(), { class: "link verdict", hidden: true });
   readonly #options: HealthOptions;
   readonly #body = element("div", {});
   readonly #closing = new AbortController();
@@ -62,6 +64,11 @@ export class HealthCard {
     this.#closing.abort();
   }
 
+  #reveal(): void {
+    if (!this.node.isConnected) this.#options.onReveal();
+    this.node.scrollIntoView({ block: "start" });
+  }
+
   get #floats(): readonly TensorInfo[] {
     return this.#options.model.tensors.filter(({ dtype, shape, aliasOf }) => isFloat(dtype) && !shape.includes(0) && aliasOf === undefined);
   }
@@ -71,7 +78,8 @@ export class HealthCard {
     const { model } = this.#options;
     const floats = this.#floats;
     if (floats.length === 0) return void this.node.remove();
-    const bytes = floats.reduce((sum, tensor) => sum + ownBytes(tensor), 0);
+    // A tensor of a delta also needs the one in its base, whose stored length is not known here.
+    const bytes = floats.reduce((sum, tensor) => sum + (tensor.base === undefined ? ownBytes(tensor) : tensor.byteLength), 0);
     const limit = "file" in model.source ? MAX_BYTES.file : MAX_BYTES.address;
     const reason = model.kind === "z4dm" ? "A delta stores no statistics of its tensors." : `This ${model.kind === "zstn" ? "file has" : "format has"} no stored statistics, so nothing has been checked.`;
     const isAffordable = bytes <= limit;
@@ -103,8 +111,9 @@ export class HealthCard {
 
   #present(statistics: ReadonlyMap<string, Measured>, isMeasured: boolean): void {
     const result = checkup(this.#options.model.tensors, statistics);
-    const { findings, floats } = result;
+    const { findings, floats, checked } = result;
     if (floats === 0) return void this.node.remove();
+    if (checked === 0) return this.#offer(isMeasured ? "No tensor could be read." : undefined);
     const affected = new Set(findings.map(({ tensor }) => tensor)).size;
     this.summary.hidden = false;
     this.summary.textContent = findings.length === 0 ? "health: nothing found" : `health: ${plural(findings.length, "finding")}`;
