@@ -141,6 +141,8 @@ test("packed weights count as the values that they represent, or not at all", ()
     assert.deepEqual([unknown.count, unknown.unknown.length], [undefined, 1], what);
   }
   assert.equal(told([tensor("a.qweight", [4, 4], "I32"), tensor("a.scales", [4, 4])]).parameters, undefined);
+  const norms = countParameters([tensor("a.norm", [64]), tensor("b.norm", [64], "BF16", { aliasOf: "a.norm" }), tensor("a.lora_B", [64, 8]), tensor("b.lora_B", [64, 8], "BF16", { aliasOf: "a.lora_B", storedLength: 20 })]);
+  assert.deepEqual([norms.count, norms.shared], [2 * 64 + 2 * 64 * 8, 0], "equal constants are not tied");
   const view = { parts: [{ file: 0, offset: 8, length: 32 }], storedLength: 32 };
   const views = countParameters([tensor("a", [4, 4], "BF16", view), tensor("b", [16], "BF16", view), tensor("c", [4, 4], "BF16", { parts: [{ file: 0, offset: 40, length: 32 }], storedLength: 32 })]);
   assert.deepEqual([views.count, views.shared], [32, 1]);

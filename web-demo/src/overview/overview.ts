@@ -161,7 +161,7 @@ export class Overview {
       const bytes = first.kind === "zstn" ? byteBreakdownCard(breakdown, first.sizeBytes <= TABLES_ALONG_BYTES) : undefined;
       const cards = [byDtype(first), bytes, tied(first, onPick), unreadable(first), metadata(first)].filter((card) => card !== undefined);
       const picture = first.tensors.length > 0 && this.#picture.node;
-      this.#about = element("div", {}, totals(first), picture, this.#health.node, element("div", { class: "cards" }, ...cards));
+      this.#about = element("div", { class: "model-view" }, totals(first), picture, this.#health.node, element("div", { class: "cards" }, ...cards));
     }
     return this.#about;
   }

@@ -91,7 +91,7 @@ export function byDtype(model: ModelSummary): HTMLElement {
       element("td", {}, sum.values > 0 ? ((8 * sum.storedBytes) / sum.values).toFixed(2) : "–"),
     ),
   );
-  const table = element("table", { class: "table" }, element("thead", {}, head), element("tbody", {}, ...rows));
+  const table = element("table", { class: "table by-dtype" }, element("thead", {}, head), element("tbody", {}, ...rows));
   return element("section", { class: "card" }, element("h2", {}, "By dtype"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by dtype" }, table));
 }
 

@@ -35,8 +35,8 @@ export function countParameters(tensors: readonly TensorInfo[], quantisation?: Q
   let [count, shared] = [0, 0];
   for (const tensor of tensors) {
     if (packed.figures.has(tensor.name)) continue;
-    const range = rangeOf(tensor);
-    if (tensor.aliasOf !== undefined || (range !== undefined && ranges.has(range))) {
+    const range = tensor.aliasOf === undefined ? rangeOf(tensor) : undefined;
+    if (isTied(tensor) || (range !== undefined && ranges.has(range))) {
       shared += 1;
       continue;
     }
@@ -56,6 +56,17 @@ export function countParameters(tensors: readonly TensorInfo[], quantisation?: Q
     }
   }
   return { count: unknown.length > 0 ? undefined : count, unknown, buffers, figures: packed.figures.size, shared };
+}
+
+/** An equal matrix that is stored in less than this fraction of its bytes is probably constant, and not tied. */
+const CONSTANT_SHARE = 1 / 16;
+
+/**
+ * Returns whether a tensor is tied to the one whose stored bytes it shares. Packed files also store equal constants
+ * once, such as the ones of new normalisations and the zeros of new adapters, which are separate parameters.
+ */
+function isTied({ aliasOf, shape, storedLength, byteLength }: TensorInfo): boolean {
+  return aliasOf !== undefined && shape.filter((size) => size > 1).length > 1 && storedLength > CONSTANT_SHARE * byteLength;
 }
 
 /**

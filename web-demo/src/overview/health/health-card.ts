@@ -117,7 +117,7 @@ export class HealthCard {
     const affected = new Set(findings.map(({ tensor }) => tensor)).size;
     this.summary.hidden = false;
     this.summary.textContent = findings.length === 0 ? "health: nothing found" : `health: ${plural(findings.length, "finding")}`;
-    this.summary.classList.toggle("odd", findings.length > 0);
+    this.summary.classList.toggle("bad", findings.some(({ problem }) => problem === "nan" || problem === "infinite"));
     const verdict = findings.length === 0 ? "Nothing found." : `${plural(findings.length, "finding")} in ${plural(affected, "tensor")}.`;
     this.#body.replaceChildren(
       element("p", { class: "verdict" }, element("b", {}, verdict), ` ${checkedText(result, isMeasured)}`),
