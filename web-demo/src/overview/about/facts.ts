@@ -68,7 +68,7 @@ export function factsOf(model: Described, file?: ModelConfig): Facts {
   if (embedding && !adapter) add({ key: "vocabulary", before: "vocabulary", figure: formatCount(embedding.shape[0]!), source: `The rows of ${embedding.name}.` });
   add(expertsFact(layers, config));
   const known = new Set(facts.map(({ key }) => key));
-  const needsConfig = layers.length > 0 && !adapter && !config && (!known.has("heads") || !known.has("kind"));
+  const needsConfig = !adapter && !config && (parameters.unknown.length > 0 || (layers.length > 0 && (!known.has("heads") || !known.has("kind"))));
   return { facts, types: typesOf(model), notes: [...notes, ...notesOf(parameters)], needsConfig };
 }
 
