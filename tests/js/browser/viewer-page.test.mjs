@@ -117,7 +117,7 @@ for (const colorScheme of ["light", "dark"]) {
           return 0.2126 * r + 0.7152 * g + 0.0722 * b;
         };
         const ground = luminance(getComputedStyle(document.body).backgroundColor);
-        return [...document.querySelectorAll("h1, .figure dt, .row .label, .row .about, .caption, .counters dt, .fetched dd")].map((node) => {
+        return [...document.querySelectorAll("h1, .figure dt, .row .label, .row .about, .caption, .counters dt, .fetched dd, .fact, .exact, .sources summary, .below .link, .verdict, .findings span")].map((node) => {
           const ink = luminance(getComputedStyle(node).color);
           return [node.className || node.tagName, (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05)];
         });

@@ -40,7 +40,7 @@ export class ModelLine {
     const { facts, types, notes, needsConfig } = factsOf(this.#model, this.#config);
     const chips = types.slice(0, MAX_TYPES).map(dtypeChip);
     const rest = types.length - chips.length;
-    const line = element("p", { class: "facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
+    const line = element("p", { class: "model-facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
     const items = [...facts.map(({ before = "", figure, after = "", source }) => `${[before, figure, after].join(" ").trim()}: ${source}`), ...notes];
     const ask = needsConfig && !this.#isSearched && "address" in this.#model.source && button("Read config.json", () => void this.#readConfig(), { class: "link" });
     const lost = needsConfig && this.#isSearched && this.#config === undefined && !hasListedNeighbours(this.#model) && element("span", { class: "quiet" }, "No config.json could be read here.");
