@@ -63,7 +63,7 @@ inBrowser("a configuration at another address is read on request", async (page) 
   await idle(page);
   assert.equal(server.fetched("/models/config.json").requests, 0);
   await page.getByRole("button", { name: "Read config.json" }).click();
-  await page.getByText("There is no config.json here.").waitFor();
+  await page.getByText("No config.json could be read here.").waitFor();
   writeFileSync(join(models, "config.json"), JSON.stringify({ hidden_size: 256, num_hidden_layers: 6, num_attention_heads: 4 }));
   await page.reload();
   await page.getByRole("button", { name: "Read config.json" }).click();
@@ -89,7 +89,7 @@ inBrowser("planted damage is found without reading a tensor, each with its place
   await nan.getByRole("button", { name: "rows 256–511", exact: true }).waitFor();
   await line(page, "outlier", "layers.1.q").getByRole("button", { name: "rows 0–255", exact: true }).waitFor();
   await nan.getByRole("button", { name: /^Find the rows/ }).click();
-  await nan.getByRole("button", { name: "row 300, column 0" }).waitFor();
+  await nan.getByRole("button", { name: "row 300", exact: true }).waitFor();
   await line(page, "dead", "layers.3.q").getByRole("button", { name: /^Find the rows/ }).click();
   await line(page, "dead", "layers.3.q").getByText("20 rows: rows 260–279").waitFor();
   await line(page, "infinite", "layers.4.q").getByRole("button", { name: /^Find the rows/ }).click();

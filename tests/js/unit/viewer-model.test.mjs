@@ -54,6 +54,8 @@ test("a language model: the shapes tell all but the heads, which a configuration
     assert.deepEqual([other.heads, other.kind], [undefined, undefined], JSON.stringify(wrong));
     assert.match(other.notes.join(), /config\.json is not used/);
   }
+  const sides = (decoder_attention_heads) => told(llama(), { file: config({ d_model: 64, num_hidden_layers: 3, encoder_attention_heads: 8, decoder_attention_heads }) }).heads;
+  assert.deepEqual([sides(8), sides(4)], ["8 heads, 2 for keys and values", undefined]);
   for (const wrong of [{ num_attention_heads: 7 }, { num_key_value_heads: 4 }, { head_dim: 16 }, { num_attention_heads: "8" }]) {
     assert.equal(told(llama(), { file: config({ ...file, ...wrong }) }).heads, undefined, JSON.stringify(wrong));
   }
@@ -109,6 +111,8 @@ test("what shapes do not prove is absent: U-Nets, hierarchies, odd normalisation
     assert.match(parameters, /parameters/);
     assert.deepEqual([layers, width, vocabulary, types], [undefined, undefined, undefined, ["BF16"]]);
   }
+  const image = [...unet, tensor("text_model.embeddings.token_embedding.weight", [500, 16]), ...repeated(2, "text_model.encoder.layers", { "layer_norm1.weight": [16], "mlp.fc1.weight": [64, 16] })];
+  assert.deepEqual([told(image).layers, told(image).width, told(image).vocabulary], [undefined, undefined, undefined], "a text encoder is not the model");
   // The bias of a projection within a normalisation is not as long as the layer is wide.
   const flux = ["transformer_blocks", "single_transformer_blocks"].flatMap((stack, i) => repeated(2 + i, stack, { "norm1.linear.weight": [192, 32], "norm1.linear.bias": [192], "attn.to_q.weight": [32, 32], "attn.norm_q.weight": [8] }));
   assert.deepEqual([told(flux).layers, told(flux).width], ["2 + 3 layers (transformer_blocks, single_transformer_blocks)", undefined]);

@@ -26,17 +26,18 @@ export async function locate(matrix: MatrixReader, { ranges, problem }: LocateRe
           if (magnitude > largest) [rows[0], column, largest, count] = [rowBegin + row, place - at, magnitude, 1];
           continue;
         }
-        const place = PROBLEMS[problem](numbers, at, at + columns);
+        const search = PROBLEMS[problem];
+        const place = search(numbers, at, at + columns);
         if (place < 0) continue;
-        // The column is useful only if there is a single row.
-        column = count === 0 ? place - at : undefined;
+        // The column is useful only for a single value.
+        column = count === 0 && problem !== "dead" && search(numbers, place + 1, at + columns) < 0 ? place - at : undefined;
         if (count++ < MAX_ROWS) rows.push(rowBegin + row);
       }
     });
     done += end - begin;
     context.onStep({ loadedBytes: done, totalBytes: total });
   }
-  return { rows, count, column: problem === "dead" ? undefined : column };
+  return { rows, count, column };
 }
 
 type Search = (numbers: ArrayLike<number>, begin: number, end: number) => number;

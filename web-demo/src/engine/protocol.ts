@@ -239,7 +239,7 @@ export interface LocateRequest {
 export interface Located {
   readonly rows: readonly number[];
   readonly count: number;
-  /** The column of the value, if it is the only one that was looked for or the only row. */
+  /** The column of the value, if there is only one. */
   readonly column: number | undefined;
 }
 

@@ -59,12 +59,14 @@ function entry(label: string, value: string, note: string): HTMLElement {
 function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
   const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
   // A plain file may contain the same weights twice.
+  if (tensors.length === 0) return "only metadata";
   if (tied === 0) return isPlain ? "none marked as tied" : "no tied weights";
   return `${formatCount(tied)} tied`;
 }
 
-/** Returns a table of the original and the stored size of the tensors of each dtype or type of quantised blocks. */
-export function byDtype(model: ModelSummary): HTMLElement {
+/** Returns a table of the original and the stored size of the tensors of each dtype or type of quantised blocks; `undefined` if there are no tensors. */
+export function byDtype(model: ModelSummary): HTMLElement | undefined {
+  if (model.tensors.length === 0) return undefined;
   interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
   const sums = new Map<string, Sum>();
   for (const tensor of model.tensors) {

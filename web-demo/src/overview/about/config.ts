@@ -37,12 +37,13 @@ export function parseConfig(text: string, place: string): ModelConfig | undefine
   const number = (...keys: string[]): number | undefined => keys.map((key) => positive(fields[key])).find((value) => value !== undefined);
   const { architectures, quantization } = root;
   const [bits, groupSize] = isFields(quantization) ? [positive(quantization["bits"]), positive(quantization["group_size"])] : [];
+  const sides = [number("encoder_attention_heads"), number("decoder_attention_heads")];
   return {
     place,
     architecture: Array.isArray(architectures) && typeof architectures[0] === "string" ? architectures[0] : undefined,
     layers: number("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     width: number("hidden_size", "n_embd", "d_model", "dim"),
-    heads: number("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    heads: number("num_attention_heads", "n_head", "num_heads", "n_heads") ?? (sides[0] === sides[1] ? sides[0] : undefined),
     keyValueHeads: number("num_key_value_heads", "n_kv_heads"),
     headWidth: number("head_dim", "d_kv"),
     activeExperts: number("num_experts_per_tok"),

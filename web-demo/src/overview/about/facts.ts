@@ -1,5 +1,6 @@
 /** The facts about a model that its overview begins with. Each is proven by names and shapes, or stated by the configuration. */
 
+import type { TensorInfo } from "zstn";
 import type { ModelSummary } from "../../engine/protocol.js";
 import { formatCount, formatMagnitude, plural } from "../../page/format.js";
 import { typeOf } from "../../tree/dtype-family.js";
@@ -43,7 +44,9 @@ const MAX_STACKS = 4;
 export function factsOf(model: Described, file?: ModelConfig): Facts {
   const { tensors, metadata } = model;
   const embedding = embeddingOf(tensors);
-  const layers = layersIn(stacksOf(tensors).stacks, embedding?.shape[1]);
+  const stacks = layersIn(stacksOf(tensors).stacks, embedding?.shape[1]);
+  // The text encoder in the checkpoint of an image model does not describe that model.
+  const layers = areMost(stacks, tensors, embedding?.shape[0]) ? stacks : [];
   const shard = shardOf(model);
   const notes: string[] = [];
   const stated = [configInMetadata(metadata), file].filter((config) => config !== undefined);
@@ -65,11 +68,18 @@ export function factsOf(model: Described, file?: ModelConfig): Facts {
     add(widthFact(layers));
     add(headsFact(layers, config));
   }
-  if (embedding && !adapter) add({ key: "vocabulary", before: "vocabulary", figure: formatCount(embedding.shape[0]!), source: `The rows of ${embedding.name}.` });
+  if (embedding && !adapter && layers.length === stacks.length) add({ key: "vocabulary", before: "vocabulary", figure: formatCount(embedding.shape[0]!), source: `The rows of ${embedding.name}.` });
   add(expertsFact(layers, config));
   const known = new Set(facts.map(({ key }) => key));
-  const needsConfig = layers.length > 0 && !adapter && !config && (!known.has("heads") || !known.has("kind"));
+  const needsConfig = !adapter && !config && (parameters.unknown.length > 0 || (layers.length > 0 && (!known.has("heads") || !known.has("kind"))));
   return { facts, types: typesOf(model), notes: [...notes, ...notesOf(parameters)], needsConfig };
+}
+
+/** Returns whether the layers have at least half of the bytes of a model, apart from matrices with a row for each word of the vocabulary. */
+function areMost(layers: readonly Layers[], tensors: readonly TensorInfo[], vocabulary: number | undefined): boolean {
+  const bytesOf = (some: readonly TensorInfo[]): number => some.reduce((sum, tensor) => sum + originalBytesOf(tensor), 0);
+  const inLayers = layers.reduce((sum, { stack }) => stack.rows.reduce((all, { cells }) => cells.reduce((bytes, cell) => bytes + bytesOf(cell ?? []), all), sum), 0);
+  return 2 * inLayers >= bytesOf(tensors.filter(({ shape }) => shape.length !== 2 || shape[0] !== vocabulary));
 }
 
 /** Returns whether a configuration agrees with the shapes: a folder may contain the configuration of another model. */

@@ -26,27 +26,29 @@ export class ModelLine {
     this.#model = model;
     this.#engine = engine;
     this.#more = more;
-    this.#show();
-    // In a repository and among local files, looking for a file costs no failed request on somebody's server.
-    if (hasListedNeighbours(model)) void this.#readConfig();
+    const needsConfig = this.#show();
+    // At other addresses the file is seldom there, and the server's owner would see a failed request.
+    if (needsConfig && hasListedNeighbours(model)) void this.#readConfig();
   }
 
   close(): void {
     this.#closing.abort();
   }
 
-  #show(): void {
+  /** Shows the facts. Returns whether a configuration could add some. */
+  #show(): boolean {
     const { facts, types, notes, needsConfig } = factsOf(this.#model, this.#config);
     const chips = types.slice(0, MAX_TYPES).map(dtypeChip);
     const rest = types.length - chips.length;
-    const line = element("p", { class: "facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
+    const line = element("p", { class: "model-facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
     const items = [...facts.map(({ before = "", figure, after = "", source }) => `${[before, figure, after].join(" ").trim()}: ${source}`), ...notes];
-    const ask = needsConfig && !this.#isSearched && button("Read config.json", () => void this.#readConfig(), { class: "link" });
-    const lost = needsConfig && this.#isSearched && this.#config === undefined && !hasListedNeighbours(this.#model) && element("span", { class: "quiet" }, "There is no config.json here.");
+    const ask = needsConfig && !this.#isSearched && "address" in this.#model.source && button("Read config.json", () => void this.#readConfig(), { class: "link" });
+    const lost = needsConfig && this.#isSearched && this.#config === undefined && !hasListedNeighbours(this.#model) && element("span", { class: "quiet" }, "No config.json could be read here.");
     const sources = items.length > 0 && element("details", { class: "sources" }, element("summary", {}, "How this is known"), element("ul", { class: "plain" }, ...items.map((item) => element("li", {}, item))));
     const wasOpen = this.node.querySelector("details")?.open ?? false;
     if (sources) sources.open = wasOpen;
     this.node.replaceChildren(line, element("div", { class: "below" }, sources, ask, lost));
+    return needsConfig;
   }
 
   async #readConfig(): Promise<void> {

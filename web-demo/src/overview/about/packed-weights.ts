@@ -23,8 +23,13 @@ type Find = (name: string) => TensorInfo | undefined;
 /** Matches the name of a tensor of scales, zero points or tables; the first group is the name of its weight or module. */
 const FIGURE = /^(.+?)[._](scales?|qzeros|g_idx|SCB|weight_format|weight_scale(?:_inv|_2)?|input_scale|scale_inv|absmax|quant_map|nested_absmax|nested_quant_map|quant_state\.[\w.]+|biases)$/;
 
+const MAY_BE_QUANTISED = /^([IU](8|16|32|64)$|F[48])/;
+
 /** Finds the packed weights of a model, in the layouts of GPTQ, AWQ, bitsandbytes, MLX, MXFP4 and NVFP4. */
 export function packedWeights(tensors: readonly TensorInfo[], quantisation: Quantisation | undefined): PackedWeights {
+  const values = new Map<string, number | undefined>();
+  // Most models have no quantised weights at all.
+  if (!tensors.some(({ dtype, shape }) => shape.length > 1 && MAY_BE_QUANTISED.test(dtype))) return { values, figures: new Set() };
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const find: Find = (name) => byName.get(name);
   const quantisedStems = new Set<string>();
@@ -35,7 +40,6 @@ export function packedWeights(tensors: readonly TensorInfo[], quantisation: Quan
     figureStems.set(name, stem);
     quantisedStems.add(stem);
   }
-  const values = new Map<string, number | undefined>();
   for (const tensor of tensors) {
     if (!/^[IU](8|16|32|64)$/.test(tensor.dtype) || tensor.shape.length < 2 || figureStems.has(tensor.name)) continue;
     const { name, dtype } = tensor;
