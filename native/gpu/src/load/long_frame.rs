@@ -2,6 +2,7 @@
 //! thread that reads the last part decodes it.
 
 use std::mem;
+use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -139,8 +140,9 @@ impl<D: Device> Load<'_, D> {
         };
         let at = number as u64 * long.part_bytes;
         let pinned = part_of(queue.buffer()?, bytes.len() as u64)?;
-        self.source(part.file)?
-            .read_into(part.stored.start + at, pinned)?;
+        let start = part.stored.start + at;
+        let range = start..start + bytes.len() as u64;
+        self.read(part.file, slice::from_ref(&range), pinned)?;
         bytes.copy_from_slice(pinned);
         queue.copy(0..bytes.len(), &memory, at)?;
         // Another queue may decode the frame.
