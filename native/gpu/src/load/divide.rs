@@ -74,8 +74,9 @@ pub(super) fn divide<M>(
     options: &LoadOptions,
 ) -> Jobs<M> {
     let buffer_bytes = options.buffer_bytes as u64;
+    let threads = options.threads_for(reader) as u64;
     let part_bytes = |len_bytes: u64| {
-        let share = len_bytes.div_ceil(options.threads_for(reader) as u64);
+        let share = len_bytes.div_ceil(threads);
         share.max(MIN_PART_BYTES).min(buffer_bytes)
     };
     let (mut jobs, mut first) = (Vec::new(), Vec::new());

@@ -39,7 +39,9 @@ impl<M> Default for Spares<M> {
 }
 
 impl<M> Spares<M> {
-    /// Takes the shortest memory of at least `len_bytes` bytes, or allocates new memory.
+    /// Takes the shortest memory of at least `len_bytes` bytes, or allocates new memory in
+    /// the place of a shorter one. There are never more of them than frames at the same
+    /// time.
     fn take<D: Device<Memory = M>>(&self, device: &D, len_bytes: u64) -> Result<Spare<M>> {
         let allocate = || {
             Ok(Spare {
@@ -53,6 +55,7 @@ impl<M> Spares<M> {
         if let Some((number, _)) = fitting.min_by_key(|(_, spare)| spare.len_bytes) {
             return Ok(spares.swap_remove(number));
         }
+        drop(spares.pop());
         match allocate() {
             Err(Error::DeviceMemory { .. }) if !spares.is_empty() => {
                 spares.clear();

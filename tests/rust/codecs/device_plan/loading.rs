@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use zstn::source::{Location, Source};
@@ -47,6 +47,10 @@ struct Counts {
     lattices: AtomicUsize,
     /// Number of queues that exist.
     queues: AtomicUsize,
+    /// All blocks of memory, without the memory of queues.
+    memories: Mutex<Vec<Weak<Mutex<Vec<u8>>>>>,
+    /// The most of these blocks at the same time.
+    most_memories: AtomicUsize,
 }
 
 type Memory = Arc<Mutex<Vec<u8>>>;
@@ -79,7 +83,13 @@ impl Device for Host {
     type Queue = HostQueue;
 
     fn allocate(&self, len_bytes: u64) -> zstn_gpu::Result<Memory> {
-        allocate(len_bytes, self.longest)
+        let memory = allocate(len_bytes, self.longest)?;
+        let mut memories = self.counts.memories.lock().unwrap();
+        memories.retain(|memory| memory.strong_count() > 0);
+        memories.push(Arc::downgrade(&memory));
+        let most = &self.counts.most_memories;
+        most.fetch_max(memories.len(), Ordering::Relaxed);
+        Ok(memory)
     }
 
     fn queue(
@@ -438,6 +448,31 @@ fn failed_reads_and_cancelled_work_end_with_their_error() {
             assert!(is_expected, "{stop}: {error}");
         }
     }
+}
+
+#[test]
+fn memory_of_long_frames_does_not_grow_with_the_file() {
+    let mut rng = Rng(17);
+    let tensors = (0..9).map(|number| {
+        let count = 40_000 + 1_000 * number;
+        let spec = TensorSpec {
+            name: format!("{number}"),
+            dtype: Dtype::Bf16,
+            shape: vec![count as u64],
+        };
+        (spec, weights(&mut rng, Dtype::Bf16, count))
+    });
+    let tensors: Vec<_> = tensors.collect();
+    let tensors = tensors.iter().map(|(spec, bytes)| (spec, &bytes[..]));
+    let reader = open(&packed(&checkpoints::safetensors(tensors), true)).expect("opens");
+    let mut lens = reader.tensors().iter().map(|tensor| tensor.stored_len_bytes());
+    // Every frame is longer than the memory of the one before it.
+    assert!(lens.all(|len_bytes| len_bytes > BUFFER_BYTES as u64));
+    let host = Host::default();
+    assert_eq!(load_separately(&host, &reader), 0);
+    let most = host.counts.most_memories.load(Ordering::Relaxed);
+    // One for each thread.
+    assert!((1..=3).contains(&most), "{most}");
 }
 
 #[test]
