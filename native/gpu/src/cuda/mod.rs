@@ -160,7 +160,8 @@ impl Shared {
         let buffer_bytes = parts.buffer_bytes();
         let mut freed = vec![];
         let mut pinned = self.pinned();
-        let total = |pinned: &PinnedMemory| pinned.idle.iter().map(Parts::pinned_bytes).sum::<u64>();
+        let total =
+            |pinned: &PinnedMemory| pinned.idle.iter().map(Parts::pinned_bytes).sum::<u64>();
         while total(&pinned) + parts.pinned_bytes() > pinned.idle_limit_bytes {
             let others = |other: &Parts| other.buffer_bytes() != buffer_bytes;
             match pinned.idle.iter().position(others) {

@@ -145,7 +145,9 @@ impl<D: Device> Load<'_, D> {
         }
         // The indices are ascending.
         let is_of_plan = |index: &usize| {
-            let by_cpu = batch.by_cpu.binary_search_by_key(index, |(place, _)| *place);
+            let by_cpu = batch
+                .by_cpu
+                .binary_search_by_key(index, |(place, _)| *place);
             by_cpu.is_err()
         };
         let mut of_plan = places.clone().filter(is_of_plan);

@@ -66,9 +66,7 @@ impl<'a, D: Device> Load<'a, D> {
             // If the system refuses a thread, or the device refuses its queue, the others
             // do its work.
             let another = || {
-                let queue = self
-                    .device
-                    .queue(self.options.buffer_bytes, Duration::ZERO);
+                let queue = self.device.queue(self.options.buffer_bytes, Duration::ZERO);
                 if let Ok(Some(mut queue)) = queue {
                     work(&mut queue);
                 }
@@ -260,10 +258,15 @@ impl<'a, D: Device> Load<'a, D> {
 
 /// Returns the positions of `range` in bytes that begin at the offset `start`.
 fn within(start: u64, range: &Range<u64>) -> Result<Range<usize>> {
-    let position = |at: u64| at.checked_sub(start).and_then(|at| usize::try_from(at).ok());
+    let position = |at: u64| {
+        at.checked_sub(start)
+            .and_then(|at| usize::try_from(at).ok())
+    };
     match (position(range.start), position(range.end)) {
         (Some(start), Some(end)) => Ok(start..end),
-        _ => Err(Error::Usage("a tensor lies outside the bytes that were read".into())),
+        _ => Err(Error::Usage(
+            "a tensor lies outside the bytes that were read".into(),
+        )),
     }
 }
 

@@ -465,7 +465,10 @@ fn memory_of_long_frames_does_not_grow_with_the_file() {
     let tensors: Vec<_> = tensors.collect();
     let tensors = tensors.iter().map(|(spec, bytes)| (spec, &bytes[..]));
     let reader = open(&packed(&checkpoints::safetensors(tensors), true)).expect("opens");
-    let mut lens = reader.tensors().iter().map(|tensor| tensor.stored_len_bytes());
+    let mut lens = reader
+        .tensors()
+        .iter()
+        .map(|tensor| tensor.stored_len_bytes());
     // Every frame is longer than the memory of the one before it.
     assert!(lens.all(|len_bytes| len_bytes > BUFFER_BYTES as u64));
     let host = Host::default();
@@ -531,21 +534,35 @@ fn files_on_servers_are_read_once_by_few_requests() {
         let server = FaultServer::start(served, right);
         let reader = Reader::open(Location::url(&server.url)).expect("opens");
         let opening = server.log().len();
-        by_cpu.push(assert_loads_as(name, &reader, &open(&bytes).expect("opens")));
+        by_cpu.push(assert_loads_as(
+            name,
+            &reader,
+            &open(&bytes).expect("opens"),
+        ));
         let requests = server.log().split_off(opening);
-        assert!(requests.len() <= most_requests, "{name}: {}", requests.len());
-        let lens = requests.iter().flat_map(|asked| asked.range.clone().map(|range| range.len()));
+        assert!(
+            requests.len() <= most_requests,
+            "{name}: {}",
+            requests.len()
+        );
+        let lens = requests
+            .iter()
+            .flat_map(|asked| asked.range.clone().map(|range| range.len()));
         let fetched: usize = lens.sum();
-        assert!(fetched <= bytes.len(), "{name}: {fetched} of {}", bytes.len());
+        assert!(
+            fetched <= bytes.len(),
+            "{name}: {fetched} of {}",
+            bytes.len()
+        );
     }
-    assert!(by_cpu[0] == 0 && by_cpu[1] > 0 && by_cpu[2] > 1, "{by_cpu:?}");
+    assert!(
+        by_cpu[0] == 0 && by_cpu[1] > 0 && by_cpu[2] > 1,
+        "{by_cpu:?}"
+    );
 }
 
 /// Serves a file with another validator in every answer, whose body `change` modifies.
-fn replicas(
-    bytes: &[u8],
-    change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static,
-) -> FaultServer {
+fn replicas(bytes: &[u8], change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> FaultServer {
     let served = Served {
         bytes: bytes.to_vec(),
         other: Vec::new(),
