@@ -82,7 +82,7 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     add_join(&plan, &mut words)?;
     words[header::CODES] = word(plan.huffman_tables().len() as u64)?;
     words[header::CODES + 1] = word(words.len() as u64)?;
-    let [.., huffman, rans] = plan.list_bytes();
+    let [_, _, _, huffman, rans, ..] = plan.list_bytes();
     add_words(huffman, &mut words);
     words[header::FREQUENCIES] = word(words.len() as u64)?;
     add_words(rans, &mut words);
@@ -98,8 +98,8 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     Ok(Some((words, decoded)))
 }
 
-/// Returns whether the shaders can decode a plan: they have no palettes and sparse frames,
-/// and a thread that decodes a long rANS stream would block the device for too long.
+/// Returns whether the shaders can decode a plan: they have no palettes, sparse frames
+/// and lattices, and a thread that decodes a long rANS stream would block the device for too long.
 fn is_for_shaders(plan: &DevicePlan) -> bool {
     const MAX_SYMBOLS: u32 = 1 << 18;
     let joins = [Join::Bytes, Join::Bfloat16, Join::Float16, Join::Float32];

@@ -48,7 +48,8 @@ std::map<u64, size_t> allocations;
 // Memory of the test that kernels may write to.
 std::map<u64, size_t> lent;
 size_t allocated = 0;
-size_t pinned_buffers = 0;
+std::map<void*, size_t> pinned;
+size_t pinned_bytes = 0;
 Stream default_stream;
 thread_local void* current_context = nullptr;
 
@@ -71,11 +72,14 @@ void check_range(u64 address, size_t len) {
     fail("a range is outside of all allocations");
 }
 
-// The memory of the device in bytes, which the environment may limit.
-size_t memory_size() {
-    const char* text = getenv("ZSTN_EMULATED_MEMORY_BYTES");
+// Returns a number of bytes of the environment.
+size_t limit(const char* variable) {
+    const char* text = getenv(variable);
     return text ? strtoull(text, nullptr, 10) : SIZE_MAX;
 }
+
+// The memory of the device in bytes, which the environment may limit.
+size_t memory_size() { return limit("ZSTN_EMULATED_MEMORY_BYTES"); }
 
 void check_output(const Launch& launch, u64 offset, u64 len) {
     if (len > 0) check_range((u64)launch.output + offset, len);
@@ -117,6 +121,9 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
     } else if (name == "join_tiles") {
         check_tile(launch, ((const Tile*)jobs)[k]);
         join_tile(block, launch, ((const Tile*)jobs)[k]);
+    } else if (name == "join_lattice_tiles") {
+        check_tile(launch, ((const Tile*)jobs)[k]);
+        join_lattice(block, launch, ((const Tile*)jobs)[k]);
     } else if (name == "count_sparse_tiles") {
         memory.resize(sizeof(SparseShared));
         count_sparse(block, launch, ((const SparseTile*)jobs)[k], memory.data());
@@ -175,7 +182,7 @@ int cuDevicePrimaryCtxRelease_v2(int) {
     Guard guard(lock);
     if (current_context == &allocations) fail("the thread has not got its former context back");
     default_stream.run();
-    if (!allocations.empty() || pinned_buffers) fail("memory has not been freed");
+    if (!allocations.empty() || !pinned.empty()) fail("memory has not been freed");
     return 0;
 }
 int cuCtxSetCurrent(void* context) {
@@ -279,14 +286,19 @@ int cuMemFree_v2(u64 address) {
 int cuMemHostAlloc(void** bytes, size_t len, unsigned) {
     check_context();
     Guard guard(lock);
-    pinned_buffers++;
+    pinned_bytes += len;
+    if (pinned_bytes > limit("ZSTN_EMULATED_PINNED_BYTES")) fail("too much memory is pinned");
     *bytes = malloc(len);
+    pinned[*bytes] = len;
     return 0;
 }
 int cuMemFreeHost(void* bytes) {
     check_context();
     Guard guard(lock);
-    pinned_buffers--;
+    auto found = pinned.find(bytes);
+    if (found == pinned.end()) fail("memory is freed that was not pinned");
+    pinned_bytes -= found->second;
+    pinned.erase(found);
     free(bytes);
     return 0;
 }

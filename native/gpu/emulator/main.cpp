@@ -16,9 +16,9 @@ struct Request {
     u64 threads, is_reversed;
     // The length of the shared memory of kernels that decode streams.
     u64 stream_shared;
-    u64 tensors, planes, segments, huffman_tables, rans_tables;
+    u64 tensors, planes, segments, huffman_tables, rans_tables, lattices, lattice_groups;
     u64 segment_jobs, copy_jobs, rans_jobs, bfloat16_tiles, join_tiles;
-    u64 sparse_tiles, sparse_sums;
+    u64 lattice_tiles, sparse_tiles, sparse_sums;
     u64 source, scratch, output;
 };
 
@@ -59,10 +59,13 @@ void answer(const Request& request) {
     auto segments = receive(request.segments, 1);
     auto huffman_tables = receive(request.huffman_tables, 1);
     auto rans_tables = receive(request.rans_tables, 1);
+    auto lattices = receive(request.lattices, 1);
+    auto lattice_groups = receive(request.lattice_groups, 1);
     auto segment_jobs = receive(request.segment_jobs, 1);
     auto copy_jobs = receive(request.copy_jobs, 1), rans_jobs = receive(request.rans_jobs, 1);
     auto bfloat16_tiles = receive(request.bfloat16_tiles, 1);
     auto join_tiles = receive(request.join_tiles, 1);
+    auto lattice_tiles = receive(request.lattice_tiles, 1);
     auto sparse_tiles = receive(request.sparse_tiles, 1);
     auto sparse_sums = receive(request.sparse_sums, 1);
     auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
@@ -79,6 +82,8 @@ void answer(const Request& request) {
         (const Segment*)segments->bytes,
         (const HuffmanTable*)huffman_tables->bytes,
         (const RansTable*)rans_tables->bytes,
+        (const Lattice*)lattices->bytes,
+        (const LatticeGroup*)lattice_groups->bytes,
         decode_tables.data(),
         damage,
     };
@@ -98,13 +103,17 @@ void answer(const Request& request) {
         join_bfloat16(block, launch, tile, shared);
     });
     each_job<Tile>(*join_tiles, 1, [&](const Tile& tile, u8*) { join_tile(block, launch, tile); });
-    each_job<SparseTile>(*sparse_tiles, sizeof(SparseShared), [&](const SparseTile& tile, u8* shared) {
+    each_job<Tile>(*lattice_tiles, 1, [&](const Tile& tile, u8*) {
+        join_lattice(block, launch, tile);
+    });
+    const size_t sparse_len = sizeof(SparseShared);
+    each_job<SparseTile>(*sparse_tiles, sparse_len, [&](const SparseTile& tile, u8* shared) {
         count_sparse(block, launch, tile, shared);
     });
     each_job<SparseSum>(*sparse_sums, sizeof(SumShared), [&](const SparseSum& sum, u8* shared) {
         add_up_sparse(block, launch, sum, shared);
     });
-    each_job<SparseTile>(*sparse_tiles, sizeof(SparseShared), [&](const SparseTile& tile, u8* shared) {
+    each_job<SparseTile>(*sparse_tiles, sparse_len, [&](const SparseTile& tile, u8* shared) {
         join_sparse(block, launch, tile, shared);
     });
     fwrite(damage, 1, sizeof damage, stdout);

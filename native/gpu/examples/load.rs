@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zstn::Reader;
 use zstn_core::frame::plan::DevicePlan;
@@ -34,6 +34,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let gpu = Gpu::open(0)?;
+    // Recordings are repeated from pinned memory that contains all of their bytes.
+    gpu.set_queue_limit_bytes(u64::MAX);
     println!("{}, GB/s of decoded bytes\n", gpu.name());
     println!(
         "| file | stored | decoded | tensors by the CPU | kernels | pinned memory | page cache, \
@@ -176,13 +178,18 @@ impl Device for Recorder<'_> {
         self.gpu.allocate(len_bytes)
     }
 
-    fn queue(&self, buffer_bytes: usize) -> zstn_gpu::Result<RecordedQueue> {
-        Ok(RecordedQueue {
-            queue: self.gpu.queue(buffer_bytes)?,
+    fn queue(
+        &self,
+        buffer_bytes: usize,
+        patience: Duration,
+    ) -> zstn_gpu::Result<Option<RecordedQueue>> {
+        let queue = self.gpu.queue(buffer_bytes, patience)?;
+        Ok(queue.map(|queue| RecordedQueue {
+            queue,
             buffer: vec![0; buffer_bytes],
             recording: Recording::default(),
             recordings: self.recordings.clone(),
-        })
+        }))
     }
 }
 
@@ -237,7 +244,9 @@ impl Queue for RecordedQueue {
 
 /// Returns a queue whose buffer contains the bytes of a recording.
 fn prepared(gpu: &Gpu, recording: &Recording) -> zstn_gpu::Result<GpuQueue> {
-    let mut queue = gpu.queue(recording.bytes.len())?;
+    let queue = gpu.queue(recording.bytes.len(), Duration::ZERO)?;
+    let no_queue = || zstn_gpu::Error::Usage("the GPU allows no further queue".into());
+    let mut queue = queue.ok_or_else(no_queue)?;
     queue.buffer()?[..recording.bytes.len()].copy_from_slice(&recording.bytes);
     Ok(queue)
 }

@@ -10,10 +10,12 @@ static const u32 NONE = 0xFFFFFFFFu;
 static const u32 IN_OUTPUT = 1;
 static const u32 STORED = 0, RUN = 1, FLAT = 2, HUFFMAN = 3;
 static const u32 BYTES = 0, FLOAT16 = 2, PALETTE = 4;
+// Numbers of a lattice's dtypes.
+static const u32 LATTICE_BFLOAT16 = 0, LATTICE_FLOAT16 = 1;
 
 struct JoinedTensor {
     u64 output, elements;
-    u32 first_plane, planes, join, item_bytes;
+    u32 first_plane, planes, join, item_bytes, parameter, reserved;
 };
 
 struct PlannedPlane {
@@ -33,6 +35,17 @@ struct HuffmanTable {
 
 struct RansTable {
     u16 frequencies[256];
+};
+
+struct Lattice {
+    // The bits of float32 numbers, as are the scales of groups.
+    u32 values[256];
+    u32 columns, group_rows, group_columns, dtype, first_group, negative_zero;
+};
+
+struct LatticeGroup {
+    u32 scale;
+    i32 offset;
 };
 
 // Elements that one block joins, as the crate's `jobs` module declares them.
@@ -90,9 +103,10 @@ struct DecodeTable {
     u8 lens[256];
 };
 
-static_assert(sizeof(JoinedTensor) == 32 && sizeof(PlannedPlane) == 32, "layout");
+static_assert(sizeof(JoinedTensor) == 40 && sizeof(PlannedPlane) == 32, "layout");
 static_assert(sizeof(Segment) == 40 && sizeof(HuffmanTable) == 132, "layout");
 static_assert(sizeof(RansTable) == 512 && sizeof(Tile) == 32, "layout");
+static_assert(sizeof(Lattice) == 1048 && sizeof(LatticeGroup) == 8, "layout");
 static_assert(sizeof(RansChunks) == 8, "layout");
 static_assert(sizeof(SparseTile) == 24 && sizeof(SparseSum) == 24, "layout");
 static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
@@ -108,9 +122,11 @@ struct Launch {
     const Segment* segments;
     const HuffmanTable* huffman_tables;
     const RansTable* rans_tables;
+    const Lattice* lattices;
+    const LatticeGroup* lattice_groups;
     DecodeTable* decode_tables;
-    // The lowest index of a damaged segment and of a tensor with a field that is too
-    // wide. Both are NONE at first.
+    // The lowest index of a damaged segment and of a damaged tensor. Both are NONE at
+    // first.
     u32* damage;
 };
 

@@ -1,6 +1,7 @@
 //! The operations of an accelerator that loading a model requires.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use zstn_core::frame::plan::DevicePlan;
 
@@ -20,11 +21,18 @@ pub trait Device: Sync {
     /// [`Error::DeviceMemory`] if the device does not have as much free memory.
     fn allocate(&self, len_bytes: u64) -> Result<Self::Memory>;
 
-    /// Creates a queue whose buffers have `buffer_bytes` bytes each.
+    /// Creates a queue whose buffers have `buffer_bytes` bytes each. Returns `None` if this
+    /// would exceed the memory that the device allows all of its queues together, and still
+    /// does so after the time `patience`, in which other queues may be dropped. The only
+    /// queue of a device always gets its buffers.
+    ///
+    /// A load waits for its first queue without an end, and uses fewer threads if the
+    /// device refuses further ones. Loads cannot wait for each other, because a load has no
+    /// queue while it waits. A thread with a queue of its own must not start a load.
     ///
     /// # Errors
     /// The driver refuses to.
-    fn queue(&self, buffer_bytes: usize) -> Result<Self::Queue>;
+    fn queue(&self, buffer_bytes: usize, patience: Duration) -> Result<Option<Self::Queue>>;
 }
 
 /// Work that a device does in order. Queues of the same device work at the same time.

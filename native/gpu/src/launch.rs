@@ -34,7 +34,8 @@ pub enum Damage {
     /// The segment with this index does not end with its last symbol.
     Segment(u32),
     /// The tensor with this index has a field with more bits than its width, an index
-    /// outside of its palette, or a bitmap with another number of values.
+    /// outside of its palette, a symbol without a value, or a bitmap with another number of
+    /// bits than it has values.
     Tensor(u32),
 }
 

@@ -11,6 +11,7 @@
 //! | `rans.cu` | decodes rANS streams into planes | up to eight segments of [`Jobs::rans`] |
 //! | `bfloat16.cu` | decodes exponents, and joins them with signs and mantissas | a tile of [`Jobs::bfloat16`] |
 //! | `join.cu`, `palette.cu` | joins planes of all other elements | a tile of [`Jobs::joins`] |
+//! | `lattice.cu` | multiplies the symbols of lattices by scales | a tile of [`Jobs::lattices`] |
 //! | `sparse.cu` | counts the values of sparse tensors | a tile of [`Jobs::sparse`] |
 //! | `sparse.cu` | adds up these counts | a tensor of [`Jobs::sparse_sums`] |
 //! | `sparse.cu` | writes the values to their places | a tile of [`Jobs::sparse`] |
@@ -23,11 +24,11 @@
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
 //! start: the driver is loaded when a GPU is opened.
 //!
-//! The kernels check that every stream ends exactly with its last symbol, that no
-//! field is too wide, that palettes have all of their indices, and that sparse tensors have
-//! a value for every bit. They report the lowest index of a damaged segment and of a damaged
-//! tensor. Damaged streams never cause accesses outside the buffers. The lists have to come
-//! from a plan.
+//! The kernels check that every stream ends exactly with its last symbol, that no field is
+//! too wide, that palettes have all of their indices, that symbols of lattices have a
+//! value, and that sparse tensors have a value for every bit. They report the lowest index
+//! of a damaged segment and of a damaged tensor. Damaged streams never cause accesses
+//! outside the buffers. The lists have to come from a plan.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

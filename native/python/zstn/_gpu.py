@@ -61,7 +61,7 @@ def read(
     """Reads tensors onto a GPU, each into memory of its own. Returns `None` if no GPU can
     decode them, so that the CPU has to."""
     gpu = find(framework, device)
-    if gpu is None or reader.is_remote():
+    if gpu is None:
         return None
     try:
         tensors = [_empty(gpu, info) for info in infos]
@@ -99,7 +99,8 @@ def read_slice(
     reader: _native.Reader, info: _native.TensorInfo, planned: Plan, framework: str, device: Any
 ) -> Any:
     """Reads a part of a tensor onto a GPU. Returns `None` if the CPU has to decode it, or
-    if it is less than half of the tensor, of which the CPU decodes only this part."""
+    if it is less than half of the tensor, of which the CPU decodes only this part. Of a
+    tensor on a server, the CPU reads every part."""
     steps = [pick for pick in planned.picks if not isinstance(pick, bytes)]
     is_simple = len(steps) == len(planned.picks) and planned.rest is None
     if not is_simple or any(step < 1 for _, step, _ in steps):
@@ -108,7 +109,7 @@ def read_slice(
     size = math.prod(info.shape)
     is_whole = selected == size
     is_split = info.dtype == "F4" and (not is_whole or planned.shape[-1:] != [*info.shape][-1:])
-    if 2 * selected < size or is_split:
+    if 2 * selected < size or is_split or (reader.is_remote() and not is_whole):
         return None
     tensors = read(reader, [info], framework, device)
     if tensors is None:

@@ -106,6 +106,14 @@ impl<'a> Frame<'a> {
         &self.symbols
     }
 
+    /// Decodes the scales of all groups, and their zero offsets, of which there are none
+    /// if the grid has none.
+    #[cfg(all(feature = "plan", feature = "extensions"))]
+    pub(super) fn group_properties<E: Engine>(&self, engine: &E) -> Result<(Vec<f32>, Vec<u8>)> {
+        let groups = self.side.decode(engine, &self.head)?;
+        Ok((groups.scales, groups.offsets))
+    }
+
     /// Returns the range that the inner frame of symbols occupies. The other
     /// inner frames follow it and extend to the end of the frame.
     #[must_use]

@@ -63,6 +63,10 @@ pub enum Join {
     /// plane `1 + j`, or there are none; the others are zero (9.1). A device has to check
     /// that as many bits are set as there are values, and none after the last element.
     Sparse = 5,
+    /// The only plane has a symbol of one byte for every element. `parameter` is the index
+    /// of the [`Lattice`] that determines the element (docs/formats/zxq1.md). A device has
+    /// to check that all symbols have a value.
+    Lattice = 6,
 }
 
 /// A tensor whose planes have to be joined. Its other planes are outputs themselves.
@@ -81,6 +85,44 @@ pub struct JoinedTensor {
     pub join: u32,
     /// Size of one element in bytes.
     pub item_bytes: u32,
+    /// The parameter of the join; 0 for all but lattices.
+    pub parameter: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// Maps the symbols of a matrix to elements: the value of a symbol is multiplied by the
+/// scale of its group in single precision, and the product is rounded to the dtype of the
+/// elements (docs/formats/zxq1.md 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Lattice {
+    /// The value of every symbol, as the bits of a float32; a NaN for bytes that are no
+    /// symbols.
+    pub values: [u32; 256],
+    /// Number of columns of the matrix.
+    pub columns: u32,
+    /// Number of rows of a group.
+    pub group_rows: u32,
+    /// Number of columns of a group.
+    pub group_columns: u32,
+    /// The dtype of the elements: 0 for bfloat16, 1 for float16, 2 for float32.
+    pub dtype: u32,
+    /// Index of the first of its groups, which are consecutive, row by row.
+    pub first_group: u32,
+    /// The only symbol whose value does not get the offset of its group; [`NONE`] if no
+    /// value gets one.
+    pub negative_zero: u32,
+}
+
+/// A group of elements of a lattice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LatticeGroup {
+    /// The scale, as the bits of a float32.
+    pub scale: u32,
+    /// The number that is added to values.
+    pub offset: i32,
 }
 
 /// A plane, whose segments fill it from the first byte to the last.

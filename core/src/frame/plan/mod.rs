@@ -7,8 +7,9 @@
 //! copied: a device needs the lists, the stored frames (the source) and two buffers,
 //! the output and a scratch buffer.
 //!
-//! The host reads all descriptions of Huffman codes and all rANS tables, which are
-//! usually less than a hundredth of the data. A device only has to expand them.
+//! The host reads all descriptions of Huffman codes, all rANS tables and the scales of
+//! lattices, which are usually a few hundredths of the data or less. A device only has to
+//! expand the tables.
 //!
 //! Everything that the decoder of this crate checks before it decodes has been checked
 //! in a plan: all ranges lie inside the frame, segments fill their planes exactly, and
@@ -29,13 +30,15 @@ use crate::engine::Engine;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16};
 use crate::{Error, Result, bytes};
 
+#[cfg(feature = "extensions")]
+mod lattice;
 mod lists;
 mod segments;
 mod structured;
 
 pub use lists::{
-    Coding, HostSegment, HuffmanTable, Join, JoinedTensor, MAX_CODE_BITS, NONE, PlannedPlane,
-    RansTable, Segment, Space,
+    Coding, HostSegment, HuffmanTable, Join, JoinedTensor, Lattice, LatticeGroup, MAX_CODE_BITS,
+    NONE, PlannedPlane, RansTable, Segment, Space,
 };
 use segments::{Budget, Stop};
 
@@ -65,8 +68,9 @@ pub enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The frame is of a family without a plan, such as an extension frame, or it is a
-    /// sparse frame whose values are split into bytes for another element width.
+    /// The frame is of a family without a plan, or of a variant without one: a lattice with
+    /// groups that are stored unchanged, or whose symbols have two bytes or are not one
+    /// plane; a sparse frame whose values are split into bytes for another element width.
     Family,
     /// Most bytes are in zstd frames with matches to copy or with a checksum.
     Matches,
@@ -99,6 +103,8 @@ pub struct DevicePlan {
     segments: Vec<Segment>,
     huffman_tables: Vec<HuffmanTable>,
     rans_tables: Vec<RansTable>,
+    lattices: Vec<Lattice>,
+    lattice_groups: Vec<LatticeGroup>,
     host_segments: Vec<HostSegment>,
     scratch_len_bytes: u64,
     source_end: u64,
@@ -141,6 +147,8 @@ impl DevicePlan {
             Frame::Z4ai(parsed) => self.add_planes(engine, frame, parsed),
             Frame::Palette(parsed) => self.add_palette(frame, parsed),
             Frame::Sparse(parsed) => self.add_sparse(frame, parsed),
+            #[cfg(feature = "extensions")]
+            Frame::Lattice(parsed) => self.add_lattice(engine, frame, parsed),
             _ => Err(Stop::Cpu(Reason::Family)),
         };
         if added.is_ok() {
@@ -220,6 +228,8 @@ impl DevicePlan {
             planes: segments::number(planes)?,
             join: join as u32,
             item_bytes: segments::number(item_bytes)?,
+            parameter: 0,
+            reserved: 0,
         });
         Ok(number)
     }
@@ -292,6 +302,18 @@ impl DevicePlan {
         &self.rans_tables
     }
 
+    /// Returns the lattices.
+    #[must_use]
+    pub fn lattices(&self) -> &[Lattice] {
+        &self.lattices
+    }
+
+    /// Returns the groups of all lattices, in the order of the lattices.
+    #[must_use]
+    pub fn lattice_groups(&self) -> &[LatticeGroup] {
+        &self.lattice_groups
+    }
+
     /// Returns the segments that [`HostSegment::decode`] has to decode.
     #[must_use]
     pub fn host_segments(&self) -> &[HostSegment] {
@@ -318,15 +340,18 @@ impl DevicePlan {
     }
 
     /// Returns the bytes of all lists in the order tensors, planes, segments, Huffman
-    /// tables, rANS tables, for copying them to a device. Host segments are left out.
+    /// tables, rANS tables, lattices, groups of lattices, for copying them to a device.
+    /// Host segments are left out.
     #[must_use]
-    pub fn list_bytes(&self) -> [&[u8]; 5] {
+    pub fn list_bytes(&self) -> [&[u8]; 7] {
         [
             self.tensors.as_bytes(),
             self.planes.as_bytes(),
             self.segments.as_bytes(),
             self.huffman_tables.as_bytes(),
             self.rans_tables.as_bytes(),
+            self.lattices.as_bytes(),
+            self.lattice_groups.as_bytes(),
         ]
     }
 }

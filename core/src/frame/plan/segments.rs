@@ -57,6 +57,16 @@ impl Budget {
         Ok(())
     }
 
+    /// Accounts for `count` records of type `T`.
+    #[cfg(feature = "extensions")]
+    pub fn spend_all<T>(&mut self, count: u64) -> Result<(), Stop> {
+        let len = usize::try_from(count).ok();
+        let len = len.and_then(|count| count.checked_mul(size_of::<T>()));
+        let left = len.and_then(|len| self.left.checked_sub(len));
+        self.left = left.ok_or(Stop::Cpu(Reason::ShortStreams))?;
+        Ok(())
+    }
+
     /// Leaves the tensor to the CPU if the host has to decode half of its `len_bytes` bytes
     /// or more anyway.
     pub fn check_share(&self, len_bytes: u64) -> Result<(), Stop> {
@@ -78,7 +88,7 @@ fn stream_len(len_bytes: u64) -> Result<u32, Stop> {
 }
 
 impl DevicePlan {
-    pub(super) fn lens(&self) -> [usize; 6] {
+    pub(super) fn lens(&self) -> [usize; 8] {
         [
             self.tensors.len(),
             self.planes.len(),
@@ -86,10 +96,12 @@ impl DevicePlan {
             self.huffman_tables.len(),
             self.rans_tables.len(),
             self.host_segments.len(),
+            self.lattices.len(),
+            self.lattice_groups.len(),
         ]
     }
 
-    pub(super) fn truncate(&mut self, lens: [usize; 6]) {
+    pub(super) fn truncate(&mut self, lens: [usize; 8]) {
         let [
             tensors,
             planes,
@@ -97,6 +109,8 @@ impl DevicePlan {
             huffman_tables,
             rans_tables,
             host_segments,
+            lattices,
+            lattice_groups,
         ] = lens;
         self.tensors.truncate(tensors);
         self.planes.truncate(planes);
@@ -104,6 +118,8 @@ impl DevicePlan {
         self.huffman_tables.truncate(huffman_tables);
         self.rans_tables.truncate(rans_tables);
         self.host_segments.truncate(host_segments);
+        self.lattices.truncate(lattices);
+        self.lattice_groups.truncate(lattice_groups);
     }
 
     /// Adds a plane without segments.

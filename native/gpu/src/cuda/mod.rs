@@ -3,7 +3,8 @@
 
 #![allow(unsafe_code)] // the driver's interface is unsafe
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUevent_flags, CUfunction_attribute};
@@ -28,6 +29,8 @@ pub use queue::GpuQueue;
 const MAX_SHARED_BYTES: i32 = 99 << 10;
 /// The default of [`Gpu::set_buffer_limit_bytes`].
 const BUFFER_LIMIT_BYTES: u64 = 512 << 20;
+/// The default of [`Gpu::set_queue_limit_bytes`].
+const QUEUE_LIMIT_BYTES: u64 = 512 << 20;
 
 /// A GPU, with the kernels. A clone is another handle to it.
 ///
@@ -39,7 +42,9 @@ pub struct Gpu {
 }
 
 struct Shared {
-    idle: Mutex<Idle>,
+    pinned: Mutex<PinnedMemory>,
+    /// Notified when a queue is dropped.
+    queue_dropped: Condvar,
     kernels: Kernels,
     name: String,
     context: Arc<Context>,
@@ -52,6 +57,7 @@ struct Kernels {
     decode_rans_streams: Kernel,
     join_bfloat16_tiles: Kernel,
     join_tiles: Kernel,
+    join_lattice_tiles: Kernel,
     count_sparse_tiles: Kernel,
     add_up_sparse_tensors: Kernel,
     join_sparse_tiles: Kernel,
@@ -69,6 +75,7 @@ impl Kernels {
             decode_rans_streams: module.kernel("decode_rans_streams")?,
             join_bfloat16_tiles: module.kernel("join_bfloat16_tiles")?,
             join_tiles: module.kernel("join_tiles")?,
+            join_lattice_tiles: module.kernel("join_lattice_tiles")?,
             count_sparse_tiles: module.kernel("count_sparse_tiles")?,
             add_up_sparse_tensors: module.kernel("add_up_sparse_tensors")?,
             join_sparse_tiles: module.kernel("join_sparse_tiles")?,
@@ -86,19 +93,65 @@ impl Kernels {
     }
 }
 
-/// The parts of queues that are not in use.
-struct Idle {
-    parts: Vec<Parts>,
-    limit_bytes: u64,
+/// The pinned memory of all queues.
+struct PinnedMemory {
+    /// The parts of queues that are not in use.
+    idle: Vec<Parts>,
+    /// The most bytes of idle parts.
+    idle_limit_bytes: u64,
+    /// The bytes of queues in use, and the most that they have together.
+    active_bytes: u64,
+    active_limit_bytes: u64,
+}
+
+/// The right of a queue to have pinned memory. It ends when this value is dropped.
+struct Permit {
+    shared: Arc<Shared>,
+    len_bytes: u64,
+}
+
+impl Permit {
+    /// Waits up to `patience` until the queues in use leave as much memory.
+    fn new(shared: &Arc<Shared>, len_bytes: u64, patience: Duration) -> Option<Self> {
+        let is_full = |pinned: &mut PinnedMemory| {
+            let total = pinned.active_bytes.saturating_add(len_bytes);
+            pinned.active_bytes > 0 && total > pinned.active_limit_bytes
+        };
+        let waited = shared
+            .queue_dropped
+            .wait_timeout_while(shared.pinned(), patience, is_full);
+        let (mut pinned, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if is_full(&mut pinned) {
+            return None;
+        }
+        pinned.active_bytes = pinned.active_bytes.saturating_add(len_bytes);
+        Some(Self {
+            shared: shared.clone(),
+            len_bytes,
+        })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut pinned = self.shared.pinned();
+        pinned.active_bytes = pinned.active_bytes.saturating_sub(self.len_bytes);
+        drop(pinned);
+        self.shared.queue_dropped.notify_all();
+    }
 }
 
 impl Shared {
+    fn pinned(&self) -> MutexGuard<'_, PinnedMemory> {
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes the parts of an idle queue with buffers of this length.
     fn take_idle(&self, buffer_bytes: usize) -> Option<Parts> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pinned = self.pinned();
         let is_fitting = |parts: &Parts| parts.buffer_bytes() == buffer_bytes;
-        let number = idle.parts.iter().position(is_fitting)?;
-        Some(idle.parts.swap_remove(number))
+        let number = pinned.idle.iter().position(is_fitting)?;
+        Some(pinned.idle.swap_remove(number))
     }
 
     /// Keeps the parts of a queue whose work is done, or frees them if they exceed the
@@ -106,21 +159,22 @@ impl Shared {
     fn put_idle(&self, parts: Parts) {
         let buffer_bytes = parts.buffer_bytes();
         let mut freed = vec![];
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = |idle: &Idle| idle.parts.iter().map(Parts::pinned_bytes).sum::<u64>();
-        while total(&idle) + parts.pinned_bytes() > idle.limit_bytes {
+        let mut pinned = self.pinned();
+        let total =
+            |pinned: &PinnedMemory| pinned.idle.iter().map(Parts::pinned_bytes).sum::<u64>();
+        while total(&pinned) + parts.pinned_bytes() > pinned.idle_limit_bytes {
             let others = |other: &Parts| other.buffer_bytes() != buffer_bytes;
-            match idle.parts.iter().position(others) {
-                Some(number) => freed.push(idle.parts.swap_remove(number)),
+            match pinned.idle.iter().position(others) {
+                Some(number) => freed.push(pinned.idle.swap_remove(number)),
                 None => break,
             }
         }
-        match total(&idle) + parts.pinned_bytes() <= idle.limit_bytes {
-            true => idle.parts.push(parts),
+        match total(&pinned) + parts.pinned_bytes() <= pinned.idle_limit_bytes {
+            true => pinned.idle.push(parts),
             false => freed.push(parts),
         }
         // The driver may take long to free them.
-        drop(idle);
+        drop(pinned);
     }
 }
 
@@ -150,10 +204,13 @@ impl Gpu {
         let _entered = context.enter()?;
         Ok(Self {
             shared: Arc::new(Shared {
-                idle: Mutex::new(Idle {
-                    parts: Vec::new(),
-                    limit_bytes: BUFFER_LIMIT_BYTES,
+                pinned: Mutex::new(PinnedMemory {
+                    idle: Vec::new(),
+                    idle_limit_bytes: BUFFER_LIMIT_BYTES,
+                    active_bytes: 0,
+                    active_limit_bytes: QUEUE_LIMIT_BYTES,
                 }),
+                queue_dropped: Condvar::new(),
                 kernels: Kernels::load(&context)?,
                 name,
                 context,
@@ -170,14 +227,21 @@ impl Gpu {
     /// Sets how many bytes of pinned memory are kept for later loads; 512 MiB by default.
     /// No memory of the GPU is kept.
     pub fn set_buffer_limit_bytes(&self, limit_bytes: u64) {
-        let idle = self.shared.idle.lock();
-        idle.unwrap_or_else(PoisonError::into_inner).limit_bytes = limit_bytes;
+        self.shared.pinned().idle_limit_bytes = limit_bytes;
+    }
+
+    /// Sets how many bytes of pinned memory all queues in use have together; 512 MiB by
+    /// default, which are the buffers of 16 threads. Loads at the same time then have fewer
+    /// threads, or wait until others have ended. One queue always gets its buffers.
+    pub fn set_queue_limit_bytes(&self, limit_bytes: u64) {
+        self.shared.pinned().active_limit_bytes = limit_bytes;
+        self.shared.queue_dropped.notify_all();
     }
 
     /// Frees all buffers that are not in use.
     pub fn release_buffers(&self) {
-        let idle = self.shared.idle.lock();
-        let parts = std::mem::take(&mut idle.unwrap_or_else(PoisonError::into_inner).parts);
+        // The lock is released before the driver frees them.
+        let parts = std::mem::take(&mut self.shared.pinned().idle);
         drop(parts);
     }
 
@@ -249,8 +313,8 @@ impl Device for Gpu {
         Memory::new(&self.shared.context, len_bytes)
     }
 
-    fn queue(&self, buffer_bytes: usize) -> Result<GpuQueue> {
-        GpuQueue::new(&self.shared, buffer_bytes)
+    fn queue(&self, buffer_bytes: usize, patience: Duration) -> Result<Option<GpuQueue>> {
+        GpuQueue::new(&self.shared, buffer_bytes, patience)
     }
 }
 
@@ -268,9 +332,11 @@ impl Device for GpuAfter {
         self.gpu.allocate(len_bytes)
     }
 
-    fn queue(&self, buffer_bytes: usize) -> Result<GpuQueue> {
-        let queue = self.gpu.queue(buffer_bytes)?;
-        queue.wait_for(&self.event)?;
+    fn queue(&self, buffer_bytes: usize, patience: Duration) -> Result<Option<GpuQueue>> {
+        let queue = self.gpu.queue(buffer_bytes, patience)?;
+        if let Some(queue) = &queue {
+            queue.wait_for(&self.event)?;
+        }
         Ok(queue)
     }
 }

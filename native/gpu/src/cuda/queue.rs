@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUevent_flags;
@@ -11,9 +12,11 @@ use zerocopy::IntoBytes as _;
 use zstn_core::frame::plan::{DevicePlan, JoinedTensor, PlannedPlane, Space};
 
 use super::context::{Context, Event, Kernel, Pinned, Stream, cannot};
-use super::{Memory, Shared};
+use super::{Memory, Permit, Shared};
 use crate::{Damage, Error, Jobs, Output, Queue, Result, host_place, stream_shared_bytes};
 
+/// Number of buffers of a queue.
+const RING: usize = 2;
 /// The length of the kernels' `DecodeTable`.
 const DECODE_TABLE_BYTES: u64 = 8448;
 /// The alignment of lists in device memory.
@@ -32,7 +35,7 @@ const SUM_THREADS: u32 = 256;
 pub(super) struct Parts {
     stream: Stream,
     /// The buffers that copies are made from.
-    ring: [Buffer; 2],
+    ring: [Buffer; RING],
     /// Index of the buffer that was returned last.
     current: usize,
     source: Option<Memory>,
@@ -96,6 +99,8 @@ pub struct GpuQueue {
     parts: ManuallyDrop<Parts>,
     /// Memory of callers that enqueued work may still use.
     in_use: Vec<Memory>,
+    /// Dropped last, when the buffers are idle or have been freed.
+    _permit: Permit,
 }
 
 impl Drop for GpuQueue {
@@ -113,17 +118,28 @@ impl Drop for GpuQueue {
 }
 
 impl GpuQueue {
-    pub(super) fn new(shared: &Arc<Shared>, buffer_bytes: usize) -> Result<Self> {
+    /// Creates a queue; see [`Device::queue`](crate::Device::queue).
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        buffer_bytes: usize,
+        patience: Duration,
+    ) -> Result<Option<Self>> {
+        let buffer_bytes = buffer_bytes.max(1);
+        let pinned_bytes = (RING as u64).saturating_mul(buffer_bytes as u64);
+        let Some(permit) = Permit::new(shared, pinned_bytes, patience) else {
+            return Ok(None);
+        };
         let _entered = shared.context.enter()?;
-        let parts = match shared.take_idle(buffer_bytes.max(1)) {
+        let parts = match shared.take_idle(buffer_bytes) {
             Some(parts) => parts,
             None => Parts::new(&shared.context, buffer_bytes)?,
         };
-        Ok(Self {
+        Ok(Some(Self {
             shared: shared.clone(),
             parts: ManuallyDrop::new(parts),
             in_use: Vec::new(),
-        })
+            _permit: permit,
+        }))
     }
 
     /// Lets all later work wait for an event.
@@ -200,7 +216,16 @@ impl GpuQueue {
         plan: &DevicePlan,
         jobs: &Jobs,
         launch: &Launch,
-        [segments, copies, rans, bfloat16, joins, sparse, sparse_sums]: [u64; 7],
+        [
+            segments,
+            copies,
+            rans,
+            bfloat16,
+            joins,
+            lattices,
+            sparse,
+            sparse_sums,
+        ]: [u64; 8],
     ) -> Result<()> {
         let kernels = &self.shared.kernels;
         let codes = plan.huffman_tables().len();
@@ -227,6 +252,11 @@ impl GpuQueue {
                 kernels.join_tiles,
                 joins,
                 (jobs.joins.len(), JOIN_THREADS, 0),
+            ),
+            (
+                kernels.join_lattice_tiles,
+                lattices,
+                (jobs.lattices.len(), JOIN_THREADS, 0),
             ),
             (kernels.count_sparse_tiles, sparse, sparse_size),
             (
@@ -330,14 +360,14 @@ fn concatenated<const N: usize>(lists: [&[u8]; N]) -> (Vec<u8>, [u64; N]) {
     (bytes, starts)
 }
 
-/// The kernels' `Launch` (`kernels/lists.h`): ten addresses of 64 bits.
+/// The kernels' `Launch` (`kernels/lists.h`): twelve addresses of 64 bits.
 #[repr(C)]
 struct Launch {
     source: u64,
     scratch: u64,
     /// Always 0, because lists contain addresses instead of offsets in the output.
     output: u64,
-    lists: [u64; 5],
+    lists: [u64; 7],
     decode_tables: u64,
     damage: u64,
 }
@@ -406,7 +436,7 @@ impl Queue for GpuQueue {
         }
         let jobs = Jobs::new(plan);
         let (tensors, planes) = at_addresses(plan, &jobs, outputs)?;
-        let [_, _, segments, huffman, rans] = plan.list_bytes();
+        let [_, _, segments, huffman, rans, lattices, groups] = plan.list_bytes();
         let mut found = [u32::MAX; 2];
         let (bytes, starts) = concatenated([
             found.as_bytes(),
@@ -415,11 +445,14 @@ impl Queue for GpuQueue {
             segments,
             huffman,
             rans,
+            lattices,
+            groups,
             jobs.segments.as_bytes(),
             jobs.copies.as_bytes(),
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),
+            jobs.lattices.as_bytes(),
             jobs.sparse.as_bytes(),
             jobs.sparse_sums.as_bytes(),
         ]);
@@ -438,13 +471,15 @@ impl Queue for GpuQueue {
             segments,
             huffman,
             rans,
+            lattices,
+            groups,
             jobs_at @ ..,
         ] = starts.map(|start| lists.address() + start);
         let launch = Launch {
             source: source_address,
             scratch: scratch.address(),
             output: 0,
-            lists: [tensors, planes, segments, huffman, rans],
+            lists: [tensors, planes, segments, huffman, rans, lattices, groups],
             decode_tables: tables.address(),
             damage,
         };

@@ -73,8 +73,11 @@ pub struct Jobs {
     pub rans: Vec<RansChunks>,
     /// Tiles of bfloat16 tensors.
     pub bfloat16: Vec<Tile>,
-    /// Tiles of all other tensors whose planes have to be joined, except for sparse ones.
+    /// Tiles of all other tensors whose planes have to be joined, except for lattices and
+    /// sparse tensors.
     pub joins: Vec<Tile>,
+    /// Tiles of lattices.
+    pub lattices: Vec<Tile>,
     /// Tiles of sparse tensors.
     pub sparse: Vec<SparseTile>,
     /// The sparse tensors.
@@ -111,7 +114,11 @@ impl Jobs {
                 exponents: NONE,
                 mantissas: NONE,
             };
-            jobs.joins.extend(tiles(tile, tensor.elements));
+            let list = match tensor.join == Join::Lattice as u32 {
+                true => &mut jobs.lattices,
+                false => &mut jobs.joins,
+            };
+            list.extend(tiles(tile, tensor.elements));
         }
         jobs
     }

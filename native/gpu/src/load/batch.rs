@@ -1,5 +1,6 @@
 //! Decodes packed tensors whose frames fit into a buffer together.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn::zstn_core::model::StoredPart;
@@ -18,8 +19,9 @@ pub(super) struct Batch {
     host: Vec<Vec<u8>>,
     /// True if a host segment is damaged.
     is_damaged: bool,
-    /// Places of tensors that the plan does not cover.
-    by_cpu: Vec<usize>,
+    /// Places of tensors that the plan does not cover, and their bytes, which the CPU has
+    /// decoded unless it has to read them again.
+    by_cpu: Vec<(usize, Option<Vec<u8>>)>,
 }
 
 impl<D: Device> Load<'_, D> {
@@ -42,22 +44,23 @@ impl<D: Device> Load<'_, D> {
         let buffer = part_of(queue.buffer()?, len_bytes)?;
         let mut batch = Batch::default();
         let mut at = 0;
-        // The frames of adjacent tensors are read at once.
         let mut next = places.start;
-        for parts in
-            parts.chunk_by(|one, two| one.file == two.file && one.stored.end == two.stored.start)
-        {
-            let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
-                continue;
-            };
-            let len_bytes = last.stored.end - first.stored.start;
+        for parts in parts.chunk_by(|one, two| one.file == two.file) {
+            let Some(first) = parts.first() else { continue };
+            // The frames of adjacent tensors are read at once.
+            let ranges = parts.chunk_by(|one, two| one.stored.end == two.stored.start);
+            let ranges = ranges.filter_map(|run| {
+                let (first, last) = (run.first()?, run.last()?);
+                Some(first.stored.start..last.stored.end)
+            });
+            let len_bytes = parts.iter().map(|part| part.len_bytes()).sum();
             let stored = part_of(buffer.get_mut(at..).unwrap_or_default(), len_bytes)?;
-            self.source(first.file)?
-                .read_into(first.stored.start, stored)?;
+            self.read(first.file, &ranges.collect::<Vec<_>>(), stored)?;
+            let mut start = 0;
             for part in parts {
-                let start = part.stored.start - first.stored.start;
                 let frame = bytes::part(stored, start..start + part.len_bytes());
                 self.plan(&mut batch, next, part, frame, at as u64 + start)?;
+                start += part.len_bytes();
                 next += 1;
             }
             at += stored.len();
@@ -81,11 +84,17 @@ impl<D: Device> Load<'_, D> {
         let file = file.ok_or_else(|| Error::Usage(format!("there is no file {}", part.file)))?;
         let (engine, output) = (self.reader.engine(), place.planned.clone());
         let plan = &mut batch.plan;
-        // For a tensor that is refused here, the CPU's decoder returns the error.
-        let added = file.add_to_plan(engine, part.number, stored, at, output, plan);
-        if added != Ok(Placement::Device) {
-            batch.by_cpu.push(index);
-        }
+        // For a tensor that is refused here, the reader returns the error.
+        let decoded = match file.add_to_plan(engine, part.number, stored, at, output, plan) {
+            Ok(Placement::Device) => return Ok(()),
+            Ok(Placement::Cpu(_)) => {
+                let model = self.reader.model();
+                let decoded = model.decode(engine, place.number, &[stored], None);
+                decoded.ok().map(Cow::into_owned)
+            }
+            Err(_) => None,
+        };
+        batch.by_cpu.push((index, decoded));
         Ok(())
     }
 
@@ -105,9 +114,9 @@ impl<D: Device> Load<'_, D> {
     }
 
     /// Decodes the tensors of a batch, whose frames have been copied to `source`. If the
-    /// device finds damage, the CPU decodes all of them. The result is then an error of
-    /// the reader, or the tensors that a reader returns. The CPU also decodes them if the
-    /// device has too little memory.
+    /// device finds damage, the CPU reads and decodes all of them. The result is then an
+    /// error of the reader, or the tensors that a reader returns. The CPU also decodes them
+    /// if the device has too little memory.
     pub fn finish(
         &self,
         queue: &mut D::Queue,
@@ -125,13 +134,23 @@ impl<D: Device> Load<'_, D> {
                 Err(error) => return Err(error),
             }
         };
-        let by_cpu = match is_decoded {
-            true => batch.by_cpu.clone(),
-            false => places.clone().collect(),
-        };
-        for index in by_cpu {
-            self.decode_by_cpu(queue, index)?;
+        for (index, decoded) in &batch.by_cpu {
+            match decoded {
+                Some(decoded) => self.copy_decoded(queue, self.place(*index)?, decoded)?,
+                None => self.decode_by_cpu(queue, *index)?,
+            }
         }
-        Ok(())
+        if is_decoded {
+            return Ok(());
+        }
+        // The indices are ascending.
+        let is_of_plan = |index: &usize| {
+            let by_cpu = batch
+                .by_cpu
+                .binary_search_by_key(index, |(place, _)| *place);
+            by_cpu.is_err()
+        };
+        let mut of_plan = places.clone().filter(is_of_plan);
+        of_plan.try_for_each(|index| self.decode_by_cpu(queue, index))
     }
 }

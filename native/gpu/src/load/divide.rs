@@ -1,8 +1,10 @@
 //! Divides the tensors of a model into jobs of threads.
 
+use std::mem;
 use std::ops::Range;
 
 use zstn::Reader;
+use zstn::source::Source;
 use zstn::zstn_core::catalog::FileKind;
 use zstn::zstn_core::model::StoredPart;
 
@@ -14,24 +16,36 @@ const MIN_PART_BYTES: u64 = 2 << 20;
 /// The most decoded bytes of a batch, as a multiple of the length of a buffer. It limits
 /// the memory for planes.
 const MAX_DECODED_BUFFERS: u64 = 4;
+/// The most bytes between two tensors that are read together.
+const MAX_GAP_BYTES: u64 = 64 << 10;
 
 /// Work for one thread. A place is named by its index.
 pub(super) enum Job {
-    /// Bytes of a file that are bytes of a tensor.
-    Copy {
-        file: usize,
-        stored: Range<u64>,
-        place: usize,
-        /// Offset of the first byte in the tensor.
-        at: u64,
-    },
+    /// Bytes of a file that are copied into tensors.
+    Copy(Copies),
     /// Packed tensors whose frames fit into a buffer together.
     Batch(Range<usize>),
     /// A part of a longer frame: its index in [`Jobs::long_frames`], and the index of the
     /// part.
     Part(usize, usize),
-    /// A tensor that only the CPU decodes.
-    Cpu(usize),
+    /// Tensors that only the CPU decodes. There are several of them if they are on a
+    /// server, and then they fit into a buffer together.
+    Cpu(Range<usize>),
+}
+
+/// Bytes of a file that are read together, and their places in tensors.
+pub(super) struct Copies {
+    pub file: usize,
+    pub stored: Range<u64>,
+    pub pieces: Vec<Piece>,
+}
+
+/// Bytes of a file that are bytes of a tensor.
+pub(super) struct Piece {
+    pub stored: Range<u64>,
+    pub place: usize,
+    /// Offset of the first byte in the tensor.
+    pub at: u64,
 }
 
 /// All work, in the order in which threads do it.
@@ -60,13 +74,24 @@ pub(super) fn divide<M>(
     options: &LoadOptions,
 ) -> Jobs<M> {
     let buffer_bytes = options.buffer_bytes as u64;
+    let threads = options.threads_for(reader) as u64;
     let part_bytes = |len_bytes: u64| {
-        let share = len_bytes.div_ceil(options.threads as u64);
+        let share = len_bytes.div_ceil(threads);
         share.max(MIN_PART_BYTES).min(buffer_bytes)
     };
     let (mut jobs, mut first) = (Vec::new(), Vec::new());
     let mut long_frames = Vec::new();
     let mut batch = Batching::default();
+    let plain = places.iter().filter_map(|place| {
+        let part = reader.model().plain_part(place.number)?;
+        Some(part.len_bytes())
+    });
+    let mut copying = Copying {
+        most_bytes: part_bytes(plain.fold(0, u64::saturating_add)),
+        copies: None,
+    };
+    let is_remote = reader.all_sources().any(Source::is_remote);
+    let mut by_cpu = Batching::default();
     for (index, place) in places.iter().enumerate() {
         if let Some(part) = frame(reader, place.number) {
             let len_bytes = part.len_bytes();
@@ -80,25 +105,19 @@ pub(super) fn divide<M>(
                 buffer_bytes,
                 MAX_DECODED_BUFFERS.saturating_mul(buffer_bytes),
             ];
-            jobs.extend(batch.add(index, [len_bytes, place.len_bytes()], limits));
+            let complete = batch.add(index, [len_bytes, place.len_bytes()], limits);
+            jobs.extend(complete.map(Job::Batch));
         } else if let Some(part) = reader.model().plain_part(place.number) {
-            let (stored, step) = (part.stored.clone(), part_bytes(part.len_bytes()));
-            let mut start = stored.start;
-            while start < stored.end {
-                let end = stored.end.min(start.saturating_add(step));
-                jobs.push(Job::Copy {
-                    file: part.file,
-                    stored: start..end,
-                    place: index,
-                    at: start - stored.start,
-                });
-                start = end;
-            }
+            copying.add(index, part, &mut jobs);
         } else {
-            jobs.push(Job::Cpu(index));
+            let most_bytes = if is_remote { buffer_bytes } else { 0 };
+            let complete = by_cpu.add(index, [0, place.len_bytes()], [0, most_bytes]);
+            jobs.extend(complete.map(Job::Cpu));
         }
     }
-    jobs.extend(batch.finish());
+    jobs.extend(copying.copies.map(Job::Copy));
+    jobs.extend(batch.finish().map(Job::Batch));
+    jobs.extend(by_cpu.finish().map(Job::Cpu));
     first.extend(jobs);
     Jobs {
         jobs: first,
@@ -106,7 +125,55 @@ pub(super) fn divide<M>(
     }
 }
 
-/// Consecutive packed tensors that wait for more.
+/// Bytes of files that wait for more.
+struct Copying {
+    /// The most bytes that are read together.
+    most_bytes: u64,
+    copies: Option<Copies>,
+}
+
+impl Copying {
+    /// Adds a tensor that is stored plain. Copies that are complete become jobs.
+    fn add(&mut self, place: usize, part: &StoredPart, jobs: &mut Vec<Job>) {
+        let mut start = part.stored.start;
+        while start < part.stored.end {
+            let end = part.stored.end.min(start.saturating_add(self.most_bytes));
+            let piece = Piece {
+                stored: start..end,
+                place,
+                at: start - part.stored.start,
+            };
+            match &mut self.copies {
+                Some(copies) if copies.may_take(part.file, &piece, self.most_bytes) => {
+                    copies.stored.end = end;
+                    copies.pieces.push(piece);
+                }
+                copies => {
+                    let copies = copies.replace(Copies {
+                        file: part.file,
+                        stored: start..end,
+                        pieces: vec![piece],
+                    });
+                    jobs.extend(copies.map(Job::Copy));
+                }
+            }
+            start = end;
+        }
+    }
+}
+
+impl Copies {
+    /// Returns whether the piece of a file follows these bytes, and is short enough to be
+    /// read with them.
+    fn may_take(&self, file: usize, piece: &Piece, most_bytes: u64) -> bool {
+        let gap = piece.stored.start.checked_sub(self.stored.end);
+        file == self.file
+            && gap.is_some_and(|gap| gap <= MAX_GAP_BYTES)
+            && piece.stored.end - self.stored.start <= most_bytes
+    }
+}
+
+/// Consecutive tensors that wait for more.
 #[derive(Default)]
 struct Batching {
     places: Range<usize>,
@@ -115,14 +182,14 @@ struct Batching {
 }
 
 impl Batching {
-    /// Adds a tensor with these numbers of stored and decoded bytes. Returns the batch
-    /// before it if that is complete.
+    /// Adds a tensor with these numbers of stored and decoded bytes. Returns the tensors
+    /// before it if they are complete.
     fn add(
         &mut self,
         place: usize,
         [stored_bytes, decoded_bytes]: [u64; 2],
         [most_stored, most_decoded]: [u64; 2],
-    ) -> Option<Job> {
+    ) -> Option<Range<usize>> {
         let stored = self.stored_bytes.saturating_add(stored_bytes);
         let decoded = self.decoded_bytes.saturating_add(decoded_bytes);
         let is_next = self.places.end == place;
@@ -140,8 +207,8 @@ impl Batching {
         complete
     }
 
-    fn finish(&mut self) -> Option<Job> {
-        let Self { places, .. } = std::mem::take(self);
-        (!places.is_empty()).then_some(Job::Batch(places))
+    fn finish(&mut self) -> Option<Range<usize>> {
+        let Self { places, .. } = mem::take(self);
+        (!places.is_empty()).then_some(places)
     }
 }

@@ -2,6 +2,7 @@
 //! thread that reads the last part decodes it.
 
 use std::mem;
+use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
@@ -38,7 +39,9 @@ impl<M> Default for Spares<M> {
 }
 
 impl<M> Spares<M> {
-    /// Takes the shortest memory of at least `len_bytes` bytes, or allocates new memory.
+    /// Takes the shortest memory of at least `len_bytes` bytes, or allocates new memory in
+    /// the place of a shorter one. There are never more of them than frames at the same
+    /// time.
     fn take<D: Device<Memory = M>>(&self, device: &D, len_bytes: u64) -> Result<Spare<M>> {
         let allocate = || {
             Ok(Spare {
@@ -52,6 +55,7 @@ impl<M> Spares<M> {
         if let Some((number, _)) = fitting.min_by_key(|(_, spare)| spare.len_bytes) {
             return Ok(spares.swap_remove(number));
         }
+        drop(spares.pop());
         match allocate() {
             Err(Error::DeviceMemory { .. }) if !spares.is_empty() => {
                 spares.clear();
@@ -139,8 +143,9 @@ impl<D: Device> Load<'_, D> {
         };
         let at = number as u64 * long.part_bytes;
         let pinned = part_of(queue.buffer()?, bytes.len() as u64)?;
-        self.source(part.file)?
-            .read_into(part.stored.start + at, pinned)?;
+        let start = part.stored.start + at;
+        let range = start..start + bytes.len() as u64;
+        self.read(part.file, slice::from_ref(&range), pinned)?;
         bytes.copy_from_slice(pinned);
         queue.copy(0..bytes.len(), &memory, at)?;
         // Another queue may decode the frame.

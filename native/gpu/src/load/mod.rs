@@ -1,10 +1,16 @@
 //! Loads whole models, or some of their tensors, into the memory of a device.
 //!
-//! Several threads read, each into a ring of buffers that the device copies from.
+//! Several threads read, each into a ring of buffers that the device copies from. Files may
+//! be on servers; a request there fetches up to a buffer of adjacent tensors.
+//!
+//! For each thread, a load needs two buffers, at most one frame that is longer than a
+//! buffer, and on the device the planes of at most four buffers of decoded bytes, or of one
+//! longer tensor. The device bounds the number of threads of all loads
+//! ([`Device::queue`]).
 //!
 //! | tensors | are |
 //! |---|---|
-//! | of plain files | copied in parts (`worker`) |
+//! | of plain files | copied, long ones in parts and short ones together (`worker`) |
 //! | whose frames fit into a buffer | compared with their checksums while they are in the processor's cache, planned, and decoded together (`batch`) |
 //! | with a longer frame | read by several threads, and decoded alone (`long_frame`) |
 //! | outside of plans | decoded by the CPU |
@@ -12,6 +18,7 @@
 use std::ops::Range;
 use std::thread;
 
+use zstn::source::Source;
 use zstn::{CancelToken, Dtype, Reader};
 
 use crate::{Device, Error, Output, Result};
@@ -30,23 +37,24 @@ pub use coverage::{Coverage, coverage};
 const TENSOR_ALIGN: u64 = 256;
 /// The smallest buffer in bytes.
 const MIN_BUFFER_BYTES: usize = 4096;
-/// The default number of threads on machines with as many cores or more.
+/// The default number of threads on machines with as many cores or more, and for files on
+/// servers, where a thread mostly waits for its request.
 const DEFAULT_THREADS: usize = 8;
 
 /// How a model is loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    threads: usize,
+    threads: Option<usize>,
     buffer_bytes: usize,
     cancel_token: CancelToken,
 }
 
 impl Default for LoadOptions {
-    /// Returns one thread per core, at most eight, with buffers of 16 MiB.
+    /// Returns one thread per core, at most eight, with buffers of 16 MiB; eight threads
+    /// if a file is on a server.
     fn default() -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
-            threads: cores.min(DEFAULT_THREADS),
+            threads: None,
             buffer_bytes: 16 << 20,
             cancel_token: CancelToken::new(),
         }
@@ -57,8 +65,19 @@ impl LoadOptions {
     /// Sets the number of threads that read; at least 1.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads.max(1);
+        self.threads = Some(threads.max(1));
         self
+    }
+
+    /// Returns the number of threads that load tensors of `reader`.
+    fn threads_for(&self, reader: &Reader) -> usize {
+        self.threads.unwrap_or_else(|| {
+            let cores = || thread::available_parallelism().map_or(1, usize::from);
+            match reader.all_sources().any(Source::is_remote) {
+                true => DEFAULT_THREADS,
+                false => cores().min(DEFAULT_THREADS),
+            }
+        })
     }
 
     /// Sets the length in bytes of each buffer, of which every thread has two; at least
@@ -174,13 +193,22 @@ pub fn load_into<D: Device>(
     targets: &[Target<'_, D::Memory>],
     options: &LoadOptions,
 ) -> Result<LoadReport> {
-    let mut end = 0;
-    let mut places = Vec::new();
+    let mut numbered = Vec::with_capacity(targets.len());
     for target in targets {
+        numbered.push((reader.model().find(target.name)?, target));
+    }
+    // Tensors that are adjacent in a file are read together.
+    numbered.sort_by_key(|&(number, _)| {
+        let part = reader.tensors().get(number)?.parts.first()?;
+        Some((part.file, part.stored.start))
+    });
+    let mut end = 0;
+    let mut places = Vec::with_capacity(targets.len());
+    for (number, target) in numbered {
         let planned = range_after(end, reader.find(target.name)?.len_bytes())?;
         end = planned.end;
         places.push(Place {
-            number: reader.model().find(target.name)?,
+            number,
             planned,
             memory: target.memory,
             at: target.at,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from range_server import serve
 from with_torch.conftest import assert_same_bits, bits
 from with_torch.test_torch import DTYPES, make, make_tensors
 
@@ -134,6 +135,20 @@ def test_slices(gpu: Emulated, path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert torch.equal(part[index], tensor[index]), index
         assert copied == ["cuda:0"] * 3
         assert len(gpu.tensors) == len(indices) + 1
+
+
+def test_servers(gpu: Emulated, path: Path) -> None:
+    expected = make_model()
+    with serve(path.parent) as address:
+        url = f"{address}/{path.name}"
+        assert_same_bits(zstn.torch.load_file(url, "cuda"), expected)
+        assert len(gpu.tensors) == len(expected)
+        # Opening the file reads its header twice at most.
+        assert address.sent() <= path.stat().st_size + 200_000
+        with zstn.safe_open(url, "pt", device="cuda") as file:
+            part = file.get_slice("weights torch.bfloat16")
+            assert torch.equal(part[...], expected["weights torch.bfloat16"])
+        assert len(gpu.tensors) == len(expected) + 1
 
 
 def test_shards(gpu: Emulated, tmp_path: Path) -> None:

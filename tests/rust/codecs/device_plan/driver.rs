@@ -3,14 +3,16 @@
 //! with its folder when a process starts.
 
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use zstn::Reader;
-use zstn_gpu::Error;
 use zstn_gpu::cuda::Gpu;
 use zstn_gpu::load::load;
+use zstn_gpu::{Device as _, Error};
 use zstn_tests::{cases, repository};
 
-use super::loading::{model, open, options, packed};
+use super::loading::{BUFFER_BYTES, model, open, options, packed};
 
 #[test]
 fn without_a_driver_the_error_names_its_library() {
@@ -30,6 +32,11 @@ fn without_a_driver_the_error_names_its_library() {
 
 /// The variable is set in the child process, which loads the emulator as its driver.
 const IS_CHILD: &str = "ZSTN_TEST_EMULATED_DRIVER";
+
+/// The pinned memory of a queue in bytes.
+const QUEUE_BYTES: u64 = 2 * BUFFER_BYTES as u64;
+/// The most queues whose memory is pinned at the same time, in use or not.
+const MOST_QUEUES: u64 = 4;
 
 #[test]
 fn files_are_loaded_by_an_emulated_driver() {
@@ -52,6 +59,10 @@ fn files_are_loaded_by_an_emulated_driver() {
         .args(["--exact", name, "--nocapture"])
         .env("LD_LIBRARY_PATH", folder.path())
         .env(IS_CHILD, "1")
+        .env(
+            "ZSTN_EMULATED_PINNED_BYTES",
+            (MOST_QUEUES * QUEUE_BYTES).to_string(),
+        )
         .output()
         .expect("starts");
     let text = [output.stdout, output.stderr].concat();
@@ -95,7 +106,35 @@ fn load_files() {
     assert!(in_streams >= 3, "{in_streams}");
     gpu.release_buffers();
     gpu.set_buffer_limit_bytes(0);
-    load_file(&gpu, &open(&without_checksums).expect("opens"));
+    let reader = open(&without_checksums).expect("opens");
+    load_file(&gpu, &reader);
+    limit_queues(&gpu, &reader);
+}
+
+/// The emulator ends the process if too much memory is pinned.
+fn limit_queues(gpu: &Gpu, reader: &Reader) {
+    gpu.set_queue_limit_bytes(MOST_QUEUES * QUEUE_BYTES);
+    let queue = || gpu.queue(BUFFER_BYTES, Duration::ZERO).expect("no error");
+    let mut queues: Vec<_> = (0..MOST_QUEUES).filter_map(|_| queue()).collect();
+    assert_eq!(queues.len() as u64, MOST_QUEUES);
+    assert!(queue().is_none());
+    // A queue waits until another one is dropped.
+    let first = queues.pop();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| gpu.queue(BUFFER_BYTES, Duration::from_secs(60)));
+        drop(first);
+        let found = waiting.join().expect("no panic").expect("no error");
+        assert!(found.is_some());
+    });
+    drop(queues);
+    // Each load has three threads.
+    thread::scope(|scope| {
+        for _ in 0..MOST_QUEUES + 2 {
+            scope.spawn(|| load_file(gpu, reader));
+        }
+    });
+    gpu.set_queue_limit_bytes(0);
+    load_file(gpu, reader);
 }
 
 /// Loads a file and compares every tensor with the bytes that a reader returns.
@@ -107,6 +146,6 @@ fn load_file(gpu: &Gpu, reader: &Reader) {
         assert!(bytes == expected.bytes, "{}", tensor.name);
     }
     // Any thread may free the memory.
-    let freed = std::thread::spawn(move || drop(loaded));
+    let freed = thread::spawn(move || drop(loaded));
     freed.join().expect("frees");
 }

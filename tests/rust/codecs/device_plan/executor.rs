@@ -21,13 +21,14 @@ const CODINGS: [Coding; 6] = [
     Coding::Rans,
     Coding::Host,
 ];
-const JOINS: [Join; 6] = [
+const JOINS: [Join; 7] = [
     Join::Bytes,
     Join::Bfloat16,
     Join::Float16,
     Join::Float32,
     Join::Palette,
     Join::Sparse,
+    Join::Lattice,
 ];
 
 pub fn coding(segment: &Segment) -> Coding {
@@ -229,6 +230,7 @@ fn join(
         Join::Float32 => (8, 23),
         Join::Palette => return look_up(&planes, width, out),
         Join::Sparse => return restore_zeros(&planes, width, out),
+        Join::Lattice => return multiply(plan, tensor, planes[0], out),
         Join::Bytes => {
             for (k, byte) in out.iter_mut().enumerate() {
                 *byte = planes[k % width][k / width];
@@ -297,6 +299,38 @@ fn restore_zeros(planes: &[&[u8]], width: usize, out: &mut [u8]) -> Result<(), S
     }
     if !elements.is_multiple_of(8) && bitmap[elements / 8] << (elements % 8) != 0 {
         return Err("the padding of the bitmap is not zero".into());
+    }
+    Ok(())
+}
+
+/// Multiplies the values of symbols by the scales of their groups.
+fn multiply(
+    plan: &DevicePlan,
+    tensor: &JoinedTensor,
+    symbols: &[u8],
+    out: &mut [u8],
+) -> Result<(), String> {
+    let lattice = &plan.lattices()[tensor.parameter as usize];
+    let columns = lattice.columns as usize;
+    let across = columns.div_ceil(lattice.group_columns as usize);
+    let elements = out.chunks_mut(tensor.item_bytes as usize);
+    for (k, (element, &symbol)) in elements.zip(symbols).enumerate() {
+        let row = k / columns / lattice.group_rows as usize;
+        let group = row * across + k % columns / lattice.group_columns as usize;
+        let group = plan.lattice_groups()[lattice.first_group as usize + group];
+        let mut value = f32::from_bits(lattice.values[usize::from(symbol)]);
+        if value.is_nan() {
+            return Err(format!("symbol {symbol} has no value"));
+        }
+        if lattice.negative_zero != NONE && lattice.negative_zero != u32::from(symbol) {
+            value += f32::from(i16::try_from(group.offset).expect("a small offset"));
+        }
+        let product = value * f32::from_bits(group.scale);
+        match lattice.dtype {
+            0 => element.copy_from_slice(&half::bf16::from_f32(product).to_le_bytes()),
+            1 => element.copy_from_slice(&half::f16::from_f32(product).to_le_bytes()),
+            _ => element.copy_from_slice(&product.to_le_bytes()),
+        }
     }
     Ok(())
 }

@@ -16,9 +16,8 @@ use zstn_tests::rng::Rng;
 use zstn_tests::{cases, native, repository, tier};
 
 use super::executor::{Damage, coding, execute};
-use super::{
-    DTYPES, EFFORTS, damaged_copies, frames_of_all_codecs, other_frames, planned, weights,
-};
+use super::frames::{frames_of_all_codecs, lattice_frames, other_frames, weights};
+use super::{DTYPES, EFFORTS, damaged_copies, planned, short_frames};
 use crate::rans;
 
 /// The kernels as a program on the host. An access outside of a buffer ends it.
@@ -92,6 +91,7 @@ impl Emulator {
             jobs.rans.as_bytes(),
             jobs.bfloat16.as_bytes(),
             jobs.joins.as_bytes(),
+            jobs.lattices.as_bytes(),
             jobs.sparse.as_bytes(),
             jobs.sparse_sums.as_bytes(),
             source,
@@ -157,6 +157,7 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
             frames.push((name, frame));
         }
     }
+    frames.extend(lattice_frames());
     for dtype in DTYPES {
         let bytes = weights(&mut Rng(7), dtype, 300_003);
         for effort in EFFORTS {
@@ -165,7 +166,7 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
         }
     }
     let all = frames_of_all_codecs(70_001).into_iter();
-    let all = all.chain(other_frames(70_001));
+    let all = all.chain(other_frames(40_001));
     frames.extend(all.map(|(name, frame, _)| (name, frame)));
     let mut codings = Vec::new();
     for (number, (name, frame)) in frames.iter().enumerate() {
@@ -189,8 +190,8 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
 
 fn reports_damage(emulator: &mut Emulator) {
     let mut kinds = [0; 3];
-    let frames = frames_of_all_codecs(1_501).into_iter();
-    for (name, frame, bytes) in frames.chain(other_frames(1_501)) {
+    for (name, frame) in short_frames() {
+        let bytes = zstn_core::frame::decompress(&Pure, &frame, 1 << 30).expect("decodes");
         let (plan, placement) = planned(&frame, bytes.len()).expect("a plan");
         if placement != Placement::Device {
             continue;

@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use zstn::source::Source;
+use zstn::source::{Location, Source};
 use zstn::{CancelToken, Input, Job, PackOptions, Reader};
 use zstn_core::container::foreign::compressed_tensors::TensorSpec;
 use zstn_core::dtype::Dtype;
@@ -15,11 +16,12 @@ use zstn_core::frame::plan::DevicePlan;
 use zstn_core::pure::Pure;
 use zstn_gpu::load::{LoadOptions, Target, load, load_into};
 use zstn_gpu::{Device, Error, Output, Queue};
+use zstn_tests::fault_server::{ETAG, FaultServer, Served, right, right_parts, send};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, tier};
 
 use super::executor::{Damage, execute};
-use super::weights;
+use super::frames::{LATTICE_SHAPE, lattice_elements, weights};
 
 #[derive(Default)]
 struct Host {
@@ -28,6 +30,10 @@ struct Host {
     longest: Option<u64>,
     /// True if there is no memory for lists and planes.
     is_full: bool,
+    /// The most queues at the same time, if there is a limit.
+    most_queues: Option<usize>,
+    /// A token that is cancelled when a load waits for a queue.
+    cancelled: Option<CancelToken>,
 }
 
 /// What the queues of a device have done.
@@ -37,6 +43,14 @@ struct Counts {
     host_segments: AtomicUsize,
     /// Number of decoded plans.
     plans: AtomicUsize,
+    /// Number of lattices in these plans.
+    lattices: AtomicUsize,
+    /// Number of queues that exist.
+    queues: AtomicUsize,
+    /// All blocks of memory, without the memory of queues.
+    memories: Mutex<Vec<Weak<Mutex<Vec<u8>>>>>,
+    /// The most of these blocks at the same time.
+    most_memories: AtomicUsize,
 }
 
 type Memory = Arc<Mutex<Vec<u8>>>;
@@ -69,11 +83,30 @@ impl Device for Host {
     type Queue = HostQueue;
 
     fn allocate(&self, len_bytes: u64) -> zstn_gpu::Result<Memory> {
-        allocate(len_bytes, self.longest)
+        let memory = allocate(len_bytes, self.longest)?;
+        let mut memories = self.counts.memories.lock().unwrap();
+        memories.retain(|memory| memory.strong_count() > 0);
+        memories.push(Arc::downgrade(&memory));
+        let most = &self.counts.most_memories;
+        most.fetch_max(memories.len(), Ordering::Relaxed);
+        Ok(memory)
     }
 
-    fn queue(&self, buffer_bytes: usize) -> zstn_gpu::Result<HostQueue> {
-        Ok(HostQueue {
+    fn queue(
+        &self,
+        buffer_bytes: usize,
+        patience: Duration,
+    ) -> zstn_gpu::Result<Option<HostQueue>> {
+        let most = self.most_queues.unwrap_or(usize::MAX);
+        let add = |queues: usize| (queues < most).then_some(queues + 1);
+        let (all, read) = (&self.counts.queues, Ordering::SeqCst);
+        if all.fetch_update(read, read, add).is_err() {
+            if !patience.is_zero() {
+                self.cancelled.iter().for_each(CancelToken::cancel);
+            }
+            return Ok(None);
+        }
+        Ok(Some(HostQueue {
             ring: [vec![0; buffer_bytes], vec![0; buffer_bytes]],
             current: 0,
             copies: Vec::new(),
@@ -81,7 +114,13 @@ impl Device for Host {
             longest: self.longest,
             is_full: self.is_full,
             counts: self.counts.clone(),
-        })
+        }))
+    }
+}
+
+impl Drop for HostQueue {
+    fn drop(&mut self) {
+        self.counts.queues.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -124,6 +163,8 @@ impl Queue for HostQueue {
         }
         self.wait()?;
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
+        let lattices = plan.lattices().len();
+        self.counts.lattices.fetch_add(lattices, Ordering::Relaxed);
         let lens = host.iter().map(|bytes| bytes.len() as u64);
         assert!(lens.eq(plan.host_segments().iter().map(|segment| segment.len)));
         self.counts
@@ -165,9 +206,12 @@ impl Queue for HostQueue {
     }
 }
 
+/// The length of a buffer. Some tensors are longer.
+pub const BUFFER_BYTES: usize = 48 << 10;
+
 pub fn options() -> LoadOptions {
-    // Some tensors are longer than a buffer.
-    LoadOptions::default().threads(3).buffer_bytes(48 << 10)
+    let options = LoadOptions::default().threads(3);
+    options.buffer_bytes(BUFFER_BYTES)
 }
 
 /// Loads a model and compares every tensor with the bytes that a reader returns. Returns
@@ -188,8 +232,8 @@ fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
     [loaded.tensors.len(), loaded.report.by_cpu]
 }
 
-/// Returns a safetensors file with many small tensors, some long ones, and one whose
-/// bytes repeat, which the CPU decodes.
+/// Returns a safetensors file with many small tensors, some long ones, one whose bytes
+/// repeat, which the CPU decodes, and a lattice.
 pub fn model() -> Vec<u8> {
     let mut rng = Rng(11);
     let mut tensors = Vec::new();
@@ -209,20 +253,23 @@ pub fn model() -> Vec<u8> {
         let bytes = weights(&mut rng, Dtype::Bf16, 500 + 7 * number);
         tensors.push((format!("small{number}"), Dtype::Bf16, bytes));
     }
-    let specs: Vec<_> = tensors
-        .into_iter()
-        .map(|(name, dtype, bytes)| {
-            let shape = vec![8 * bytes.len() as u64 / dtype.bits()];
-            (TensorSpec { name, dtype, shape }, bytes)
-        })
-        .collect();
+    let specs = tensors.into_iter().map(|(name, dtype, bytes)| {
+        let shape = vec![8 * bytes.len() as u64 / dtype.bits()];
+        (TensorSpec { name, dtype, shape }, bytes)
+    });
+    let lattice = TensorSpec {
+        name: "lattice".to_owned(),
+        dtype: Dtype::Bf16,
+        shape: LATTICE_SHAPE.to_vec(),
+    };
+    let specs: Vec<_> = specs.chain([(lattice, lattice_elements())]).collect();
     checkpoints::safetensors(specs.iter().map(|(spec, bytes)| (spec, &bytes[..])))
 }
 
 pub fn packed(original: &[u8], integrity: bool) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model.zstn");
-    let options = PackOptions::default().integrity(integrity);
+    let options = PackOptions::default().integrity(integrity).extended(true);
     let input = Input::bytes("model.safetensors", original);
     zstn::pack(&Job::new(), input, &path, &options).expect("packs");
     std::fs::read(path).expect("a file")
@@ -244,6 +291,7 @@ fn plain_and_packed_files_are_loaded() {
         let [all, by_cpu] = assert_loads(&host, "packed", &reader);
         assert!((1..5).contains(&by_cpu), "{by_cpu} of {all}");
     }
+    assert!(host.counts.lattices.load(Ordering::Relaxed) >= 2);
     let mut tensors = 0;
     for case in cases::containers() {
         if let Ok(reader) = open(&case.packed()) {
@@ -399,5 +447,156 @@ fn failed_reads_and_cancelled_work_end_with_their_error() {
             };
             assert!(is_expected, "{stop}: {error}");
         }
+    }
+}
+
+#[test]
+fn memory_of_long_frames_does_not_grow_with_the_file() {
+    let mut rng = Rng(17);
+    let tensors = (0..9).map(|number| {
+        let count = 40_000 + 1_000 * number;
+        let spec = TensorSpec {
+            name: format!("{number}"),
+            dtype: Dtype::Bf16,
+            shape: vec![count as u64],
+        };
+        (spec, weights(&mut rng, Dtype::Bf16, count))
+    });
+    let tensors: Vec<_> = tensors.collect();
+    let tensors = tensors.iter().map(|(spec, bytes)| (spec, &bytes[..]));
+    let reader = open(&packed(&checkpoints::safetensors(tensors), true)).expect("opens");
+    let mut lens = reader
+        .tensors()
+        .iter()
+        .map(|tensor| tensor.stored_len_bytes());
+    // Every frame is longer than the memory of the one before it.
+    assert!(lens.all(|len_bytes| len_bytes > BUFFER_BYTES as u64));
+    let host = Host::default();
+    assert_eq!(load_separately(&host, &reader), 0);
+    let most = host.counts.most_memories.load(Ordering::Relaxed);
+    // One for each thread.
+    assert!((1..=3).contains(&most), "{most}");
+}
+
+#[test]
+fn a_device_may_refuse_all_queues_but_one() {
+    let reader = open(&packed(&model(), true)).expect("opens");
+    let host = Host {
+        most_queues: Some(1),
+        ..Host::default()
+    };
+    assert_loads(&host, "one queue", &reader);
+    assert_eq!(host.counts.queues.load(Ordering::SeqCst), 0);
+    // A load that waits for another one can be cancelled.
+    let token = CancelToken::new();
+    let host = Host {
+        most_queues: Some(0),
+        cancelled: Some(token.clone()),
+        ..Host::default()
+    };
+    let error = load(&host, &reader, &options().cancel_token(&token)).expect_err("no queue");
+    assert!(
+        matches!(error, Error::File(zstn::Error::Cancelled)),
+        "{error}"
+    );
+}
+
+/// Loads the tensors of a reader into one block of memory and compares them with those of
+/// another reader.
+fn assert_loads_as(name: &str, reader: &Reader, expected: &Reader) -> usize {
+    let loaded = load(&Host::default(), reader, &options());
+    let loaded = loaded.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let memory = loaded.memory.lock().unwrap();
+    assert_eq!(loaded.tensors.len(), expected.tensors().len());
+    for tensor in &loaded.tensors {
+        let bytes = expected.read(&tensor.name).expect("reads").bytes;
+        let range = index(tensor.range.start)..index(tensor.range.end);
+        assert!(memory[range] == bytes, "{name}: {}", tensor.name);
+    }
+    loaded.report.by_cpu
+}
+
+#[test]
+fn files_on_servers_are_read_once_by_few_requests() {
+    let original = model();
+    // Several tensors fit into a buffer.
+    let most_requests = original.len() / BUFFER_BYTES + 20;
+    let mut by_cpu = Vec::new();
+    for (name, bytes, most_requests) in [
+        ("plain", original.clone(), most_requests),
+        ("packed", packed(&original, true), most_requests),
+        ("gguf", cases::read("gguf", "dense-types.gguf"), 1),
+    ] {
+        let served = Served {
+            bytes: bytes.clone(),
+            other: Vec::new(),
+        };
+        let server = FaultServer::start(served, right);
+        let reader = Reader::open(Location::url(&server.url)).expect("opens");
+        let opening = server.log().len();
+        by_cpu.push(assert_loads_as(
+            name,
+            &reader,
+            &open(&bytes).expect("opens"),
+        ));
+        let requests = server.log().split_off(opening);
+        assert!(
+            requests.len() <= most_requests,
+            "{name}: {}",
+            requests.len()
+        );
+        let lens = requests
+            .iter()
+            .flat_map(|asked| asked.range.clone().map(|range| range.len()));
+        let fetched: usize = lens.sum();
+        assert!(
+            fetched <= bytes.len(),
+            "{name}: {fetched} of {}",
+            bytes.len()
+        );
+    }
+    assert!(
+        by_cpu[0] == 0 && by_cpu[1] > 0 && by_cpu[2] > 1,
+        "{by_cpu:?}"
+    );
+}
+
+/// Serves a file with another validator in every answer, whose body `change` modifies.
+fn replicas(bytes: &[u8], change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> FaultServer {
+    let served = Served {
+        bytes: bytes.to_vec(),
+        other: Vec::new(),
+    };
+    FaultServer::start(served, move |asked, served, to| {
+        let (head, mut body) = right_parts(asked, served);
+        let validator = format!("ETag: \"{}\"", asked.number);
+        let head = String::from_utf8_lossy(&head).replace(ETAG, &validator);
+        change(&mut body);
+        send(to, head.as_bytes(), &body)
+    })
+}
+
+#[test]
+fn bytes_of_replicas_are_compared_with_checksums() {
+    let packed = packed(&model(), true);
+    let is_damaged = Arc::new(AtomicBool::new(false));
+    let damaging = is_damaged.clone();
+    let server = replicas(&packed, move |body| {
+        let middle = body.len() / 2;
+        body[middle] ^= u8::from(damaging.load(Ordering::SeqCst));
+    });
+    let reader = Reader::open(Location::url(&server.url)).expect("opens");
+    let expected = open(&packed).expect("opens");
+    assert!(assert_loads_as("replicas", &reader, &expected) < 5);
+    is_damaged.store(true, Ordering::SeqCst);
+    let error = load(&Host::default(), &reader, &options()).expect_err("is damaged");
+    let is_changed = matches!(error, Error::File(zstn::Error::Changed { .. }));
+    assert!(is_changed, "{error}");
+    // Plain files have no checksums.
+    let server = replicas(&model(), |_| ());
+    if let Ok(reader) = Reader::open(Location::url(&server.url)) {
+        let error = load(&Host::default(), &reader, &options()).expect_err("may be changed");
+        let is_changed = matches!(error, Error::File(zstn::Error::Changed { .. }));
+        assert!(is_changed, "{error}");
     }
 }

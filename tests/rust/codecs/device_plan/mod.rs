@@ -6,17 +6,13 @@ use std::collections::BTreeMap;
 use sha2::{Digest as _, Sha256};
 use zstn_core::bytes::part;
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::ZstdCoding;
-use zstn_core::entropy::rans::encode_shared;
 use zstn_core::frame::FrameFamily as _;
 use zstn_core::frame::plan::{Coding, DevicePlan, PlacedFrame, Placement, Reason};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, encode};
-use zstn_core::frame::turbo::TurboTransform;
-use zstn_core::frame::z4ai::{self, BlockCodecs, Codec, PlaneRecipe, Recipe, Transform};
-use zstn_core::frame::{ContainedFrame, Edition, Families, Family, decompress, palette, sparse};
+use zstn_core::frame::z4ai;
+use zstn_core::frame::{ContainedFrame, Edition, Families, Family, decompress};
 use zstn_core::pure::Pure;
-use zstn_core::transform::FloatFormat;
 use zstn_core::{ErrorKind, TensorRef};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, native, repository, tier};
@@ -29,6 +25,7 @@ use zstn_tests::{cases, checkpoints, native, repository, tier};
 ))]
 mod driver;
 mod executor;
+mod frames;
 // The lists are in the byte order of the host, and GPUs are little-endian.
 #[cfg(all(unix, target_endian = "little", target_pointer_width = "64"))]
 mod kernels;
@@ -36,6 +33,7 @@ mod loading;
 
 use crate::rans;
 use executor::{coding, execute};
+use frames::{LARGE_LATTICE, frames_of_all_codecs, lattice_frames, other_frames, weights};
 
 #[test]
 fn compiled_kernels_are_of_these_sources() {
@@ -110,6 +108,7 @@ fn plans_of_all_vectors_restore_them() {
     }
     let on_device = placements.remove("Device").unwrap_or(0);
     assert!(on_device >= 170, "{on_device} {placements:?}");
+    assert_eq!(placements.get("Cpu(Family)"), None);
 }
 
 #[test]
@@ -153,138 +152,28 @@ fn tensors_of_containers_share_a_plan() {
     assert!(tensors >= 100, "{tensors}");
 }
 
-/// Returns normally distributed weights of a dtype.
-fn weights(rng: &mut Rng, dtype: Dtype, count: usize) -> Vec<u8> {
-    #[allow(clippy::cast_possible_truncation)]
-    let mut value = || rng.normal(0.02) as f32;
-    match dtype {
-        Dtype::Bf16 => rng.bf16_weights(count),
-        Dtype::F16 => (0..count)
-            .flat_map(|_| half::f16::from_f32(value()).to_le_bytes())
-            .collect(),
-        Dtype::F32 => (0..count).flat_map(|_| value().to_le_bytes()).collect(),
-        _ => (0..count).map(|_| e4m3(value() * 500.0)).collect(),
+#[test]
+fn lattices_of_bytes_without_exceptions_have_a_plan() {
+    let without_plan = ["exceptions", "f16-f32", "bf16-f32"];
+    for (name, frame) in lattice_frames() {
+        let expected = decompress(&Pure, &frame, 1 << 30).expect("decodes");
+        let (placement, _) = check(&name, &frame, &expected);
+        let expected = match without_plan.iter().any(|start| name.starts_with(start)) {
+            true => Placement::Cpu(Reason::Family),
+            false => Placement::Device,
+        };
+        assert_eq!(placement, expected, "{name}");
     }
 }
 
-/// Rounds a number towards zero to a float of 4 exponent and 3 mantissa bits.
-fn e4m3(value: f32) -> u8 {
-    let bits = value.to_bits();
-    let sign = (bits >> 24 & 0x80).to_le_bytes()[0];
-    let scaled = (bits & 0x7FFF_FFFF).saturating_sub(120 << 23) >> 20;
-    sign | scaled.min(0x7E).to_le_bytes()[0]
-}
-
-/// Returns frames of `count` weights for every transform that a device joins and every
-/// codec, with a name and the decoded bytes.
-fn frames_of_all_codecs(count: usize) -> Vec<(String, Vec<u8>, Vec<u8>)> {
-    const HUFFMAN: BlockCodecs = BlockCodecs::HUFFMAN;
-    const CODECS: [&[Codec]; 7] = [
-        &[],
-        &[Codec::Blocks(HUFFMAN)],
-        &[Codec::Zstd(ZstdCoding::Huffman)],
-        &[Codec::Zstd(ZstdCoding::Search(3))],
-        &[Codec::Rans],
-        &[Codec::RansAdaptive(1 << 11)],
-        &[Codec::RansOrder1],
-    ];
-    let float = |name: &str| Transform::BitField(FloatFormat::by_name(name.as_bytes()).unwrap());
-    let mut rng = Rng(19);
-    let mut frames = Vec::new();
-    for (dtype, transform) in [
-        (Dtype::F8E4M3, Transform::Opaque),
-        (Dtype::Bf16, Transform::BytePlane(2)),
-        (Dtype::F32, Transform::BytePlane(4)),
-        (Dtype::Bf16, float("bfloat16")),
-        (Dtype::F16, float("float16")),
-        (Dtype::F32, float("float32")),
-    ] {
-        let mut bytes = weights(&mut rng, dtype, count);
-        // Half an element.
-        bytes.extend_from_slice(&[1, 2][..transform.item_bytes() / 2]);
-        for codecs in CODECS {
-            let planes = (0..transform.planes()).map(|plane| match codecs {
-                [] => PlaneRecipe::Store,
-                // The host decodes at most one plane.
-                [Codec::RansOrder1] if plane != 1 => PlaneRecipe::Store,
-                _ => PlaneRecipe::Smallest(codecs),
-            });
-            let recipe = Recipe {
-                transform,
-                planes: planes.collect(),
-            };
-            let frame = z4ai::encode(&Pure, &bytes, &recipe);
-            frames.push((format!("{transform:?} {codecs:?}"), frame, bytes.clone()));
-        }
-    }
-    frames
-}
-
-/// Returns palette and sparse frames of `count` elements of every width, and a plane of
-/// several rANS chunks with one table, with a name and the decoded bytes.
-fn other_frames(count: usize) -> Vec<(String, Vec<u8>, Vec<u8>)> {
-    let mut rng = Rng(29);
-    let mut frames = Vec::new();
-    let element = |value: u64| {
-        value
-            .wrapping_add(1)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            .to_le_bytes()
-    };
-    for coding in [ZstdCoding::Huffman, ZstdCoding::Search(3)] {
-        for width in [1, 2, 4, 8] {
-            let mut tensor = |value: &mut dyn FnMut(u64, &mut Rng) -> u64| {
-                let elements = (0..count as u64).map(|k| element(value(k, &mut rng)));
-                let elements = elements.flat_map(|bytes| bytes.into_iter().take(width.into()));
-                // Half an element.
-                let tail = (1..=width / 2).collect::<Vec<u8>>();
-                elements.chain(tail).collect::<Vec<u8>>()
-            };
-            // All values of the last palette are different.
-            for distinct in [1, 16, 300, u64::MAX] {
-                let bytes = tensor(&mut |k, rng| match distinct {
-                    u64::MAX => k,
-                    _ => (rng.next_u64() % distinct).min(rng.next_u64() % distinct),
-                });
-                let frame = match width {
-                    1 => None,
-                    _ => palette::encode(&Pure, &bytes, width, u32::MAX, &[coding]),
-                };
-                let name = format!("palette of {distinct}, {width} bytes, {coding:?}");
-                frames.extend(frame.map(|frame| (name, frame, bytes)));
-            }
-            for (zeros, transform) in [
-                (2, TurboTransform::BytePlane),
-                (2, TurboTransform::Opaque),
-                (100, TurboTransform::BytePlane),
-                (1, TurboTransform::Opaque),
-            ] {
-                // The element of this number is zero.
-                let bytes = tensor(&mut |_, rng| match rng.next_u64() % zeros {
-                    0 => u64::MAX,
-                    _ => rng.next_u64() % 50,
-                });
-                let frame = sparse::encode(&Pure, &bytes, width, transform, &[coding]);
-                let name = format!("1 zero of {zeros}, {width} bytes, {transform:?} {coding:?}");
-                frames.push((name, frame, bytes));
-            }
-        }
-    }
-    // Chunks with equal bytes have equal streams and the table of all of them.
-    const CHUNKS: u16 = 19;
-    let chunk = weights(&mut rng, Dtype::F8E4M3, (count / 16) | 1);
-    let single = encode_shared(&Pure, &chunk);
-    let (table, stream) = single[8..].split_at(512);
-    let bytes = chunk.repeat(CHUNKS.into());
-    let mut payload = (bytes.len() as u64 | 1 << 63).to_le_bytes().to_vec();
-    payload.extend_from_slice(&CHUNKS.to_le_bytes());
-    payload.extend_from_slice(table);
-    let stream_len = u32::try_from(stream.len()).expect("a short stream");
-    payload.extend(stream_len.to_le_bytes().repeat(CHUNKS.into()));
-    payload.extend(stream.repeat(CHUNKS.into()));
-    let frame = rans::frame(Method::Rans, bytes.len() as u64, &payload);
-    frames.push(("rANS chunks".into(), frame, bytes));
-    frames
+/// Returns short frames of all kinds that may have a plan, with a name.
+fn short_frames() -> Vec<(String, Vec<u8>)> {
+    let frames = frames_of_all_codecs(1_501).into_iter();
+    let frames = frames.chain(other_frames(1_501));
+    let frames = frames.map(|(name, frame, _)| (name, frame));
+    let lattices = lattice_frames().into_iter();
+    let lattices = lattices.filter(|(name, _)| name != LARGE_LATTICE);
+    frames.chain(lattices).collect()
 }
 
 #[test]
@@ -374,8 +263,8 @@ fn very_long_rans_chunks_are_left_to_the_cpu() {
 #[test]
 fn damage_is_refused_as_the_decoder_refuses_it() {
     let (mut refused_by_plan, mut refused_later, mut accepted) = (0, 0, 0);
-    let frames = frames_of_all_codecs(1_501).into_iter();
-    for (name, frame, bytes) in frames.chain(other_frames(1_501)) {
+    for (name, frame) in short_frames() {
+        let bytes = decompress(&Pure, &frame, 1 << 30).expect("decodes");
         let (plan, placement) = planned(&frame, bytes.len()).expect("a plan");
         if placement != Placement::Device {
             continue;
