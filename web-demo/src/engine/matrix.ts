@@ -52,6 +52,7 @@ export class Matrix implements MatrixReader {
   readonly columns: number;
   readonly count: number;
   readonly bits: FloatBits | undefined;
+  readonly dtype: string;
   isSmall: boolean;
   sample: readonly (readonly [number, number])[];
   stored: StoredFigures | undefined;
@@ -84,6 +85,7 @@ export class Matrix implements MatrixReader {
     const outermost = isPacked(info.dtype) && !Number.isInteger(info.byteLength / first) ? 1 : first;
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
+    this.dtype = info.dtype;
     this.isSmall = info.byteLength <= budget.wholeBytes;
     this.#unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
     this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * this.#unitRows))) * this.#unitRows;
@@ -129,6 +131,20 @@ export class Matrix implements MatrixReader {
   cached(row: number): RowBlock | undefined {
     const chunk = this.#chunks.get(Math.floor(row / this.#chunkRows));
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
+  }
+
+  /** Returns the rows in memory, as blocks that have no row in common. */
+  held(): RowBlock[] {
+    const blocks = [...this.#chunks.values()];
+    for (const strip of this.#strips) {
+      for (let row = strip.rowBegin; row < strip.rowEnd; ) {
+        const chunk = Math.floor(row / this.#chunkRows);
+        const end = Math.min(strip.rowEnd, (chunk + 1) * this.#chunkRows);
+        if (!this.#chunks.has(chunk)) blocks.push(this.#cut(strip, row, end));
+        row = end;
+      }
+    }
+    return blocks;
   }
 
   /**

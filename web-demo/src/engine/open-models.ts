@@ -4,6 +4,8 @@ import { memoryCache, open } from "zstn";
 import type { HttpOptions, Model, ModelInput, OpenOptions } from "zstn";
 import { serializeError } from "./serialized-error.js";
 import { ChangeComparison } from "./changes.js";
+import { levelsOf } from "./levels/levels.js";
+import type { Levels } from "./levels/report.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
@@ -129,6 +131,12 @@ export class OpenModels {
   /** Returns a tensor, or the difference of two, as a matrix. */
   matrix(of: Reference, minus?: Reference): MatrixReader {
     return minus ? new Difference(this.#matrix(of), this.#matrix(minus)) : this.#matrix(of);
+  }
+
+  /** Returns the levels of a tensor's values, from the rows in memory. */
+  levels(of: Reference): Levels {
+    const matrix = this.#matrix(of);
+    return levelsOf({ blocks: matrix.held(), columns: matrix.columns, total: matrix.count, dtype: matrix.dtype });
   }
 
   /** Returns a tensor as a matrix that is not cached, with a sample of at most `maxBytes` bytes. */

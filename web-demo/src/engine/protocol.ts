@@ -2,6 +2,7 @@
 
 import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel } from "./bands.js";
+import type { Levels } from "./levels/report.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
@@ -241,6 +242,8 @@ export interface Calls {
   closeSecond: { request: undefined; result: undefined };
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
+  /** Looks for a grid in the rows in memory. Reads nothing. */
+  levels: { request: { of: Reference }; result: Levels };
   probe: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Probe };
   vector: { request: { of: Reference; minus?: Reference | undefined; begin: number; end: number; bins: number; fetch: boolean }; result: VectorSeries };
   thumbnail: { request: { of: Reference; width: number; height: number; maxBytes: number }; result: Thumbnail };
