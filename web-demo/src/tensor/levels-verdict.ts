@@ -60,10 +60,12 @@ function exceedsFourBits({ perUnit }: Levels): boolean {
 }
 
 function gridTitle(grid: Grid, levels: Levels): string {
-  const { kind, unit, bits } = grid;
+  const { kind, unit, bits, levels: count } = grid;
+  const isPerRow = unit === "row" && levels.checkedRows > 1;
+  // Values of a palette may be any, so few of them alone do not show that they were quantised.
+  if (kind === "palette") return `At most ${count} distinct values ${typeof unit === "number" ? `in each group of ${unit}` : isPerRow ? "in each row" : "in all"}: ${plural(bits, "bit")} would do`;
   const name = NAMES[kind] ?? `${bits}-bit quantisation`;
-  const scale = kind === "palette" ? "palette" : "scale";
-  const scope = typeof unit === "number" ? `group size ${unit}` : unit === "row" && levels.checkedRows > 1 ? `one ${scale} per row` : `one ${scale}`;
+  const scope = typeof unit === "number" ? `group size ${unit}` : isPerRow ? "one scale per row" : "one scale";
   return `Consistent with ${name}, ${scope}${bits > 4 && exceedsFourBits(levels) ? ": not 4-bit" : ""}`;
 }
 

@@ -16,6 +16,9 @@ const MAX_OFFSET_STEPS = 31;
 /** The evidence that a grid needs, in bits, in all and per value. */
 const MIN_EVIDENCE = 64;
 const MIN_EVIDENCE_PER_VALUE = 0.25;
+/** The evidence that a grid of repeated values needs: repetitions of up to 16 values are evidence enough. */
+const MIN_PALETTE_EVIDENCE = 24;
+const FEW_LEVELS = 16;
 /** The number of distinct values in a unit above which no grid is tried. Levels of both signs may have the same magnitude. */
 const MAX_POINTS = 2 * MAX_LEVELS;
 /** In a palette, each value occurs this often on average, and this many values are repetitions. */
@@ -57,10 +60,10 @@ class Hypothesis {
     this.#most = Math.max(this.#most, fit.scale);
   }
 
-  /** Returns the grid, if the evidence suffices. */
-  grid(unit: Unit, units: number): Grid | undefined {
-    const isShown = this.isAlive && this.#evidence >= Math.max(MIN_EVIDENCE, MIN_EVIDENCE_PER_VALUE * this.#values);
-    return isShown ? { kind: this.kind, unit, units, levels: this.#levels, bits: bitsOf(this.#levels), scales: [this.#least, this.#most] } : undefined;
+  /** Returns the grid, if the evidence suffices. `isPalette` states that the values are repeated in each unit. */
+  grid(unit: Unit, units: number, isPalette: boolean): Grid | undefined {
+    const needed = isPalette ? (this.#levels <= FEW_LEVELS ? 0 : MIN_PALETTE_EVIDENCE) : Math.max(MIN_EVIDENCE, MIN_EVIDENCE_PER_VALUE * this.#values);
+    return this.isAlive && this.#values > 0 && this.#evidence >= needed ? { kind: this.kind, unit, units, levels: this.#levels, bits: bitsOf(this.#levels), scales: [this.#least, this.#most] } : undefined;
   }
 
   #fit(values: UnitValues, precision: Precision): { scale: number; evidence: number; levels: number } | undefined {
@@ -120,7 +123,8 @@ class UnitSearch {
   }
 
   grids(): Grid[] {
-    return this.hypotheses.flatMap((hypothesis) => hypothesis.grid(this.unit, this.#counts.length) ?? []);
+    const isPalette = this.hasPalette;
+    return this.hypotheses.flatMap((hypothesis) => hypothesis.grid(this.unit, this.#counts.length, isPalette) ?? []);
   }
 }
 
