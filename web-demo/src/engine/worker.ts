@@ -25,6 +25,7 @@ const handlers: Handlers = {
   closeSecond: async () => models.closeSecond(),
   raster: (request, context) => raster(models.matrix(request.of, request.minus), request, context),
   describe: (request, context) => describe(models.matrix(request.of, request.minus), request.whole, context),
+  decoded: async ({ of }) => models.decoded(of),
   levels: async ({ of }) => models.levels(of),
   probe: async ({ of, minus, area }) => probe(models.matrix(of, minus), area),
   vector: (request, context) => vectorSeries(models.matrix(request.of, request.minus), request, context),
