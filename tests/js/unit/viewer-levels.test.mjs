@@ -89,6 +89,7 @@ const withMinimum = (bits) => (values) => {
 
 const nearest = (table, value) => table.reduce((best, level) => (Math.abs(level - value) < Math.abs(best - value) ? level : best));
 const E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6].flatMap((level) => [level, -level]);
+const FP4 = [0, 0.0625, 2, 3, 4, 6, 8, 12].flatMap((level) => [level / 12, -level / 12]);
 const NF4 = [-1, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0, 0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1];
 
 const coded = (table, most, toScale = (scale) => scale) => (values, round) => {
@@ -134,6 +135,7 @@ for (const dtype of ["BF16", "F16", "F32"]) {
     assert.deepEqual(found(quantised(dtype, 32, coded(E2M1, 6, powerOfTwo)), dtype), ["E2M1", 32, 4], "MXFP4");
     assert.deepEqual(found(quantised(dtype, 16, coded(E2M1, 6, (scale, round) => round(scale))), dtype), ["E2M1", 16, 4], "NVFP4");
     assert.deepEqual(found(quantised(dtype, 64, coded(NF4, 1)), dtype), ["NF4", 64, 4]);
+    assert.deepEqual(found(quantised(dtype, 64, coded(FP4, 1)), dtype), ["FP4", 64, 4]);
     const random = uniform(5);
     const palette = Array.from({ length: 16 }, () => ROUND[dtype]((random() - 0.5) / 7));
     assert.deepEqual(found(normal(3, 0.03).map((value) => nearest(palette, value)), dtype), ["palette", "tensor", 4]);
@@ -189,6 +191,7 @@ test("a verdict claims no more than was read", () => {
   assert.match(all.evidence, /^Each of 768 groups of 32 values along rows has 16 levels at most, which are multiples of one step; the steps differ, from [\d.e−]+ to [\d.e−]+\./);
   assert.doesNotMatch(all.evidence, /Compared with grids/);
   const sampled = verdict(values, "BF16", { total: 100 * values.length });
+  assert.equal(sampled.title, "Consistent with 4-bit quantisation, group size 32, in the rows checked");
   assert.match(sampled.evidence, /Compared with grids: 24,576 values in 24 rows \(1\.00 %\)\.$/);
   const zeros = new Float64Array(4096);
   assert.equal(verdict(zeros, "F32").title, "All values are 0");

@@ -23,7 +23,7 @@ export function levelsCard({ title, evidence }: Verdict, levels: Levels): HTMLEl
     element("h3", {}, "Is it quantised?"),
     element("p", { class: "verdict" }, title),
     evidence !== "" && element("p", { class: "quiet" }, evidence),
-    element("dl", { class: "bits", "aria-label": "Distinct values" }, ...facts),
+    element("dl", { class: "level-counts", "aria-label": "Distinct values" }, ...facts),
   );
 }
 

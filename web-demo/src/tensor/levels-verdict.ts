@@ -40,7 +40,7 @@ export function verdictOf(levels: Levels, info: Pick<TensorInfo, "dtype" | "form
   if (distinct === 1) return { title: `${isAll(levels) ? "All values" : "All values that were read"} are ${formatValue(min)}`, evidence };
   if (checkedRows === 0) return { title: `${distinctText(levels)} distinct values`, evidence };
   if (significantBits <= FLOAT8_BITS && octaves >= FLOAT8_OCTAVES && counted >= MIN_FLOAT8_VALUES && (grid?.bits ?? 8) > 5) {
-    return { title: "Consistent with 8-bit floats", evidence: `${isAll(levels) ? "No value has" : "No value that was read has"} more than ${plural(significantBits, "significant bit")}. ${evidence}` };
+    return { title: `Consistent with 8-bit floats${isAll(levels) ? "" : ", in the values read"}`, evidence: `${isAll(levels) ? "No value has" : "No value that was read has"} more than ${plural(significantBits, "significant bit")}. ${evidence}` };
   }
   if (grid) return { title: gridTitle(grid, levels), evidence };
   const short = dtype === "F32" || dtype === "F64" ? (significantBits <= 8 ? "bfloat16" : significantBits <= 11 ? "float16, apart from its range" : undefined) : undefined;
@@ -63,10 +63,10 @@ function gridTitle(grid: Grid, levels: Levels): string {
   const { kind, unit, bits, levels: count } = grid;
   const isPerRow = unit === "row" && levels.checkedRows > 1;
   // Values of a palette may be any, so few of them alone do not show that they were quantised.
-  if (kind === "palette") return `At most ${count} distinct values ${typeof unit === "number" ? `in each group of ${unit}` : isPerRow ? "in each row" : "in all"}: ${plural(bits, "bit")} would do`;
+  if (kind === "palette") return `At most ${count} distinct values ${typeof unit === "number" ? `in each group of ${unit}` : isPerRow ? "in each row" : "in all"}${levels.checkedValues < levels.total ? " that were checked" : ""}: ${plural(bits, "bit")} would do`;
   const name = NAMES[kind] ?? `${bits}-bit quantisation`;
   const scope = typeof unit === "number" ? `group size ${unit}` : isPerRow ? "one scale per row" : "one scale";
-  return `Consistent with ${name}, ${scope}${bits > 4 && exceedsFourBits(levels) ? ": not 4-bit" : ""}`;
+  return `Consistent with ${name}, ${scope}${levels.checkedValues < levels.total ? `, in the ${isPerRow || levels.checkedRows > 1 ? "rows" : "values"} checked` : ""}${bits > 4 && exceedsFourBits(levels) ? ": not 4-bit" : ""}`;
 }
 
 /** Returns a sentence about the grid. All units that were checked lie on it. */

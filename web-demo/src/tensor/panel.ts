@@ -67,9 +67,10 @@ export class TensorPanel {
     // A picture would require loading the whole tensor.
     if (description.rowsRead === 0) return;
     this.#charts.replaceChildren(...charts(description, info, this.#options.signal, this.#options.isOverlaid));
-    if (!this.#options.minus) void Promise.all([this.#showLevels(), this.#showShares()]);
-    if (this.#card) return this.#card.refresh();
-    this.#showPlot(description);
+    if (!this.#options.minus) void this.#showShares();
+    if (this.#card) this.#card.refresh();
+    else this.#showPlot(description);
+    if (!this.#options.minus) void this.#showLevels();
   }
 
   /** Shows whether the values that were read look quantised. */
@@ -77,6 +78,8 @@ export class TensorPanel {
     const { engine, of, info, signal } = this.#options;
     const line = element("p", { class: "verdict" }, "\u00a0");
     this.#figures.append(line);
+    // The worker draws the picture first.
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
     const levels = await engine.call("levels", { of }, { signal }).catch(() => undefined);
     if (!levels || signal.aborted || !line.isConnected) return;
     const verdict = verdictOf(levels, info);

@@ -157,20 +157,20 @@ export class TensorView {
   }
 
   /** Shows a weight with the scales of its blocks, or, if the user has chosen so, its stored elements. */
-  async #showDecoded(of: Reference, { weight, info: decodedInfo }: NonNullable<Calls["decoded"]["result"]>, values = this.#options.state.values): Promise<void> {
+  async #showDecoded(of: Reference, decoded: NonNullable<Calls["decoded"]["result"]>, isDecoded = this.#options.state.values !== "stored"): Promise<void> {
     const { engine, activities, info, first, state, onState } = this.#options;
-    const isDecoded = values !== "stored";
-    const other = isDecoded ? "stored" : undefined;
+    const { format, blockLength, scales, global } = decoded.weight;
     const choose = () => {
-      // The areas of the two matrices differ.
-      onState({ ...NO_VIEW, values: other });
-      void this.#showDecoded(of, { weight, info: decodedInfo }, other);
+      // The two matrices have different areas, so the view is reset.
+      onState({ ...NO_VIEW, values: isDecoded ? "stored" : undefined });
+      void this.#showDecoded(of, decoded, !isDecoded);
     };
     const words = isDecoded
-      ? `${weight.format}: each ${weight.blockLength} values share a scale in ${weight.scales}${weight.global ? `, and all one in ${weight.global.name}` : ""}. The values below are decoded.`
-      : `These are the stored elements, without the scales in ${weight.scales}.`;
+      ? `${format}: each ${blockLength} values share a scale in ${scales}${global ? `, and all one in ${global.name}` : ""}. The values below are decoded.`
+      : `These are the stored elements, without the scales in ${scales}.`;
     const note = element("p", { class: "notice scales" }, element("span", {}, words), button(isDecoded ? "Show stored elements" : "Show decoded values", choose));
-    const panel = new TensorPanel({ engine, activities, of: { ...of, isDecoded }, info: isDecoded ? decodedInfo : info, title: info.name, model: first.name, signal: this.#closing.signal, state: values === state.values ? state : {}, onState });
+    const isInitial = isDecoded === (state.values !== "stored");
+    const panel = new TensorPanel({ engine, activities, of: { ...of, isDecoded }, info: isDecoded ? decoded.info : info, title: info.name, model: first.name, signal: this.#closing.signal, state: isInitial ? state : NO_VIEW, onState });
     this.#body.replaceChildren(note, panel.node, this.#export(of));
     await panel.show();
   }

@@ -26,37 +26,38 @@ export class DistinctValues {
   #minPower = 2048;
   #maxPower = 0;
 
-  get isFull(): boolean {
-    return this.distinct > MAX_DISTINCT;
-  }
-
   /** Adds values until there are too many distinct ones. −0 counts as 0. */
   add(numbers: ArrayLike<number>, end = numbers.length): void {
-    const [value, words, [first, second]] = [this.#value, this.#words, this.#factors];
-    for (let i = 0; i < end && !this.isFull; i++) {
-      value[0] = numbers[i]! + 0;
-      const number = value[0];
-      if (number - number !== 0) {
-        this.nonFinite += 1;
-        continue;
-      }
-      this.counted += 1;
-      const [low, high] = [words[0]!, words[1]!];
-      let slot = Math.imul(low ^ Math.imul(high, first), second) >>> (32 - SLOT_BITS);
-      while (this.#isUsed[slot] === 1 && this.#slots[slot] !== number) slot = (slot + 1) & (SLOTS - 1);
-      if (this.#isUsed[slot] === 1) continue;
-      this.#isUsed[slot] = 1;
-      this.#slots[slot] = number;
-      this.distinct += 1;
-      if (number < this.min) this.min = number;
-      if (number > this.max) this.max = number;
-      if (number === 0) continue;
-      this.#lowBits |= low;
-      this.#highBits |= high & 0xfffff;
-      const power = (high >>> 20) & 2047;
-      this.#minPower = Math.min(this.#minPower, power);
-      this.#maxPower = Math.max(this.#maxPower, power);
+    const [value, words, slots, isUsed, [first, second]] = [this.#value, this.#words, this.#slots, this.#isUsed, this.#factors];
+    let [counted, previous, i] = [0, Number.NaN, 0];
+    for (; i < end && this.distinct <= MAX_DISTINCT; i++) {
+      const number = numbers[i]! + 0;
+      if (number - number !== 0) continue;
+      counted += 1;
+      if (number === previous) continue;
+      previous = number;
+      value[0] = number;
+      let slot = Math.imul(words[0]! ^ Math.imul(words[1]!, first), second) >>> (32 - SLOT_BITS);
+      while (isUsed[slot] === 1 && slots[slot] !== number) slot = (slot + 1) & (SLOTS - 1);
+      if (isUsed[slot] === 1) continue;
+      isUsed[slot] = 1;
+      slots[slot] = number;
+      this.#addDistinct(number, words[0]!, words[1]!);
     }
+    this.counted += counted;
+    this.nonFinite += i - counted;
+  }
+
+  #addDistinct(number: number, low: number, high: number): void {
+    this.distinct += 1;
+    this.min = Math.min(this.min, number);
+    this.max = Math.max(this.max, number);
+    if (number === 0) return;
+    this.#lowBits |= low;
+    this.#highBits |= high & 0xfffff;
+    const power = (high >>> 20) & 2047;
+    this.#minPower = Math.min(this.#minPower, power);
+    this.#maxPower = Math.max(this.#maxPower, power);
   }
 
   /** The largest number of significant bits of a value: 53 minus the trailing zeros that all mantissas share. */
