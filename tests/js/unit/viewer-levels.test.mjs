@@ -180,8 +180,28 @@ test("shorter floats in longer ones: their precision is stated, and does not cou
   assert.match(verdict(normal(6).map(toF16), "F32").evidence, /precision is that of float16/);
   assert.doesNotMatch(verdict(normal(6).map(Math.fround), "F32").evidence, /precision/);
   assert.equal(found(normal(6, 0.05).map((value) => toBf16(1 + value)), "F32"), undefined);
-  const short = normal(6).map((value) => (value === 0 ? 0 : Math.round(value / 2 ** (Math.floor(Math.log2(Math.abs(value))) - 3)) * 2 ** (Math.floor(Math.log2(Math.abs(value))) - 3)));
-  assert.equal(verdict(short, "BF16").title, "Consistent with 8-bit floats");
+});
+
+/** All numbers of an 8-bit float format, from its definition. */
+const floats8 = (exponentBits, mantissaBits, bias, most) => {
+  const number = (exponent, mantissa) => (exponent === 0 ? mantissa * 2 ** (1 - bias - mantissaBits) : (1 + mantissa / 2 ** mantissaBits) * 2 ** (exponent - bias));
+  const numbers = Array.from({ length: 2 ** exponentBits }, (_, exponent) => Array.from({ length: 2 ** mantissaBits }, (_, mantissa) => number(exponent, mantissa)));
+  return numbers.flat().filter((value) => value <= most);
+};
+
+test("8-bit floats with scales of rows, groups and blocks, and without", () => {
+  const formats = { E4M3: floats8(4, 3, 7, 448), E5M2: floats8(5, 2, 15, 57344) };
+  for (const [name, magnitudes] of Object.entries(formats)) {
+    const table = magnitudes.flatMap((value) => [value, -value]);
+    for (const dtype of ["BF16", "F32"]) {
+      for (const group of [32, 128, COLUMNS]) {
+        const unit = group === COLUMNS ? "row" : group;
+        assert.deepEqual(found(quantised(dtype, group, coded(table, magnitudes.at(-1))), dtype), [name, unit, 8], `${name}, ${dtype}, ${group}`);
+      }
+      assert.deepEqual(found(quantised(dtype, ROWS * COLUMNS, coded(table, magnitudes.at(-1), powerOfTwo)), dtype), [name, "tensor", 8]);
+    }
+    assert.equal(verdict(quantised("BF16", 128, coded(table, magnitudes.at(-1))), "BF16").title, `Consistent with 8-bit floats (${name}), group size 128: not 4-bit`);
+  }
 });
 
 test("a verdict claims no more than was read", () => {

@@ -15,18 +15,14 @@ export interface Verdict {
 /** The number of neighbours whose distinct values show whether a 4-bit code is possible. */
 const NEIGHBOURS = 32;
 const FOUR_BIT_LEVELS = 16;
-/** Short floats have at most this many significant bits and span at least this many powers of two. */
-const FLOAT8_BITS = 4;
-const FLOAT8_OCTAVES = 5;
-const MIN_FLOAT8_VALUES = 256;
 /** Scales that differ by less than this fraction are the same. */
 const SAME_SCALE = 2e-3;
 
-const NAMES: Partial<Readonly<Record<GridKind, string>>> = { E2M1: "4-bit floats (E2M1)", NF4: "NF4", FP4: "FP4 of bitsandbytes" };
+const NAMES: Partial<Readonly<Record<GridKind, string>>> = { E2M1: "4-bit floats (E2M1)", NF4: "NF4", FP4: "FP4 of bitsandbytes", E4M3: "8-bit floats (E4M3)", E5M2: "8-bit floats (E5M2)" };
 
 /** Returns the verdict. It claims nothing about values that were not read. */
 export function verdictOf(levels: Levels, info: Pick<TensorInfo, "dtype" | "format" | "shape" | "originalLength">): Verdict {
-  const { counted, distinct, min, max, grid, significantBits, octaves, checkedRows } = levels;
+  const { counted, distinct, min, max, grid, significantBits, checkedRows } = levels;
   const { dtype, format, originalLength } = info;
   const count = info.shape.reduce((product, size) => product * size, 1);
   const facts = [grid && gridText(grid), countText(levels), neighbourText(levels), checkedText(levels)].filter((text) => text !== undefined && text !== "");
@@ -39,9 +35,6 @@ export function verdictOf(levels: Levels, info: Pick<TensorInfo, "dtype" | "form
   if (/^F[468](_|$)/.test(dtype)) return { title: `Stored with ${dtype[1]} bits per value (${dtype})`, evidence };
   if (distinct === 1) return { title: `${isAll(levels) ? "All values" : "All values that were read"} are ${formatValue(min)}`, evidence };
   if (checkedRows === 0) return { title: `${distinctText(levels)} distinct values`, evidence };
-  if (significantBits <= FLOAT8_BITS && octaves >= FLOAT8_OCTAVES && counted >= MIN_FLOAT8_VALUES && (grid?.bits ?? 8) > 5) {
-    return { title: `Consistent with 8-bit floats${isAll(levels) ? "" : ", in the values read"}`, evidence: `${isAll(levels) ? "No value has" : "No value that was read has"} more than ${plural(significantBits, "significant bit")}. ${evidence}` };
-  }
   if (grid) return { title: gridTitle(grid, levels), evidence };
   const short = dtype === "F32" || dtype === "F64" ? (significantBits <= 8 ? "bfloat16" : significantBits <= 11 ? "float16, apart from its range" : undefined) : undefined;
   return { title: `No grid found: ${distinctText(levels)} distinct values in the ${formatCount(counted)} that were read`, evidence: [short && `The precision is that of ${short}: no value that was read has more significant bits.`, neighbourText(levels), checkedText(levels)].filter(Boolean).join(" ") };
@@ -78,6 +71,8 @@ function gridText({ kind, unit, units, levels, scales }: Grid): string {
     E2M1: "values of a 4-bit float times one scale",
     NF4: "values of NF4 times one scale",
     FP4: "values of this 4-bit float times one scale",
+    E4M3: "values with 4 significant bits, times one scale",
+    E5M2: "values with 3 significant bits, times one scale",
     palette: `${formatCount(levels)} distinct values at most`,
   }[kind];
   return `${subject} has ${what}${scales ? `; ${scaleText(kind, scales, units)}` : ""}.`;

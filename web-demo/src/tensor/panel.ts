@@ -80,6 +80,7 @@ export class TensorPanel {
     this.#figures.append(line);
     // The worker draws the picture first.
     await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    if (signal.aborted) return;
     const levels = await engine.call("levels", { of }, { signal }).catch(() => undefined);
     if (!levels || signal.aborted || !line.isConnected) return;
     const verdict = verdictOf(levels, info);

@@ -23,8 +23,6 @@ export class DistinctValues {
   /** The mantissa bits that occur, in the lower and the upper word of a 64-bit float. */
   #lowBits = 0;
   #highBits = 0;
-  #minPower = 2048;
-  #maxPower = 0;
 
   /** Adds values until there are too many distinct ones. −0 counts as 0. */
   add(numbers: ArrayLike<number>, end = numbers.length): void {
@@ -55,20 +53,12 @@ export class DistinctValues {
     if (number === 0) return;
     this.#lowBits |= low;
     this.#highBits |= high & 0xfffff;
-    const power = (high >>> 20) & 2047;
-    this.#minPower = Math.min(this.#minPower, power);
-    this.#maxPower = Math.max(this.#maxPower, power);
   }
 
   /** The largest number of significant bits of a value: 53 minus the trailing zeros that all mantissas share. */
   get significantBits(): number {
     if (this.#lowBits !== 0) return 53 - trailingZeros(this.#lowBits);
     return this.#highBits === 0 ? 1 : 21 - trailingZeros(this.#highBits);
-  }
-
-  /** The number of powers of two from the smallest to the largest magnitude. */
-  get octaves(): number {
-    return Math.max(0, this.#maxPower - this.#minPower + 1);
   }
 }
 

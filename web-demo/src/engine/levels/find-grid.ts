@@ -1,6 +1,7 @@
 /** Finds the grid that all values of some rows lie on: its unit, its kind and its number of levels. */
 
 import { CODEBOOKS, fitCodebook } from "./fit-codebook.js";
+import { fitFloat } from "./fit-float.js";
 import { fitStep } from "./fit-step.js";
 import type { Precision } from "./precision.js";
 import type { Grid, GridKind, Unit, UnitCounts } from "./report.js";
@@ -32,7 +33,8 @@ const MAX_CLOSE = 0.1;
  */
 const MAX_GROWTH = 1.75;
 
-const KINDS: readonly Exclude<GridKind, "palette">[] = ["uniform", "E2M1", "NF4", "FP4", "offset"];
+/** Of two kinds with as many bits and the same unit, the later one is chosen. E2M1 and FP4 have most levels in common. */
+const KINDS: readonly Exclude<GridKind, "palette">[] = ["uniform", "FP4", "NF4", "E2M1", "E4M3", "E5M2", "offset"];
 
 /** A kind of grid for one unit, until a unit does not fit. */
 class Hypothesis {
@@ -63,11 +65,16 @@ class Hypothesis {
   /** Returns the grid, if the evidence suffices. `isPalette` states that the values are repeated in each unit. */
   grid(unit: Unit, units: number, isPalette: boolean): Grid | undefined {
     const needed = isPalette ? (this.#levels <= FEW_LEVELS ? 0 : MIN_PALETTE_EVIDENCE) : Math.max(MIN_EVIDENCE, MIN_EVIDENCE_PER_VALUE * this.#values);
-    return this.isAlive && this.#values > 0 && this.#evidence >= needed ? { kind: this.kind, unit, units, levels: this.#levels, bits: bitsOf(this.#levels), scales: [this.#least, this.#most] } : undefined;
+    return this.isAlive && this.#values > 0 && this.#evidence >= needed ? { kind: this.kind, unit, units, levels: this.#levels, bits: bitsOf(this.#levels), ...(this.#most > 0 && { scales: [this.#least, this.#most] as const }) } : undefined;
   }
 
   #fit(values: UnitValues, precision: Precision): { scale: number; evidence: number; levels: number } | undefined {
     if (values.distinct.length > MAX_POINTS) return undefined;
+    if (this.kind === "E4M3" || this.kind === "E5M2") {
+      const evidence = fitFloat(magnitudes(values, precision), this.kind);
+      // The scale is not shown, because it is only known up to a power of two.
+      return evidence === undefined ? undefined : { scale: 0, evidence, levels: MAX_LEVELS };
+    }
     if (this.kind !== "uniform" && this.kind !== "offset") {
       const fit = fitCodebook(values, precision, this.kind);
       // The code of zero is one of the levels; E2M1 has two of them.
@@ -162,7 +169,7 @@ function choose(searches: readonly UnitSearch[]): Grid | undefined {
   const [simple] = [uniform, coded, offset].filter((grid) => grid !== undefined).sort((a, b) => a.bits - b.bits || size(b.unit) - size(a.unit));
   const found = paletteOf(searches);
   if (!simple || !found) return simple ?? found;
-  return found.bits < simple.bits && size(found.unit) >= size(simple.unit) ? found : simple;
+  return found.levels <= FEW_LEVELS && found.bits < simple.bits && size(found.unit) >= size(simple.unit) ? found : simple;
 }
 
 /** Returns the grid with the largest unit among those with the fewest bits, or up to `moreBits` more. */

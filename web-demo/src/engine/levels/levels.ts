@@ -32,12 +32,12 @@ export function levelsOf({ blocks, columns, total, dtype }: InMemory): Levels {
     values.add(numbers, Math.min(left, numbers.length));
     left -= Math.min(left, numbers.length);
   }
-  const { counted, nonFinite, distinct, min, max, significantBits, octaves } = values;
+  const { counted, nonFinite, distinct, min, max, significantBits } = values;
   const rows = CAN_HIDE_CODES.test(dtype) ? checkedRows(blocks, columns) : [];
   const { perUnit, grid } = findGrid(rows.map((row) => row.values), precisionOf(dtype, significantBits));
   const checkedValues = rows.reduce((sum, row) => sum + row.values.length, 0);
   const isRowCut = rows.some(({ isCut }) => isCut);
-  return { counted, nonFinite, distinct, min, max, significantBits, octaves, total, checkedRows: rows.length, checkedValues, isRowCut, perUnit, ...(grid && { grid }) };
+  return { counted, nonFinite, distinct, min, max, significantBits, total, checkedRows: rows.length, checkedValues, isRowCut, perUnit, ...(grid && { grid }) };
 }
 
 interface Row {

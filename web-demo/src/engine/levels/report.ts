@@ -5,9 +5,9 @@ export type Unit = number | "row" | "tensor";
 
 /**
  * The levels that the values of a unit are restricted to, up to a scale: multiples of a step (`"uniform"`), multiples of
- * a step from an offset (`"offset"`), the values of a 4-bit float or of NF4, or any few values (`"palette"`).
+ * a step from an offset (`"offset"`), the values of a short float or of NF4, or any few values (`"palette"`).
  */
-export type GridKind = "uniform" | "offset" | "E2M1" | "NF4" | "FP4" | "palette";
+export type GridKind = "uniform" | "offset" | "E2M1" | "NF4" | "FP4" | "E4M3" | "E5M2" | "palette";
 
 export interface Grid {
   readonly kind: GridKind;
@@ -17,7 +17,7 @@ export interface Grid {
   /** The number of levels that the widest unit needs, and the number of bits of a code for that many. */
   readonly levels: number;
   readonly bits: number;
-  /** The smallest and the largest scale of a unit: the step, or the factor of the levels. Absent for a palette. */
+  /** The smallest and the largest scale of a unit: the step, or the factor of the levels. Absent for palettes and 8-bit floats. */
   readonly scales?: readonly [number, number];
 }
 
@@ -37,9 +37,8 @@ export interface Levels {
   readonly distinct: number;
   readonly min: number;
   readonly max: number;
-  /** The largest number of significant bits of a value, and the number of powers of two that the values span. */
+  /** The largest number of significant bits of a value. */
   readonly significantBits: number;
-  readonly octaves: number;
   /** The number of elements of the tensor. */
   readonly total: number;
   /** The rows whose values were compared with grids, and the number of these values. Both are 0 if no grid was searched. */
