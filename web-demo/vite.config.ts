@@ -40,10 +40,21 @@ const aboutInPage: Plugin = {
   transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
 };
 
+const NO_GPU = "\0without-gpu";
+
+/** Leaves out the package's decoder for GPUs, which the page does not use. */
+const withoutGpu: Plugin = {
+  name: "without-gpu",
+  enforce: "pre",
+  resolveId: (source) => (source.endsWith("/gpu/read-to-gpu.js") ? NO_GPU : undefined),
+  load: (id) => (id === NO_GPU ? "export {};" : undefined),
+};
+
 export default defineConfig({
   base: "./",
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive],
-  worker: { format: "es" },
+  // Workers have their own list of plugins, and only they use the package.
+  worker: { format: "es", plugins: () => [withoutGpu] },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },

@@ -1,8 +1,8 @@
 /** The 22 element types of safetensors: the typed array of each, and its conversion to 32-bit floats. */
 
 import { LimitError, UnsupportedError } from "./errors.js";
-import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32, toFloat16Bits } from "./float.js";
-import type { Float8Dtype } from "./float.js";
+import { SMALL_FLOAT_DTYPES, bfloat16ToFloat32, float16ToFloat32, smallFloatCount, smallFloatToFloat32, toFloat16Bits } from "./float.js";
+import type { SmallFloatDtype } from "./float.js";
 
 /** The typed array for each element type. A type that JavaScript has no array for is represented by its stored bits. */
 export interface DtypeArrays {
@@ -67,49 +67,36 @@ type ToFloat32 = (data: TensorData, begin: number, out: Float32Array) => void;
 
 interface DtypeEntry {
   array: ArrayType;
-  /** Absent if an array element is not a number that this version can convert. */
-  toFloat32?: ToFloat32;
+  /** By default, each array element is a number. `null` if this version cannot convert the elements. */
+  toFloat32?: ToFloat32 | null;
 }
 
 const numbers: ToFloat32 = (data, begin, out) => {
-  const from = data as Float64Array | Int32Array;
-  for (let i = 0; i < out.length; i++) out[i] = from[begin + i]!;
+  for (let i = 0; i < out.length; i++) out[i] = Number(data[begin + i]!);
 };
 
-const bigInts: ToFloat32 = (data, begin, out) => {
-  const from = data as BigInt64Array;
-  for (let i = 0; i < out.length; i++) out[i] = Number(from[begin + i]!);
-};
-
-const float8 = (dtype: Float8Dtype): DtypeEntry => ({
-  array: Uint8Array,
-  toFloat32: (data, begin, out) => float8ToFloat32(dtype, data as Uint8Array, begin, out),
-});
+const smallFloat = (dtype: SmallFloatDtype): readonly [SmallFloatDtype, DtypeEntry] => [
+  dtype,
+  { array: Uint8Array, toFloat32: (data, begin, out) => smallFloatToFloat32(dtype, data as Uint8Array, begin, out) },
+];
 
 const DTYPES: Readonly<Record<Dtype, DtypeEntry>> = {
-  F64: { array: Float64Array, toFloat32: numbers },
+  F64: { array: Float64Array },
   F32: { array: Float32Array, toFloat32: (data, begin, out) => out.set(data.subarray(begin, begin + out.length) as Float32Array) },
   F16: { array: Uint16Array, toFloat32: (data, begin, out) => float16ToFloat32(data as Uint16Array, begin, out) },
   BF16: { array: Uint16Array, toFloat32: (data, begin, out) => bfloat16ToFloat32(data as Uint16Array, begin, out) },
-  I64: { array: BigInt64Array, toFloat32: bigInts },
-  I32: { array: Int32Array, toFloat32: numbers },
-  I16: { array: Int16Array, toFloat32: numbers },
-  I8: { array: Int8Array, toFloat32: numbers },
-  U64: { array: BigUint64Array, toFloat32: bigInts },
-  U32: { array: Uint32Array, toFloat32: numbers },
-  U16: { array: Uint16Array, toFloat32: numbers },
-  U8: { array: Uint8Array, toFloat32: numbers },
-  F8_E4M3: float8("F8_E4M3"),
-  F8_E5M2: float8("F8_E5M2"),
-  F8_E8M0: float8("F8_E8M0"),
-  F8_E4M3FNUZ: float8("F8_E4M3FNUZ"),
-  F8_E5M2FNUZ: float8("F8_E5M2FNUZ"),
-  // The remaining types are returned as stored, C64 as alternating real and imaginary parts.
-  C64: { array: Float32Array },
+  I64: { array: BigInt64Array },
+  I32: { array: Int32Array },
+  I16: { array: Int16Array },
+  I8: { array: Int8Array },
+  U64: { array: BigUint64Array },
+  U32: { array: Uint32Array },
+  U16: { array: Uint16Array },
+  U8: { array: Uint8Array },
   BOOL: { array: Uint8Array },
-  F6_E2M3: { array: Uint8Array },
-  F6_E3M2: { array: Uint8Array },
-  F4: { array: Uint8Array },
+  // Complex numbers are returned as stored: as alternating real and imaginary parts.
+  C64: { array: Float32Array, toFloat32: null },
+  ...(Object.fromEntries(SMALL_FLOAT_DTYPES.map(smallFloat)) as Record<SmallFloatDtype, DtypeEntry>),
 };
 
 function entryOf(name: string, tensor: string): DtypeEntry {
@@ -133,15 +120,20 @@ export function typedArray(dtypeName: string, tensor: string, bytes: Uint8Array<
   return new array(aligned.buffer, aligned.byteOffset, aligned.byteLength / array.BYTES_PER_ELEMENT);
 }
 
+/** Returns the number of elements in `data`; of complex numbers, the number of their parts. */
+export function elementCount(dtype: Dtype, { length }: TensorData): number {
+  return (SMALL_FLOAT_DTYPES as readonly Dtype[]).includes(dtype) ? smallFloatCount(dtype as SmallFloatDtype, length) : length;
+}
+
 /**
  * Returns elements `begin` to `end` (exclusive) of `data` as 32-bit floats in a new array. Throws an `UnsupportedError`
  * for a dtype that cannot be converted, and a `LimitError` if there is not enough memory.
  */
 export function toFloat32(dtypeName: string, tensor: string, data: TensorData, begin: number, end: number): Float32Array<ArrayBuffer> {
-  const convert = entryOf(dtypeName, tensor).toFloat32;
+  const { toFloat32: convert = numbers } = entryOf(dtypeName, tensor);
   if (!convert) {
     throw new UnsupportedError(
-      `This version cannot convert ${dtypeName} to 32-bit floats (tensor ${tensor}). Its stored bytes are in \`data\`.`,
+      `This version cannot convert ${dtypeName} to 32-bit floats (tensor ${tensor}). Its parts are in \`data\`.`,
       { tensor },
     );
   }

@@ -23,6 +23,8 @@ export {
   WrongBaseError,
   ZstnError,
 } from "./errors.js";
+export { blockScaled, readBlockScaled } from "./block-scaled.js";
+export type { BlockScaled, BlockScaledOptions } from "./block-scaled.js";
 export type { WorkerPool, WorkerPoolOptions } from "./decode/worker-pool.js";
 export type { ErrorCode, ErrorLocation } from "./errors.js";
 export { configure } from "./configure.js";

@@ -1,6 +1,6 @@
 /**
- * Conversions between float formats: from any number to 16 bits, rounded, and from 16 and 8 bits to 32 bits, exactly.
- * 16-bit NaNs keep their payload; all 8-bit NaNs become the same NaN.
+ * Conversions between float formats: from any number to 16 bits, rounded, and from 16 bits and less to 32 bits, exactly.
+ * 16-bit NaNs keep their payload; all shorter NaNs become the same NaN.
  */
 
 /** Fills `out` with the converted elements from `bits[begin]` on. bfloat16 is the upper half of a 32-bit float. */
@@ -51,56 +51,64 @@ export function toFloat16Bits(values: ArrayLike<number>, out: Uint16Array): void
   }
 }
 
-/** The layout of an 8-bit float format: a sign bit, the exponent bits, and mantissa bits in the rest. */
-interface SmallFloat {
-  exponentBits: number;
-  bias: number;
-  /** Returns the value of the magnitudes that are infinite or NaN, and `undefined` for finite ones. */
-  special: (magnitudeBits: number) => number | undefined;
-  /** Set if the format has no negative zero: the code 0x80 is its only NaN. */
-  noNegativeZero?: true;
-}
-
-/** The formats of the OCP 8-bit floating point specification (tables 1 and 2), and the FNUZ formats of AMD and Graphcore. */
-const SMALL_FLOATS = {
-  F8_E4M3: { exponentBits: 4, bias: 7, special: (bits) => (bits === 0x7f ? Number.NaN : undefined) },
-  F8_E5M2: { exponentBits: 5, bias: 15, special: (bits) => (bits < 0x7c ? undefined : bits === 0x7c ? Number.POSITIVE_INFINITY : Number.NaN) },
-  F8_E4M3FNUZ: { exponentBits: 4, bias: 8, special: () => undefined, noNegativeZero: true },
-  F8_E5M2FNUZ: { exponentBits: 5, bias: 16, special: () => undefined, noNegativeZero: true },
-} as const satisfies Record<string, SmallFloat>;
-
-/** The dtypes that are floats of one byte. */
-export type Float8Dtype = keyof typeof SMALL_FLOATS | "F8_E8M0";
-
-const tables = new Map<Float8Dtype, Float32Array>();
-
-/** Fills `out` with the converted elements from `bytes[begin]` on. */
-export function float8ToFloat32(dtype: Float8Dtype, bytes: Uint8Array, begin: number, out: Float32Array): void {
-  let table = tables.get(dtype);
-  if (!table) {
-    const value = dtype === "F8_E8M0" ? scaleValue : (byte: number) => smallValue(SMALL_FLOATS[dtype], byte);
-    table = Float32Array.from({ length: 256 }, (_, byte) => value(byte));
-    tables.set(dtype, table);
-  }
-  for (let i = 0; i < out.length; i++) out[i] = table[bytes[begin + i]!]!;
-}
-
-function smallValue({ exponentBits, bias, special, noNegativeZero }: SmallFloat, byte: number): number {
-  if (noNegativeZero && byte === 0x80) return Number.NaN;
-  const magnitudeBits = byte & 0x7f;
-  const mantissaBits = 7 - exponentBits;
-  const exponent = magnitudeBits >> mantissaBits;
-  const mantissa = magnitudeBits - (exponent << mantissaBits);
-  // Subnormals have the spacing of the smallest normal numbers, which have an implicit leading bit in addition.
-  const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
-  const magnitude = special(magnitudeBits) ?? steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
-  return byte < 0x80 ? magnitude : -magnitude;
-}
+/**
+ * The layout of a float format of at most 8 bits: its length, the number of exponent bits, and the bias of the exponent.
+ * The highest bit is the sign. Magnitudes above `lastNumber` are NaN; without it, only the code 0x80 is.
+ */
+type SmallFloat = readonly [bits: number, exponentBits: number, bias: number, lastNumber?: number];
 
 /**
- * Returns the value of an E8M0 scale, which consists of an exponent only: a power of two, or NaN (OCP microscaling
- * formats, 5.4.1).
+ * The formats of the OCP 8-bit floating point specification (tables 1 and 2), the FNUZ formats of AMD and Graphcore, and
+ * the scale and the elements of the OCP microscaling formats (5.4.1 and 5.3). A scale is a power of two, or NaN.
  */
-function scaleValue(byte: number): number {
-  return byte === 0xff ? Number.NaN : 2 ** (byte - 127);
+const SMALL_FLOATS = {
+  F8_E4M3: [8, 4, 7, 0x7e],
+  F8_E5M2: [8, 5, 15, 0x7c],
+  F8_E8M0: [8, 8, 127],
+  F8_E4M3FNUZ: [8, 4, 8],
+  F8_E5M2FNUZ: [8, 5, 16],
+  F6_E2M3: [6, 2, 1],
+  F6_E3M2: [6, 3, 3],
+  F4: [4, 2, 1],
+} as const satisfies Record<string, SmallFloat>;
+
+/** The dtypes that are floats of at most one byte. */
+export type SmallFloatDtype = keyof typeof SMALL_FLOATS;
+
+export const SMALL_FLOAT_DTYPES = /* @__PURE__ */ Object.keys(SMALL_FLOATS) as readonly SmallFloatDtype[];
+
+/** Returns the number of elements in `bytes` bytes. Elements of 4 and 6 bits share bytes. */
+export const smallFloatCount = (dtype: SmallFloatDtype, bytes: number): number => Math.floor((bytes * 8) / SMALL_FLOATS[dtype][0]);
+
+const tables = new Map<SmallFloatDtype, Float32Array>();
+
+/**
+ * Fills `out` with the converted elements from index `begin` on. Elements shorter than a byte are packed: the first one
+ * has the lowest bits.
+ */
+export function smallFloatToFloat32(dtype: SmallFloatDtype, bytes: Uint8Array, begin: number, out: Float32Array): void {
+  const layout: SmallFloat = SMALL_FLOATS[dtype];
+  const [bits] = layout;
+  let table = tables.get(dtype);
+  if (!table) tables.set(dtype, (table = Float32Array.from({ length: 1 << bits }, (_, code) => smallValue(layout, code))));
+  let at = begin * bits;
+  for (let i = 0; i < out.length; i++, at += bits) {
+    const byte = Math.floor(at / 8);
+    out[i] = table[((bytes[byte]! | (bytes[byte + 1]! << 8)) >> at % 8) & (table.length - 1)]!;
+  }
+}
+
+function smallValue([bits, exponentBits, bias, lastNumber]: SmallFloat, code: number): number {
+  if (exponentBits === 8) return code === 255 ? Number.NaN : 2 ** (code - bias);
+  const signBit = 1 << (bits - 1);
+  const magnitude = code % signBit;
+  const mantissaBits = bits - 1 - exponentBits;
+  const exponent = magnitude >> mantissaBits;
+  const mantissa = magnitude - (exponent << mantissaBits);
+  if (lastNumber ? magnitude > lastNumber : code === 0x80) return Number.NaN;
+  // Subnormals have the spacing of the smallest normal numbers, which have an implicit leading bit in addition.
+  const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
+  // Only F8_E5M2 has an exponent as large as this, and uses it for infinity, as float16 does.
+  const value = exponent - bias > 15 ? Number.POSITIVE_INFINITY : steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
+  return code < signBit ? value : -value;
 }

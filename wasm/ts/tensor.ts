@@ -1,6 +1,6 @@
 /** Tensors: their descriptions and their data. */
 
-import { toFloat16, toFloat32 } from "./dtype.js";
+import { elementCount, toFloat16, toFloat32 } from "./dtype.js";
 import type { Dtype, DtypeArrays, Float16Data, TensorData } from "./dtype.js";
 import { InvalidInputError } from "./errors.js";
 
@@ -106,35 +106,38 @@ export class TypedTensor<D extends Dtype> {
   }
 
   /**
-   * Returns the elements as 32-bit floats in a new array. The conversion is exact for F32, F16, BF16 and all F8 types;
-   * F64 and wide integers are rounded. Throws an `UnsupportedError` for BOOL, C64, F6 and F4, a `LimitError` if there
-   * is not enough memory, and an `InvalidInputError` for a range outside the tensor.
+   * Returns the elements as 32-bit floats in a new array. The conversion is exact for all floats of at most 32 bits;
+   * F64 and wide integers are rounded, and BOOL becomes 0 and 1. Elements of F6 and F4 are unpacked, without the scales
+   * that other tensors may have for them (`blockScaled`). Throws an `UnsupportedError` for C64, a `LimitError` if there is
+   * not enough memory, and an `InvalidInputError` for a range outside the tensor.
    *
    * @param begin the first element to convert
    * @param end   the element to stop before; with `begin`, it converts a large tensor in chunks
    */
-  toFloat32(begin = 0, end = this.data.length): Float32Array<ArrayBuffer> {
-    this.#check(begin, end);
-    return toFloat32(this.dtype, this.name, this.data, begin, end);
+  toFloat32(begin = 0, end?: number): Float32Array<ArrayBuffer> {
+    return toFloat32(this.dtype, this.name, this.data, begin, this.#endOf(begin, end));
   }
 
   /**
    * Returns the elements as 16-bit floats in a new array: a `Float16Array`, or in runtimes without one a `Uint16Array`
-   * with their bits. The conversion is exact for F16 and all F8 types except E8M0. Other values are rounded to the
+   * with their bits. The conversion is exact for F16 and shorter floats except F8_E8M0. Other values are rounded to the
    * nearest, ties to even; they become infinite from 65 520 on, and lose digits below 2⁻¹⁴. NaN stays NaN. Throws like
    * `toFloat32`.
    *
    * @param begin the first element to convert
    * @param end   the element to stop before; with `begin`, it converts a large tensor in chunks
    */
-  toFloat16(begin = 0, end = this.data.length): Float16Data {
-    this.#check(begin, end);
-    return toFloat16(this.dtype, this.name, this.data, begin, end);
+  toFloat16(begin = 0, end?: number): Float16Data {
+    return toFloat16(this.dtype, this.name, this.data, begin, this.#endOf(begin, end));
   }
 
-  #check(begin: number, end: number): void {
-    if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > this.data.length) {
-      throw new InvalidInputError(`Elements ${begin} to ${end} are out of range: ${this.name} has ${this.data.length} elements.`);
+  /** Checks a range, and returns its end: by default the number of elements. */
+  #endOf(begin: number, asked: number | undefined): number {
+    const count = elementCount(this.dtype, this.data);
+    const end = asked ?? count;
+    if (!Number.isInteger(begin) || !Number.isInteger(end) || begin < 0 || begin > end || end > count) {
+      throw new InvalidInputError(`Elements ${begin} to ${end} are out of range: ${this.name} has ${count} elements.`);
     }
+    return end;
   }
 }

@@ -1,13 +1,13 @@
 /** The viewer: looking at one tensor. */
 
 import assert from "node:assert/strict";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests, onlyChromium } from "../support/browser.mjs";
 import { pack } from "../support/cli.mjs";
 import { readSafetensors } from "../support/safetensors-reader.mjs";
-import { LARGE, largeValue, writeLarge } from "../support/viewer-models.mjs";
+import { LARGE, largeValue, quantisedModel, writeLarge } from "../support/viewer-models.mjs";
 import { counters, figures, goTo, idle, near, openModel, openTensor, saved, serveViewer, truth, typeInto, valuesOf, viewerFolder } from "../support/viewer.mjs";
 import { vectorPath } from "../support/vectors.mjs";
 
@@ -21,6 +21,7 @@ const { inBrowser } = browserTests({
     await pack(join(models, "model.safetensors"), join(models, "model.zstn"));
     await writeLarge(join(models, "large.safetensors"));
     await pack(join(models, "large.safetensors"), join(models, "large.zstn"));
+    writeFileSync(join(models, "bits.safetensors"), quantisedModel());
     server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/") ? hold : undefined));
   },
   done: () => server?.stop(),
@@ -220,6 +221,50 @@ inBrowser("every dtype shows something", async (page, complaints) => {
     await page.getByRole("heading", { name, exact: true }).waitFor();
     await page.locator("table.values td:not(.beyond), .panel > .notice").nth(1).waitFor({ state: "attached" });
   }
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("is it really int4: the verdict names bits and group size, with the values that were checked", async (page, complaints) => {
+  const shown = async (name, route) => {
+    await openTensor(page, server, "models/bits.safetensors", name, route);
+    const card = page.locator(".levels");
+    await card.waitFor();
+    const title = await card.locator(".verdict").innerText();
+    assert.equal(await page.locator(".verdict").first().innerText(), title, "also below the figures");
+    return [title, await card.innerText()];
+  };
+  const [real, evidence] = await shown("real.weight");
+  assert.equal(real, "Consistent with 4-bit quantisation, group size 32");
+  assert.match(evidence, /Each of 4,096 groups of 32 values along rows has 16 levels at most, which are multiples of one step; the steps differ/);
+  assert.match(evidence, /per 32 neighbours\s+\d+, up to 1\d/);
+  assert.equal((await shown("fake.weight"))[0], "Consistent with 8-bit quantisation, one scale per row: not 4-bit");
+  const [plain, reason] = await shown("plain.weight");
+  assert.match(plain, /^No grid found: [\d,]+ distinct values in the 131,072 that were read$/);
+  assert.match(reason, /Up to 3\d distinct values in 32 neighbours, and a 4-bit code has 16 values\./);
+  // A sample never stands for all rows.
+  await openTensor(page, server, "models/large.safetensors", LARGE.name);
+  await page.locator(".levels").waitFor();
+  assert.match(await page.locator(".levels").innerText(), /Compared with grids: [\d,]+ values in \d+ rows/);
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("elements with scales in another tensor are shown decoded, and on request as they are stored", async (page, complaints) => {
+  await openTensor(page, server, "models/bits.safetensors", "experts.down_proj_blocks");
+  await page.locator(".notice.scales").filter({ hasText: "MXFP4: each 32 values share a scale in experts.down_proj_scales. The values below are decoded." }).waitFor();
+  await page.locator(".levels").waitFor();
+  const decoded = await figures(page);
+  assert.deepEqual([decoded.min, decoded.max], [-24, 24], "6 times the largest scale");
+  assert.equal(await page.locator(".levels .verdict").innerText(), "Stored as MXFP4: 4.25 bits per value, with scales");
+  assert.match(await page.locator(".levels").innerText(), /values of a 4-bit float times one scale/);
+  await page.getByRole("button", { name: "Show stored elements" }).click();
+  await page.locator(".notice.scales").filter({ hasText: "without the scales" }).waitFor();
+  assert.ok((await figures(page)).max > 200);
+  assert.equal(new URL(page.url()).searchParams.get("values"), "stored");
+  await page.reload();
+  await page.getByRole("button", { name: "Show decoded values" }).click();
+  await page.locator(".notice.scales").filter({ hasText: "The values below are decoded" }).waitFor();
+  assert.equal((await figures(page)).max, 24);
+  assert.equal(new URL(page.url()).searchParams.get("values"), null);
   assert.deepEqual(complaints, []);
 });
 

@@ -42,6 +42,38 @@ export async function writeLarge(path) {
   await writeFile(path, safetensors({ [name]: { dtype: "BF16", shape: [rows, columns], bytes }, "embeddings.norm.weight": { dtype: "F32", shape: [columns], bytes: norm } }));
 }
 
+/**
+ * Returns a file with bfloat16 tensors of 128 × 1024: quantised to 4 bits in groups of 32, to 8 bits per row, and not at
+ * all; and an MXFP4 tensor in the layout of GPT-OSS.
+ */
+export function quantisedModel() {
+  const [rows, columns] = [128, 1024];
+  const round = (value) => {
+    const bits = new Uint32Array(Float32Array.of(value).buffer)[0];
+    return new Float32Array(Uint32Array.of((bits + 0x7fff + ((bits >>> 16) & 1)) & 0xffff0000).buffer)[0];
+  };
+  const plain = Float32Array.from({ length: rows * columns }, (_, i) => round(largeValue(i >> 8, i & 255) * 0.1));
+  const quantised = (group, most) => {
+    const values = plain.slice();
+    for (let at = 0; at < values.length; at += group) {
+      const own = values.subarray(at, at + group);
+      const scale = round(own.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) / (most + 0.5));
+      own.forEach((value, i) => (own[i] = round(Math.max(-most - 1, Math.min(most, Math.round(value / scale))) * scale)));
+    }
+    return values;
+  };
+  const bf16 = (values) => ({ dtype: "BF16", shape: [rows, columns], bytes: new Uint8Array(Uint16Array.from(values, (value) => new Uint32Array(Float32Array.of(value).buffer)[0] >>> 16).buffer) });
+  const codes = Uint8Array.from({ length: 2 * 64 * 4 * 16 }, (_, i) => (i * 151 + (i >> 6) * 13) % 256);
+  const scales = Uint8Array.from({ length: 2 * 64 * 4 }, (_, i) => 127 + (i % 5) - 2);
+  return safetensors({
+    "real.weight": bf16(quantised(32, 7)),
+    "fake.weight": bf16(quantised(columns, 127)),
+    "plain.weight": bf16(plain),
+    "experts.down_proj_blocks": { dtype: "U8", shape: [2, 64, 4, 16], bytes: codes },
+    "experts.down_proj_scales": { dtype: "U8", shape: [2, 64, 4], bytes: scales },
+  });
+}
+
 /** The layout of a model with 70 billion parameters: nine modules in each layer. */
 export const HUGE = { layers: 80, modules: 9 };
 

@@ -47,12 +47,23 @@ test("numbers become 32-bit floats", () => {
   assert.deepEqual([...toFloat32("U64", "t", BigUint64Array.of(2n ** 63n), 0, 1)], [2 ** 63]);
 });
 
-for (const dtype of ["BOOL", "C64", "F6_E2M3", "F6_E3M2", "F4"]) {
-  test(`${dtype} is not turned into floats yet, and says so`, () => {
-    const tensor = createTensor({ name: "w", dtype, shape: [8] }, typedArray(dtype, "w", new Uint8Array(8)));
-    assert.throws(() => tensor.toFloat32(), { name: "UnsupportedError", message: new RegExp(dtype) });
-  });
-}
+test("complex numbers are not turned into floats, and the error says so", () => {
+  const tensor = createTensor({ name: "w", dtype: "C64", shape: [1] }, typedArray("C64", "w", new Uint8Array(8)));
+  assert.throws(() => tensor.toFloat32(), { name: "UnsupportedError", message: /C64/ });
+});
+
+test("booleans are 0 and 1; elements of 4 and 6 bits are counted, not their bytes", () => {
+  const floats = (dtype, shape, bytes) => createTensor({ name: "w", dtype, shape }, typedArray(dtype, "w", Uint8Array.from(bytes)));
+  assert.deepEqual([...floats("BOOL", [3], [0, 1, 1]).toFloat32()], [0, 1, 1]);
+  const four = floats("F4", [2, 3], [0x10, 0x32, 0xf7]);
+  assert.deepEqual([...four.toFloat32()], [0, 0.5, 1, 1.5, 6, -6]);
+  assert.deepEqual([...four.toFloat32(3, 5)], [1.5, 6]);
+  assert.throws(() => four.toFloat32(0, 7), { code: "invalid_input", message: /w has 6 elements/ });
+  // The codes are 0x3f, 0x01, 0x20 and 0x1f, from the lowest bit on.
+  const [narrow, wide] = ["F6_E2M3", "F6_E3M2"].map((dtype) => floats(dtype, [4], [0x7f, 0x00, 0x7e]));
+  assert.deepEqual([[...narrow.toFloat32()], [...wide.toFloat32()]], [[-7.5, 0.125, -0, 7.5], [-28, 0.0625, -0, 28]]);
+  assert.deepEqual([...narrow.toFloat32(1, 3)], [0.125, -0]);
+});
 
 test("8-bit floats, whole and in part", () => {
   const bytes = Uint8Array.of(0x38, 0xb8, 0x00, 0x7e);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bfloat16ToFloat32, float16ToFloat32, float8ToFloat32 } from "../../../wasm/dist/float.js";
+import { bfloat16ToFloat32, float16ToFloat32, smallFloatToFloat32 } from "../../../wasm/dist/float.js";
 
 const everyPattern = Uint16Array.from({ length: 65536 }, (_, i) => i);
 
@@ -64,12 +64,41 @@ function byDigits(byte, { exponentBits, bias, nan, infinite }) {
   return sign * significand * 2 ** ((exponent === 0 ? 1 : exponent) - bias);
 }
 
+/** Returns the bytes of codes of `bits` bits, the first in the lowest bits, through one long number. */
+function packedCodes(codes, bits) {
+  const number = codes.reduceRight((number, code) => (number << BigInt(bits)) | BigInt(code), 0n);
+  return Uint8Array.from({ length: (codes.length * bits) / 8 }, (_, i) => Number((number >> BigInt(8 * i)) & 255n));
+}
+
+/** The magnitudes of the elements of microscaling formats, as their specification lists or bounds them (5.3.1 to 5.3.3). */
+const ELEMENTS = {
+  F4: { bits: 4, exponentBits: 2, bias: 1, magnitudes: [0, 0.5, 1, 1.5, 2, 3, 4, 6] },
+  F6_E2M3: { bits: 6, exponentBits: 2, bias: 1, most: 7.5, least: 0.125 },
+  F6_E3M2: { bits: 6, exponentBits: 3, bias: 3, most: 28, least: 0.0625 },
+};
+
+for (const [dtype, { bits, exponentBits, bias, magnitudes, most, least }] of Object.entries(ELEMENTS)) {
+  test(`all patterns of ${dtype}, packed and from any position`, () => {
+    const codes = Array.from({ length: 2 ** bits }, (_, code) => code);
+    // Padded with zeros on the right, a code is a byte of the same layout.
+    const expected = codes.map((code) => byDigits(code << (8 - bits), { exponentBits, bias, nan: [], infinite: [] }));
+    if (magnitudes) assert.deepEqual(expected.slice(0, 8), magnitudes);
+    else assert.deepEqual([Math.max(...expected), Math.min(...expected.filter((value) => value > 0))], [most, least]);
+    const bytes = packedCodes(codes, bits);
+    for (const [begin, end] of [[0, codes.length], [1, 2], [3, 30], [5, 6], [7, codes.length], [codes.length, codes.length]].map((range) => range.map((at) => Math.min(at, codes.length)))) {
+      const out = new Float32Array(end - begin);
+      smallFloatToFloat32(dtype, bytes, begin, out);
+      for (const [i, value] of out.entries()) assert.ok(Object.is(value, expected[begin + i]), `${begin + i}: ${value}`);
+    }
+  });
+}
+
 const everyByte = Uint8Array.from({ length: 256 }, (_, i) => i);
 
 for (const [dtype, kind] of Object.entries(SMALL)) {
   test(`all 256 patterns of ${dtype}`, () => {
     const out = new Float32Array(256);
-    float8ToFloat32(dtype, everyByte, 0, out);
+    smallFloatToFloat32(dtype, everyByte, 0, out);
     for (const byte of everyByte) assert.ok(Object.is(out[byte], byDigits(byte, kind)), `0x${byte.toString(16)}: ${out[byte]}`);
     const finite = [...out].filter(Number.isFinite);
     assert.deepEqual([Math.max(...finite), Math.min(...finite), Math.min(...finite.filter((value) => value > 0))], [kind.most, -kind.most, kind.least]);
@@ -79,14 +108,14 @@ for (const [dtype, kind] of Object.entries(SMALL)) {
 
 test("F8_E5M2 is the upper byte of a float16", () => {
   const [small, wide] = [new Float32Array(256), new Float32Array(256)];
-  float8ToFloat32("F8_E5M2", everyByte, 0, small);
+  smallFloatToFloat32("F8_E5M2", everyByte, 0, small);
   float16ToFloat32(Uint16Array.from(everyByte, (byte) => byte << 8), 0, wide);
   assert.deepEqual([...small], [...wide]);
 });
 
 test("F8_E8M0 is the exponent of a 32-bit float", () => {
   const out = new Float32Array(256);
-  float8ToFloat32("F8_E8M0", everyByte, 0, out);
+  smallFloatToFloat32("F8_E8M0", everyByte, 0, out);
   const bits = new Uint32Array(out.buffer);
   assert.equal(bits[0], 1 << 22, "2^-127 is a subnormal there");
   for (let byte = 1; byte < 255; byte++) assert.equal(bits[byte], byte << 23);

@@ -91,7 +91,7 @@ test("toFloat16 of every dtype that has numbers, in every runtime", async () => 
   await everywhere(async (type) => {
     for (const [dtype, data] of Object.entries(tensors)) {
       const tensor = await model.tensor(dtype);
-      if (dtype === "BOOL" || dtype === "C64") {
+      if (dtype === "C64") {
         assert.throws(() => tensor.toFloat16(), { code: "unsupported" });
         continue;
       }
@@ -121,12 +121,10 @@ test("the bits are those of the runtime's own conversion, where it has one", { s
 });
 
 test("a type that cannot be converted is refused without elements too", async () => {
-  for (const dtype of ["BOOL", "C64", "F4", "F6_E2M3", "F6_E3M2"]) {
-    const model = await open(safetensors({ w: { dtype, shape: [0], bytes: new Uint8Array(0) } }));
-    const tensor = await model.tensor("w");
-    assert.throws(() => tensor.toFloat16(), { code: "unsupported" }, dtype);
-  }
-  for (const dtype of ["F16", "F32", "F64", "I64"]) {
+  const complex = await open(safetensors({ w: { dtype: "C64", shape: [0], bytes: new Uint8Array(0) } }));
+  const none = await complex.tensor("w");
+  assert.throws(() => none.toFloat16(), { code: "unsupported" });
+  for (const dtype of ["F16", "F32", "F64", "I64", "BOOL", "F4", "F6_E2M3", "F6_E3M2"]) {
     const model = await open(safetensors({ w: { dtype, shape: [0], bytes: new Uint8Array(0) } }));
     assert.equal((await model.tensor("w")).toFloat16().length, 0, dtype);
   }

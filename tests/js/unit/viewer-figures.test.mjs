@@ -15,7 +15,6 @@ const { stacksOf } = await load("overview/layers/stacks.ts");
 const { scaleOf } = await load("overview/picture/scale.ts");
 const { MeasuredChanges } = await load("overview/changes/measured.ts");
 const { ValueStats } = await load("engine/value-stats.ts");
-const { toNumbers } = await load("engine/to-numbers.ts");
 const { aggregate } = await load("engine/aggregate.ts");
 const { treeOf } = await load("tree/node.ts");
 const { ratioOf } = await load("tree/rows.ts");
@@ -126,14 +125,6 @@ test("statistics of 64-bit floats reach from the smallest to the largest", () =>
 test("pictures of values whose squares leave the range are of those values", () => {
   const picture = (numbers) => aggregate({ rows: 1, columns: numbers.length, cached: () => ({ rowBegin: 0, rowEnd: 1, numbers }) }, { rowBegin: 0, rowEnd: 1, columnBegin: 0, columnEnd: numbers.length }, { rowBegin: 0, rowEnd: 1, columnBegin: 0, columnEnd: numbers.length }, numbers.length, 1, true).levels;
   assert.deepEqual([...picture(Float64Array.of(1e300, -1e-300, Number.NaN, 2))], [1e300, 1e-300, Number.POSITIVE_INFINITY, 2]);
-});
-
-test("elements of four and six bits are numbers, not bytes", () => {
-  const numbers = (dtype, bytes) => [...toNumbers({ dtype, data: bytes, bytes })];
-  assert.deepEqual(numbers("F4", Uint8Array.of(0x10, 0x32, 0xf7)), [0, 0.5, 1, 1.5, 6, -6]);
-  // The codes are 0x3f, 0x01, 0x20 and 0x1f, from the lowest bit on.
-  assert.deepEqual(numbers("F6_E2M3", Uint8Array.of(0x7f, 0x00, 0x7e)), [-7.5, 0.125, -0, 7.5]);
-  assert.deepEqual(numbers("F6_E3M2", Uint8Array.of(0x7f, 0x00, 0x7e)), [-28, 0.0625, -0, 28]);
 });
 
 test("a part of the page that is not built yet is said to be that", async () => {

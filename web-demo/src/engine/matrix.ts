@@ -1,11 +1,11 @@
 /** A tensor as a matrix whose rows are read on demand. */
 
-import type { Model, TensorInfo } from "zstn";
+import type { TensorInfo } from "zstn";
 import type { MatrixReader, FloatBits, RowBlock } from "./matrix-reader.js";
-import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
-import { floatBits, isPacked, toNumbers } from "./to-numbers.js";
+import { floatBits, isPacked } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
+import type { Numbers, TensorSource } from "./tensor-source.js";
 import type { Context } from "./context.js";
 
 /** The longest tensor that is read as a whole, in bytes. */
@@ -45,17 +45,16 @@ export interface SampleBudget {
 
 const DEFAULT_BUDGET: SampleBudget = { wholeBytes: SMALL_BYTES, sampleBytes: SAMPLE_BYTES, strips: SAMPLE_STRIPS };
 
-type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number>; set(numbers: ArrayLike<number>, offset: number): void };
-
 export class Matrix implements MatrixReader {
   readonly rows: number;
   readonly columns: number;
   readonly count: number;
   readonly bits: FloatBits | undefined;
+  readonly dtype: string;
   isSmall: boolean;
   sample: readonly (readonly [number, number])[];
   stored: StoredFigures | undefined;
-  readonly #model: Model;
+  readonly #source: TensorSource;
   readonly #info: TensorInfo;
   readonly #budget: SampleBudget;
   /** The number of elements in one slice of the outermost dimension, the smallest unit that can be read. */
@@ -72,9 +71,10 @@ export class Matrix implements MatrixReader {
   /** True if reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
 
-  constructor(model: Model, info: TensorInfo, budget = DEFAULT_BUDGET) {
+  constructor(source: TensorSource, budget = DEFAULT_BUDGET) {
+    const { info } = source;
     this.#budget = budget;
-    this.#model = model;
+    this.#source = source;
     this.#info = info;
     const shape = info.dtype === "C64" ? [...info.shape, 2] : info.shape;
     ({ rows: this.rows, columns: this.columns } = matrixShape(shape));
@@ -84,6 +84,7 @@ export class Matrix implements MatrixReader {
     const outermost = isPacked(info.dtype) && !Number.isInteger(info.byteLength / first) ? 1 : first;
     this.#stride = outermost === 0 ? 0 : this.count / outermost;
     this.bits = floatBits(info.dtype);
+    this.dtype = info.dtype;
     this.isSmall = info.byteLength <= budget.wholeBytes;
     this.#unitRows = Math.max(1, Math.floor(this.#stride / Math.max(1, this.columns)));
     this.#chunkRows = Math.max(1, Math.floor(CHUNK_ELEMENTS / Math.max(1, this.columns * this.#unitRows))) * this.#unitRows;
@@ -92,8 +93,8 @@ export class Matrix implements MatrixReader {
 
   async prepare({ signal }: Context): Promise<void> {
     if (this.isSmall || this.#indivisible !== undefined) return;
-    this.stored = await storedFigures(this.#model, this.#info, this.columns, signal);
-    const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
+    this.stored = await this.#source.stored(this.columns, signal);
+    const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#source.plan([0, 1], signal);
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
       this.sample = this.#strata(plan.bytes);
@@ -131,18 +132,34 @@ export class Matrix implements MatrixReader {
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
+  /** Returns the rows in memory, as blocks that have no row in common. */
+  held(): RowBlock[] {
+    const blocks = [...this.#chunks.values()];
+    for (const strip of this.#strips) {
+      for (let row = strip.rowBegin; row < strip.rowEnd; ) {
+        const chunk = Math.floor(row / this.#chunkRows);
+        const end = Math.min(strip.rowEnd, (chunk + 1) * this.#chunkRows);
+        if (!this.#chunks.has(chunk)) blocks.push(this.#cut(strip, row, end));
+        row = end;
+      }
+    }
+    return blocks;
+  }
+
   /**
-   * Returns evenly spread strips, including the first and the last rows; a single row fetches `fetchedBytes`. Returns
-   * none if one slice of the outermost dimension already exceeds the budget of a sample.
+   * Returns evenly spread strips, including the first and the last rows; a single row fetches `fetchedBytes`. If one slice
+   * of the outermost dimension exceeds the budget of a sample, but not that of a tensor that is read whole, it returns
+   * this slice alone, and none if it exceeds both.
    */
   #strata(fetchedBytes: number): [number, number][] {
-    const { sampleBytes, strips: maxStrips } = this.#budget;
+    const { sampleBytes, wholeBytes, strips: maxStrips } = this.#budget;
     const unitRows = this.#unitRows;
     const unitBytes = (this.#info.byteLength / this.count) * this.columns * unitRows;
     const units = Math.ceil(this.rows / unitRows);
     const long = fetchedBytes > 2 * unitBytes ? 1 : Math.max(1, Math.floor(Math.min(STRIP_BYTES, sampleBytes / maxStrips) / unitBytes));
     const affordable = Math.floor(sampleBytes / Math.max(unitBytes * long, fetchedBytes > 2 * unitBytes ? fetchedBytes * (1 + WIDENING_SHARE) : fetchedBytes));
-    const strips = Math.min(maxStrips, Math.ceil(units / long), affordable);
+    const isOneAffordable = fetchedBytes > 0 && fetchedBytes <= wholeBytes;
+    const strips = Math.min(maxStrips, Math.ceil(units / long), affordable || Number(isOneAffordable));
     return Array.from({ length: strips }, (_, i) => {
       const begin = strips === 1 ? 0 : Math.round((i * (units - long)) / (strips - 1));
       return [begin * unitRows, Math.min(this.rows, (begin + long) * unitRows)];
@@ -154,8 +171,8 @@ export class Matrix implements MatrixReader {
    * because the planes of a tensor have blocks of different lengths.
    */
   async #widened(strips: readonly (readonly [number, number])[], signal: AbortSignal): Promise<[number, number][]> {
-    const [name, unitRows, units] = [this.#info.name, this.#unitRows, Math.ceil(this.rows / this.#unitRows)];
-    const cost = async (begin: number, end: number) => (await this.#model.plan(name, { rows: [begin, end], signal })).bytes;
+    const [unitRows, units] = [this.#unitRows, Math.ceil(this.rows / this.#unitRows)];
+    const cost = async (begin: number, end: number) => (await this.#source.plan([begin, end], signal)).bytes;
     const widened: [number, number][] = [];
     let spent = 0;
     // The first and the last strips are extended first, since the budget may be exhausted before all strips are included.
@@ -236,14 +253,13 @@ export class Matrix implements MatrixReader {
   }
 
   async #read(rowBegin: number, rowEnd: number, { signal, onStep }: Context): Promise<RowBlock> {
-    const { name, shape } = this.#info;
+    const { shape } = this.#info;
     const firstElement = rowBegin * this.columns;
     const endElement = Math.min(rowEnd * this.columns, this.count);
     const begin = Math.floor(firstElement / this.#stride);
     const end = Math.ceil(endElement / this.#stride);
     const all = shape.length === 0 || (begin === 0 && end === shape[0]);
-    const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...(!all && this.#stride < this.count && { rows: [begin, end] as const }) });
-    const numbers = toNumbers(tensor) as Numbers;
+    const numbers = await this.#source.read(!all && this.#stride < this.count ? [begin, end] : undefined, { signal, onStep });
     const skipped = begin * this.#stride;
     return { rowBegin, rowEnd, numbers: numbers.length === endElement - firstElement ? numbers : numbers.subarray(firstElement - skipped, endElement - skipped) };
   }

@@ -1,14 +1,17 @@
 /** The open models, and the matrices of their recently viewed tensors. */
 
-import { memoryCache, open } from "zstn";
-import type { HttpOptions, Model, ModelInput, OpenOptions } from "zstn";
+import { blockScaled, memoryCache, open } from "zstn";
+import type { BlockScaled, HttpOptions, Model, ModelInput, OpenOptions, TensorInfo } from "zstn";
 import { serializeError } from "./serialized-error.js";
 import { ChangeComparison } from "./changes.js";
+import { levelsOf } from "./levels/levels.js";
+import type { Levels } from "./levels/report.js";
 import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
 import { readConfigFile } from "./config-file.js";
+import { decodedInfo, decodedSource, storedSource } from "./tensor-source.js";
 import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
 import type { Context } from "./context.js";
@@ -140,21 +143,35 @@ export class OpenModels {
     return minus ? new Difference(this.#matrix(of), this.#matrix(minus)) : this.#matrix(of);
   }
 
+  /** Returns the levels of a tensor's values, from the rows in memory. */
+  levels(of: Reference): Levels {
+    const matrix = this.#matrix(of);
+    return levelsOf({ blocks: matrix.held(), columns: matrix.columns, total: matrix.count, dtype: matrix.dtype });
+  }
+
   /** Returns a tensor as a matrix that is not cached, with a sample of at most `maxBytes` bytes. */
   sampledMatrix({ slot, tensor, generation }: Reference, maxBytes: number): Matrix {
     const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`The model has no tensor named ${tensor}.`);
-    return new Matrix(model, info, { wholeBytes: maxBytes, sampleBytes: maxBytes, strips: THUMBNAIL_STRIPS });
+    return new Matrix(storedSource(model, info), { wholeBytes: maxBytes, sampleBytes: maxBytes, strips: THUMBNAIL_STRIPS });
   }
 
-  #matrix({ slot, tensor, generation }: Reference): Matrix {
-    const key = `${slot} ${tensor}`;
+  /** Returns the weight whose elements a tensor contains, and its description; `undefined` if it has no scales of blocks. */
+  decoded({ slot, tensor, generation }: Reference): { readonly weight: BlockScaled; readonly info: TensorInfo } | undefined {
+    const model = this.model(slot, generation);
+    const weight = blockScaled(model.tensors, tensor);
+    return weight && { weight, info: decodedInfo(model, weight) };
+  }
+
+  #matrix({ slot, tensor, generation, isDecoded }: Reference): Matrix {
+    const key = `${slot} ${isDecoded ? "decoded" : "stored"} ${tensor}`;
     const known = this.#matrices.find((entry) => entry.key === key);
     const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`${slot === "first" ? "The model" : "The other model"} has no tensor named ${tensor}.`);
-    const entry = known ?? { key, matrix: new Matrix(model, info) };
+    const weight = isDecoded ? blockScaled(model.tensors, tensor) : undefined;
+    const entry = known ?? { key, matrix: new Matrix(weight ? decodedSource(model, weight) : storedSource(model, info)) };
     this.#matrices = [entry, ...this.#matrices.filter((other) => other !== entry)].slice(0, MAX_TENSORS);
     return entry.matrix;
   }

@@ -1,7 +1,8 @@
 /** The messages that the page and its worker exchange. Models live in the worker; the page refers to them by slot. */
 
-import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
+import type { BlockScaled, Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel, StoredFigures } from "./bands.js";
+import type { Levels } from "./levels/report.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
@@ -13,6 +14,8 @@ export interface Reference {
   readonly tensor: string;
   /** The `generation` of the model's summary. If it is given, the reference is rejected once that model has been closed. */
   readonly generation?: number | undefined;
+  /** True for the values that the tensor's elements have with the scales of their blocks. */
+  readonly isDecoded?: boolean | undefined;
 }
 
 /** The properties of an open model that are available without reading tensors. */
@@ -261,6 +264,10 @@ export interface Calls {
   closeSecond: { request: undefined; result: undefined };
   raster: { request: RasterRequest; result: Raster };
   describe: { request: DescribeRequest; result: Description };
+  /** Returns the weight whose elements a tensor contains, if its blocks have scales in other tensors. */
+  decoded: { request: { of: Reference }; result: { readonly weight: BlockScaled; readonly info: TensorInfo } | undefined };
+  /** Looks for a grid in the rows in memory. Reads nothing. */
+  levels: { request: { of: Reference }; result: Levels };
   probe: { request: { of: Reference; minus?: Reference | undefined; area: Area }; result: Probe };
   vector: { request: { of: Reference; minus?: Reference | undefined; begin: number; end: number; bins: number; fetch: boolean }; result: VectorSeries };
   thumbnail: { request: { of: Reference; width: number; height: number; maxBytes: number }; result: Thumbnail };

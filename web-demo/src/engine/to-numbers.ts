@@ -26,8 +26,7 @@ export const isPacked = (dtype: string): boolean => /^F[46](_|$)/.test(dtype);
 export function toNumbers(tensor: Tensor): ArrayLike<number> {
   const { data, dtype } = tensor;
   if (data instanceof BigInt64Array || data instanceof BigUint64Array) return Float64Array.from(data, Number);
-  if (isPacked(dtype)) return valuesOfCodes(dtype, unpacked(dtype, tensor.bytes));
-  return /^(F16|BF16|F8_)/.test(dtype) ? tensor.toFloat32() : data;
+  return /^(F16|BF16|F8_)/.test(dtype) || isPacked(dtype) ? tensor.toFloat32() : data;
 }
 
 /** Returns the bits of each element as integers, in two words for 64-bit elements. Elements with equal bits are equal. */
@@ -51,17 +50,4 @@ function unpacked(dtype: string, bytes: Uint8Array): Uint8Array {
     codes[i] = (pair >> (bit & 7)) & mask;
   }
   return codes;
-}
-
-/** Returns the values of elements shorter than a byte (OCP microscaling formats, 5.3). None is infinite or NaN. */
-function valuesOfCodes(dtype: string, codes: Uint8Array): Float32Array {
-  const { exponentBits, bias, allBits } = FLOATS[dtype]!;
-  const mantissaBits = allBits - 1 - exponentBits;
-  const table = Float32Array.from({ length: 1 << allBits }, (_, code) => {
-    const [exponent, mantissa] = [(code >> mantissaBits) & ((1 << exponentBits) - 1), code & ((1 << mantissaBits) - 1)];
-    const steps = exponent === 0 ? mantissa : mantissa + (1 << mantissaBits);
-    const magnitude = steps * 2 ** (Math.max(exponent, 1) - bias - mantissaBits);
-    return code >> (allBits - 1) === 1 ? -magnitude : magnitude;
-  });
-  return Float32Array.from(codes, (code) => table[code]!);
 }

@@ -8,6 +8,8 @@ import { isAbort } from "../page/error-text.js";
 import { byteBreakdownTable } from "../overview/byte-breakdown.js";
 import { charts } from "./charts.js";
 import { figures, isComplete } from "./figures.js";
+import { levelsCard } from "./levels-card.js";
+import { verdictOf } from "./levels-verdict.js";
 import type { PanelOptions } from "./panel-options.js";
 import { matrixCard, vectorCard } from "./plot-card.js";
 import type { PlotCard } from "./plot-card.js";
@@ -66,8 +68,24 @@ export class TensorPanel {
     if (description.rowsRead === 0) return;
     this.#charts.replaceChildren(...charts(description, info, this.#options.signal, this.#options.isOverlaid));
     if (!this.#options.minus) void this.#showShares();
-    if (this.#card) return this.#card.refresh();
-    this.#showPlot(description);
+    if (this.#card) this.#card.refresh();
+    else this.#showPlot(description);
+    if (!this.#options.minus) void this.#showLevels();
+  }
+
+  /** Shows whether the values that were read look quantised. */
+  async #showLevels(): Promise<void> {
+    const { engine, of, info, signal } = this.#options;
+    const line = element("p", { class: "verdict" }, "\u00a0");
+    this.#figures.append(line);
+    // The worker draws the picture first.
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    if (signal.aborted) return;
+    const levels = await engine.call("levels", { of }, { signal }).catch(() => undefined);
+    if (!levels || signal.aborted || !line.isConnected) return;
+    const verdict = verdictOf(levels, info);
+    line.textContent = verdict.title;
+    this.#charts.append(levelsCard(verdict, levels));
   }
 
   /** Shows the byte breakdown of the tensor, if it has a block table. */

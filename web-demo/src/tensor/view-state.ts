@@ -12,10 +12,12 @@ export interface ViewState {
   readonly cells?: string | undefined;
   /** The pinned cell, `row,column`. */
   readonly pin?: string | undefined;
+  /** `stored` to show the elements of a weight without the scales of their blocks. */
+  readonly values?: string | undefined;
 }
 
 /** The default view. */
-export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined };
+export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined, values: undefined };
 
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;
 

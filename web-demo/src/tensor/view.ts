@@ -2,7 +2,7 @@
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
-import type { Reference, Slot } from "../engine/protocol.js";
+import type { Calls, Reference, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
@@ -16,6 +16,7 @@ import { exportPanel } from "./export-panel.js";
 import { overlay } from "./charts.js";
 import { SharedScale } from "./shared-scale.js";
 import type { ViewState } from "./view-state.js";
+import { NO_VIEW } from "./view-state.js";
 import { Viewport } from "./viewport.js";
 
 /** The comparison mode: the tensor alone, side by side with another one, or the difference of the two. */
@@ -135,11 +136,42 @@ export class TensorView {
       return;
     }
     const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
+    const decoded = minus || !mayHaveScales(info) ? undefined : await this.#decoded(of);
+    if (signal.aborted) return;
+    if (decoded) return this.#showDecoded(of, decoded);
     const layers = minus ? undefined : multiples({ engine, activities, info, generation: first.generation, tensors: first.tensors, signal, onPick });
     const panel = new TensorPanel({ engine, activities, of, minus, info, title, model: first.name, signal, state, onState, layers });
     this.#body.replaceChildren(panel.node);
-    const base = first.kind === "z4dm" ? second?.source : undefined;
-    if (!minus) this.#body.append(exportPanel({ engine, activities, of, source: first.source, name: first.name, base }));
+    if (!minus) this.#body.append(this.#export(of));
+    await panel.show();
+  }
+
+  #export(of: Reference): HTMLElement {
+    const { engine, activities, first, second } = this.#options;
+    return exportPanel({ engine, activities, of, source: first.source, name: first.name, base: first.kind === "z4dm" ? second?.source : undefined });
+  }
+
+  /** Returns the weight whose elements this tensor contains, if its blocks have scales. */
+  async #decoded(of: Reference): Promise<Calls["decoded"]["result"]> {
+    return this.#options.engine.call("decoded", { of }, { signal: this.#closing.signal }).catch(() => undefined);
+  }
+
+  /** Shows a weight with the scales of its blocks, or, if the user has chosen so, its stored elements. */
+  async #showDecoded(of: Reference, decoded: NonNullable<Calls["decoded"]["result"]>, isDecoded = this.#options.state.values !== "stored"): Promise<void> {
+    const { engine, activities, info, first, state, onState } = this.#options;
+    const { format, blockLength, scales, global } = decoded.weight;
+    const choose = () => {
+      // The two matrices have different areas, so the view is reset.
+      onState({ ...NO_VIEW, values: isDecoded ? "stored" : undefined });
+      void this.#showDecoded(of, decoded, !isDecoded);
+    };
+    const words = isDecoded
+      ? `${format}: each ${blockLength} values share a scale in ${scales}${global ? `, and all one in ${global.name}` : ""}. The values below are decoded.`
+      : `These are the stored elements, without the scales in ${scales}.`;
+    const note = element("p", { class: "notice scales" }, element("span", {}, words), button(isDecoded ? "Show stored elements" : "Show decoded values", choose));
+    const isInitial = isDecoded === (state.values !== "stored");
+    const panel = new TensorPanel({ engine, activities, of: { ...of, isDecoded }, info: isDecoded ? decoded.info : info, title: info.name, model: first.name, signal: this.#closing.signal, state: isInitial ? state : NO_VIEW, onState });
+    this.#body.replaceChildren(note, panel.node, this.#export(of));
     await panel.show();
   }
 
@@ -171,5 +203,8 @@ export class TensorView {
     return slot === "second" ? this.#options.second! : this.#options.first;
   }
 }
+
+/** Returns whether the elements of a tensor may have scales in another tensor. */
+const mayHaveScales = ({ dtype }: TensorInfo): boolean => /^(U8|F[468](_|$))/.test(dtype);
 
 const sameShape = (a: TensorInfo, b: TensorInfo): boolean => a.shape.length === b.shape.length && a.shape.every((size, i) => size === b.shape[i]);
