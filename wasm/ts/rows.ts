@@ -1,6 +1,5 @@
 /** Parts of a tensor that are read by themselves, and the plan for reading them. */
 
-import { InvalidInputError } from "./errors.js";
 import type { ReadOptions } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
@@ -56,24 +55,24 @@ export function adjacentPart(info: TensorInfo, span: ByteSpan): Part {
   return { info: { ...info, byteLength: span[1] - span[0], storedLength: 0 }, spans: async () => [span], read: (reader) => reader.read(span) };
 }
 
-/** Returns the part of a tensor that the options of a read select; `undefined` for the whole tensor. Throws like `rowsOf`. */
+/**
+ * Returns the part of a tensor that the options of a read select; `undefined` for the whole tensor. Throws an
+ * `InvalidInputError` if the tensor does not have this part, or it does not begin and end on a byte.
+ */
 export async function partOf(info: TensorInfo, rows: RowRange | undefined, select: readonly AxisSelection[] | undefined): Promise<Part | undefined> {
-  if (select !== undefined) return (await import("./selection.js")).selected(info, select, rows);
-  return rows === undefined ? undefined : rowsOf(info, rows);
+  if (select === undefined && rows === undefined) return undefined;
+  const part = select === undefined ? rowsOf(info, rows!) : undefined;
+  return part ?? (await import("./selection.js")).selected(info, select, rows);
 }
 
-/** Returns a range of rows. Throws an `InvalidInputError` if the tensor does not have these rows, or they end within a byte. */
-function rowsOf(info: TensorInfo, rows: RowRange): Part {
-  if (!Array.isArray(rows) || rows.length !== 2) throw new InvalidInputError(`\`rows\` must be a pair [begin, end], not ${String(rows)}.`);
+/** Returns a range of rows; `undefined` if the tensor does not have these rows, or they do not begin and end on a byte. */
+function rowsOf(info: TensorInfo, rows: RowRange): Part | undefined {
+  if (!Array.isArray(rows) || rows.length !== 2) return undefined;
   const [begin, end] = rows as [number, number];
   const [count, ...rest] = info.shape;
-  if (count === undefined) throw new InvalidInputError(`${info.name} is a scalar and has no rows.`);
-  if (![begin, end].every(Number.isInteger) || begin < 0 || begin > end || end > count) {
-    throw new InvalidInputError(`Rows ${begin} to ${end} are out of range: ${info.name} has ${count} rows.`);
-  }
   // A row is a whole number of bits, so that the quotient is exact.
-  const rowBytes = begin < end ? info.byteLength / count : 0;
+  const rowBytes = begin < end ? info.byteLength / count! : 0;
   const span = [begin * rowBytes, end * rowBytes] as const;
-  if (!span.every(Number.isInteger)) throw new InvalidInputError(`Rows ${begin} to ${end} of ${info.name} do not begin and end on a byte.`);
-  return adjacentPart({ ...info, shape: [end - begin, ...rest] }, span);
+  if (begin >= 0 && begin <= end && end <= count! && [begin, end, ...span].every(Number.isInteger)) return adjacentPart({ ...info, shape: [end - begin, ...rest] }, span);
+  return undefined;
 }

@@ -20,11 +20,20 @@ const SPAN_BANDS = 4;
 const WAVE_BYTES = 32 << 20;
 const WAVE_SPANS = 64;
 
+/** Returns the error for rows that a tensor does not have, or that do not begin and end on a byte. */
+function rowsError({ name, shape: [count] }: TensorInfo, rows: RowRange): InvalidInputError {
+  if (!Array.isArray(rows) || rows.length !== 2) return new InvalidInputError(`\`rows\` must be a pair [begin, end], not ${String(rows)}.`);
+  if (count === undefined) return new InvalidInputError(`${name} is a scalar and has no rows.`);
+  const why = rangeOf(rows, count) ? "do not begin and end on a byte" : "are out of range";
+  return new InvalidInputError(`Rows ${rows[0]} to ${rows[1]} ${why}: ${name} has ${count} rows.`);
+}
+
 /**
  * Returns the part of a tensor that `select` describes. Throws an `InvalidInputError` if the tensor does not have these
- * axes or indices, and if the part does not consist of whole bytes.
+ * axes or indices, and if the part does not consist of whole bytes; without `select`, the error for `rows`.
  */
-export function selected(whole: TensorInfo, select: readonly AxisSelection[], rows: RowRange | undefined): Part {
+export function selected(whole: TensorInfo, select: readonly AxisSelection[] | undefined, rows: RowRange | undefined): Part {
+  if (select === undefined) throw rowsError(whole, rows!);
   const { name, shape, dtype, byteLength } = whole;
   const refuse = (problem: string) => new InvalidInputError(`${problem}: ${name} has the shape [${shape.join(", ")}].`);
   if (rows !== undefined) throw new InvalidInputError("Give either `rows` or `select`: `select: [rows]` selects the same rows.");

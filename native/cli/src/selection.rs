@@ -251,7 +251,10 @@ impl FromStr for AxisBounds {
         let axes = text.split(',').map(|entry| {
             let entry = entry.trim();
             let bounds = entry.parse().map_err(|_| {
-                format!("\"{entry}\" selects nothing; write : for an axis, one index, like 7, or a range, like 10:20")
+                format!(
+                    "\"{entry}\" is no selection of an axis; write : for all of it, one index, \
+                     like 7, or a range, like 10:20"
+                )
             });
             Ok((entry.to_owned(), bounds?))
         });
@@ -270,7 +273,8 @@ impl AxisBounds {
             let range = bounds.of(len).map_err(|_| {
                 let (name, shape) = (&tensor.name, &tensor.shape);
                 Error::Usage(format!(
-                    "{entry} is not among the {len} indices of axis {axis} of {name}: the shape is {shape:?}"
+                    "{entry} is not among the {len} indices of axis {axis} of {name}: the shape \
+                     is {shape:?}"
                 ))
             });
             ranges.push(range?);
