@@ -1,11 +1,12 @@
 /** A tensor as a matrix whose rows are read on demand. */
 
-import type { Model, TensorInfo } from "zstn";
+import type { Model, TensorInfo, TensorOptions } from "zstn";
 import type { MatrixReader, FloatBits, RowBlock } from "./matrix-reader.js";
 import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
 import { floatBits, isPacked, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
+import { sliceInfo, type Slice } from "./slice.js";
 import type { Context } from "./context.js";
 
 /** The longest tensor that is read as a whole, in bytes. */
@@ -56,7 +57,10 @@ export class Matrix implements MatrixReader {
   sample: readonly (readonly [number, number])[];
   stored: StoredFigures | undefined;
   readonly #model: Model;
+  /** The tensor, or its slice as a tensor of its own. */
   readonly #info: TensorInfo;
+  readonly #whole: TensorInfo;
+  readonly #slice: Slice;
   readonly #budget: SampleBudget;
   /** The number of elements in one slice of the outermost dimension, the smallest unit that can be read. */
   readonly #stride: number;
@@ -72,9 +76,12 @@ export class Matrix implements MatrixReader {
   /** True if reading a few rows fetches the whole tensor; unknown before the first plan. */
   #indivisible: boolean | undefined;
 
-  constructor(model: Model, info: TensorInfo, budget = DEFAULT_BUDGET) {
+  constructor(model: Model, whole: TensorInfo, budget = DEFAULT_BUDGET, slice: Slice = []) {
+    const info = slice.length > 0 ? sliceInfo(whole, slice) : whole;
     this.#budget = budget;
     this.#model = model;
+    this.#whole = whole;
+    this.#slice = slice;
     this.#info = info;
     const shape = info.dtype === "C64" ? [...info.shape, 2] : info.shape;
     ({ rows: this.rows, columns: this.columns } = matrixShape(shape));
@@ -91,11 +98,14 @@ export class Matrix implements MatrixReader {
   }
 
   async prepare({ signal }: Context): Promise<void> {
-    if (this.isSmall || this.#indivisible !== undefined) return;
-    this.stored = await storedFigures(this.#model, this.#info, this.columns, signal);
-    const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#model.plan(this.#info.name, { rows: [0, 1], signal });
+    const isSlice = this.#slice.length > 0;
+    if ((this.isSmall && !isSlice) || this.#indivisible !== undefined) return;
+    // The stored figures are those of the whole tensor.
+    this.stored = isSlice ? undefined : await storedFigures(this.#model, this.#info, this.columns, signal);
+    const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#model.plan(this.#info.name, { ...this.#part([0, 1]), signal });
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
+      if (this.isSmall) return;
       this.sample = this.#strata(plan.bytes);
       // A packed tensor is fetched in whole blocks, which contain more rows than requested.
       const rowBytes = this.#bytesOf(this.#unitRows);
@@ -103,7 +113,7 @@ export class Matrix implements MatrixReader {
       if (this.#isInBlocks) this.sample = await this.#widened(this.sample, signal);
       return;
     }
-    const { storedLength, byteLength } = this.#info;
+    const { storedLength, byteLength } = this.#whole;
     this.isSmall = storedLength <= this.#budget.wholeBytes && byteLength <= UNPACKED_BYTES;
     this.sample = this.isSmall ? [[0, this.rows]] : [];
   }
@@ -155,7 +165,7 @@ export class Matrix implements MatrixReader {
    */
   async #widened(strips: readonly (readonly [number, number])[], signal: AbortSignal): Promise<[number, number][]> {
     const [name, unitRows, units] = [this.#info.name, this.#unitRows, Math.ceil(this.rows / this.#unitRows)];
-    const cost = async (begin: number, end: number) => (await this.#model.plan(name, { rows: [begin, end], signal })).bytes;
+    const cost = async (begin: number, end: number) => (await this.#model.plan(name, { ...this.#part([begin, end]), signal })).bytes;
     const widened: [number, number][] = [];
     let spent = 0;
     // The first and the last strips are extended first, since the budget may be exhausted before all strips are included.
@@ -242,10 +252,20 @@ export class Matrix implements MatrixReader {
     const begin = Math.floor(firstElement / this.#stride);
     const end = Math.ceil(endElement / this.#stride);
     const all = shape.length === 0 || (begin === 0 && end === shape[0]);
-    const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...(!all && this.#stride < this.count && { rows: [begin, end] as const }) });
+    const tensor = await this.#model.tensor(name, { signal, onProgress: onStep, ...this.#part(!all && this.#stride < this.count ? [begin, end] : undefined) });
     const numbers = toNumbers(tensor) as Numbers;
     const skipped = begin * this.#stride;
     return { rowBegin, rowEnd, numbers: numbers.length === endElement - firstElement ? numbers : numbers.subarray(firstElement - skipped, endElement - skipped) };
+  }
+
+  /** Returns the option that selects rows of the tensor or the slice, all of them without `rows`. */
+  #part(rows: readonly [number, number] | undefined): Pick<TensorOptions, "rows" | "select"> {
+    const slice = this.#slice;
+    if (slice.length === 0) return rows ? { rows } : {};
+    if (!rows) return { select: slice };
+    // Rows are indices of the first axis that has no index.
+    const axis = slice.includes(null) ? slice.indexOf(null) : slice.length;
+    return { select: [...slice.slice(0, axis), rows, ...slice.slice(axis + 1)] };
   }
 
   #cut(block: RowBlock, rowBegin: number, rowEnd: number): RowBlock {

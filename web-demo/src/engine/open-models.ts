@@ -139,13 +139,13 @@ export class OpenModels {
     return new Matrix(model, info, { wholeBytes: maxBytes, sampleBytes: maxBytes, strips: THUMBNAIL_STRIPS });
   }
 
-  #matrix({ slot, tensor, generation }: Reference): Matrix {
-    const key = `${slot} ${tensor}`;
+  #matrix({ slot, tensor, slice = [], generation }: Reference): Matrix {
+    const key = `${slot} ${slice.join()} ${tensor}`;
     const known = this.#matrices.find((entry) => entry.key === key);
     const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`${slot === "first" ? "The model" : "The other model"} has no tensor named ${tensor}.`);
-    const entry = known ?? { key, matrix: new Matrix(model, info) };
+    const entry = known ?? { key, matrix: new Matrix(model, info, undefined, slice) };
     this.#matrices = [entry, ...this.#matrices.filter((other) => other !== entry)].slice(0, MAX_TENSORS);
     return entry.matrix;
   }

@@ -12,10 +12,12 @@ export interface ViewState {
   readonly cells?: string | undefined;
   /** The pinned cell, `row,column`. */
   readonly pin?: string | undefined;
+  /** The slice of a tensor of three to five axes: an index or `*` for each of the first ones. */
+  readonly slice?: string | undefined;
 }
 
 /** The default view. */
-export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined };
+export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined, slice: undefined };
 
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;
 
