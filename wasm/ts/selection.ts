@@ -24,7 +24,7 @@ const WAVE_SPANS = 64;
 function rowsError({ name, shape: [count] }: TensorInfo, rows: RowRange): InvalidInputError {
   if (!Array.isArray(rows) || rows.length !== 2) return new InvalidInputError(`\`rows\` must be a pair [begin, end], not ${String(rows)}.`);
   if (count === undefined) return new InvalidInputError(`${name} is a scalar and has no rows.`);
-  const why = rangeOf(rows, count) ? "do not begin and end on a byte" : "are out of range";
+  const why = rangeOf(Array.from(rows, (bound) => bound ?? Number.NaN), count) ? "do not begin and end on a byte" : "are out of range";
   return new InvalidInputError(`Rows ${rows[0]} to ${rows[1]} ${why}: ${name} has ${count} rows.`);
 }
 

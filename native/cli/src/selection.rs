@@ -345,7 +345,10 @@ mod tests {
     #[test]
     fn axes_are_written_like_rows_with_commas() {
         for (text, count) in [(":", 1), ("10:20, :,7", 3), ("..,-1,3..", 3)] {
-            assert_eq!(text.parse::<AxisBounds>().map(|axes| axes.0.len()), Ok(count));
+            assert_eq!(
+                text.parse::<AxisBounds>().map(|axes| axes.0.len()),
+                Ok(count)
+            );
         }
         for refused in ["", "1,,2", "1,", "a", "1:2:3", "5:2"] {
             assert!(refused.parse::<AxisBounds>().is_err(), "{refused}");

@@ -544,14 +544,15 @@ mod tests {
         }
         assert!(Selection::new(info, vec![Indices::range(0..3)]).is_err());
         let backwards = Range { start: 2, end: 1 };
-        for wrong in [vec![2..4], vec![backwards], vec![0..1, 3..3], vec![0..1; 3]] {
+        for wrong in [[0..1, 2..4], [backwards, 0..1], [3..4, 0..1], [0..1, 3..3]] {
             let error = Selection::ranges(info, &wrong).expect_err("refused");
             assert!(error.to_string().contains("[3, 2]"), "{error}");
         }
         let column = Selection::ranges(info, &[0..3, 1..2]).unwrap();
         assert_eq!(reader.read_selection(&column).unwrap().bytes, [1, 3, 5]);
-        let rows = Selection::ranges(info, &[1..3]).unwrap();
+        let rows = Selection::ranges(info, std::slice::from_ref(&(1..3))).unwrap();
         assert_eq!(rows.shape(), [2, 2]);
+        assert!(Selection::ranges(info, &[0..1, 0..1, 0..1]).is_err());
         let all = vec![Indices::range(0..3), Indices::List(vec![1])];
         let selection = Selection::new(info, all).unwrap();
         let error = tensor("U8", &[6, 1], 6).read_selection(&selection);

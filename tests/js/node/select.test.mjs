@@ -48,7 +48,7 @@ before(async () => {
   }
   writeFileSync(path("shards/model.safetensors.index.json"), JSON.stringify({ metadata: {}, weight_map: map }));
   await pack(path("model.safetensors"), path("model.zstn"));
-  await packAll([path("model.safetensors")], path("max"), ["--effort", "max"]);
+  await packAll([path("model.safetensors")], path("max.zstn"), ["--effort", "max"]);
   await pack(path("model.safetensors"), path("extended.zstn"), { extended: true });
   await pack(path("tuned.safetensors"), path("tuned.z4dm"), { base: path("model.safetensors") });
   await pack(path("tuned.safetensors"), path("extended.z4dm"), { base: path("model.safetensors"), extended: true });
@@ -89,7 +89,7 @@ async function check(model, name, whole, selections, message) {
   }
 }
 
-const LAYOUTS = [["model.safetensors"], ["shards/model.safetensors.index.json"], ["model.zstn"], ["max/model.zstn"], ["extended.zstn"], ["tuned.z4dm", "model.safetensors"], ["tuned.z4dm", "model.zstn"], ["extended.z4dm", "model.zstn"], ["extended.z4dm", "max/model.zstn"]];
+const LAYOUTS = [["model.safetensors"], ["shards/model.safetensors.index.json"], ["model.zstn"], ["max.zstn"], ["extended.zstn"], ["tuned.z4dm", "model.safetensors"], ["tuned.z4dm", "model.zstn"], ["extended.z4dm", "model.zstn"], ["extended.z4dm", "max.zstn"]];
 
 for (const [file, base] of LAYOUTS) {
   test(`selections of ${file}${base === undefined ? "" : ` against ${base}`} are the elements of its tensors`, async () => {

@@ -149,7 +149,10 @@ fn parts_are_selected_on_every_axis() {
         assert!(out.status.success(), "{select}: {}", text(&out.stderr));
         assert_eq!(out.stdout, elements(places), "{select}");
         let summary = text(&get(select, &["--summary"]).stdout);
-        assert!(summary.contains(&format!("shape    {shape}\n")), "{summary}");
+        assert!(
+            summary.contains(&format!("shape    {shape}\n")),
+            "{summary}"
+        );
     }
     let described = json(&get("2:4,1", &["--json"]));
     assert_eq!(described["shape"], serde_json::json!([2]));

@@ -6,7 +6,8 @@ import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
 import { floatBits, isPacked, toNumbers } from "./to-numbers.js";
 import { matrixShape } from "./shape.js";
-import { sliceInfo, type Slice } from "./slice.js";
+import type { Slice } from "./protocol.js";
+import { sliceInfo } from "./slice.js";
 import type { Context } from "./context.js";
 
 /** The longest tensor that is read as a whole, in bytes. */

@@ -2,17 +2,19 @@
 
 import type { Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
 import type { BandLevel } from "./bands.js";
-import type { Slice } from "./slice.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
 export type Slot = "first" | "second";
 
+/** An index for each of the first axes of a tensor; `null` for all indices of an axis. */
+export type Slice = readonly (number | null)[];
+
 /** A tensor of an open model. */
 export interface Reference {
   readonly slot: Slot;
   readonly tensor: string;
-  /** The slice to view: an index for each of the first axes, `null` for all indices. Absent for the whole tensor. */
+  /** The slice to view; empty or absent for the whole tensor. */
   readonly slice?: Slice | undefined;
   /** The `generation` of the model's summary. If it is given, the reference is rejected once that model has been closed. */
   readonly generation?: number | undefined;

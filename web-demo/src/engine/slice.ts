@@ -1,10 +1,8 @@
 /** Slices of tensors of more than two axes: an index for some of the first axes. */
 
 import type { TensorInfo } from "zstn";
+import type { Slice } from "./protocol.js";
 import { isPacked } from "./to-numbers.js";
-
-/** An index for each of the first axes; `null` for all indices of an axis. */
-export type Slice = readonly (number | null)[];
 
 /** The most axes of a tensor whose slices can be viewed. */
 const MAX_AXES = 5;

@@ -1,7 +1,8 @@
 /** Sliders that select an index of each of the first axes of a tensor of three to five axes. */
 
 import type { TensorInfo } from "zstn";
-import { sliceAxes, type Slice } from "../engine/slice.js";
+import type { Slice } from "../engine/protocol.js";
+import { sliceAxes } from "../engine/slice.js";
 import { element } from "../page/element.js";
 import { formatCount } from "../page/format.js";
 

@@ -2,7 +2,7 @@
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
-import type { Reference, Slot } from "../engine/protocol.js";
+import type { Reference, Slice, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
@@ -10,7 +10,7 @@ import { isBlockType, typeOf } from "../tree/dtype-family.js";
 import { originalBytesOf } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
-import { parseSlice, sliceInfo, sliceText, type Slice } from "../engine/slice.js";
+import { parseSlice, sliceInfo, sliceText } from "../engine/slice.js";
 import { TensorPanel } from "./panel.js";
 import { multiples } from "./multiples.js";
 import { exportPanel } from "./export-panel.js";

@@ -37,7 +37,12 @@ pub struct Options {
     /// Read only a part, with an entry for each axis, outermost first, separated by
     /// commas, like 10:20,:,7 – : is a whole axis, and a single index drops its axis;
     /// the last axes may be omitted
-    #[arg(long, value_name = "A:B,…", allow_hyphen_values = true, conflicts_with = "rows")]
+    #[arg(
+        long,
+        value_name = "A:B,…",
+        allow_hyphen_values = true,
+        conflicts_with = "rows"
+    )]
     select: Option<AxisBounds>,
     /// Output file: .npy (BF16 becomes float32, since NumPy lacks it), .safetensors
     /// (also for several tensors), or .bin, .raw or no extension for raw bytes; - for
@@ -140,7 +145,7 @@ struct Wanted {
 /// The part of a tensor to read.
 enum Part {
     Whole,
-    Rows(RowsPlan),
+    Rows(Box<RowsPlan>),
     /// Selected elements, and the shape in which they are returned.
     Elements(Selection, Vec<u64>),
 }
@@ -211,7 +216,9 @@ impl Options {
                 }
                 let tensor = &reader.tensors()[number];
                 let part = match (&self.rows, &self.select) {
-                    (Some(bounds), _) => Part::Rows(plan_rows(reader, &tensor.name, bounds)?),
+                    (Some(bounds), _) => {
+                        Part::Rows(Box::new(plan_rows(reader, &tensor.name, bounds)?))
+                    }
                     (_, Some(bounds)) => {
                         let (elements, shape) = bounds.of(tensor)?;
                         Part::Elements(elements, shape)
