@@ -23,7 +23,7 @@ test("conditions are in the order that resolvers need, and their files exist", (
 const ERRORS = ["BaseRequired", "ContentEncoding", "CoreLoad", "Format", "Gpu", "Http", "Internal", "InvalidInput", "Limit", "ModelClosed", "Network", "RangeNotSupported", "Read", "SourceChanged", "TensorNotFound", "Truncated", "Unsupported", "Worker", "WrongBase", "Zstn"];
 const FUNCTIONS = ["compress", "compressDelta", "configure", "decompress", "decompressDelta", "folderCache", "memoryCache", "open", "opfsCache", "pack", "unpack", "withCache", "withCoalescing", "withRetry", "workerPool"];
 const TYPES = [
-  "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
+  "AxisSelection", "BlobReadOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
   "ErrorCode", "ErrorLocation", "Figures", "Float16Data", "GpuBuffer", "GpuDevice", "GpuReadOptions", "GpuTensor", "HalfArray", "HttpOptions", "HubInput", "HubLocation", "LocalInput", "LocateOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
   "PackReport", "Packed", "PackedOriginal", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
   "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StatisticsOptions", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions", "TensorStatistics",
