@@ -35,7 +35,7 @@ pub fn to_u64(number: f64) -> Result<u64, Error> {
     // The message does not contain the number, because formatting it would add the code
     // for decimal fractions to the module.
     Err(Error::invalid_input(
-        "a size, position or row is not a whole number from 0 to 2^53",
+        "a size or a position is not a whole number from 0 to 2^53",
     ))
 }
 

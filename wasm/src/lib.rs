@@ -20,7 +20,7 @@ mod model;
 #[cfg(feature = "reader")]
 mod opening;
 #[cfg(feature = "reader")]
-mod rows;
+mod part;
 #[cfg(feature = "reader")]
 mod unpacked;
 #[cfg(feature = "formats")]
@@ -45,7 +45,7 @@ pub use opening::{Assembly, Catalog, Opening, ShardIndex};
 #[cfg(feature = "coder")]
 pub use packing::{DeltaPacking, Packing};
 #[cfg(feature = "reader")]
-pub use rows::Rows;
+pub use part::Part;
 #[cfg(feature = "gpu")]
 pub use shader_lists::shader_lists;
 #[cfg(feature = "reader")]

@@ -10,7 +10,7 @@ use zstn_core::container::zstn::integrity;
 use zstn_core::container::zstn::rows::PlaneSize;
 use zstn_core::model::{Model as Core, TensorInfo};
 
-use crate::Rows;
+use crate::Part;
 use crate::conversion::{to_js_error, to_u64, triples};
 use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
@@ -141,7 +141,7 @@ impl Model {
         Ok(task.to_bytes())
     }
 
-    /// Returns the range of the block table of tensor `index`, which `rows` needs, as
+    /// Returns the range of the block table of tensor `index`, which `part` needs, as
     /// `[file, offset, length]`; empty if it needs none.
     #[wasm_bindgen(js_name = blockTable)]
     #[must_use]
@@ -182,7 +182,7 @@ impl Model {
     /// Returns the stored size of each plane of tensor `index`: one line for each plane,
     /// with tabs between its name, its method and its decoded and stored lengths.
     /// Returns undefined if the file does not state them. `table` is the block table, as
-    /// for `rows`.
+    /// for `part`.
     #[wasm_bindgen(js_name = planeSizes)]
     pub fn plane_sizes(
         &self,
@@ -199,17 +199,17 @@ impl Model {
         Ok(planes.map(|planes| planes.into_iter().map(line).collect()))
     }
 
-    /// Returns the plan for reading rows `start` to `end` (exclusive) of tensor `index`.
-    pub fn rows(
+    /// Returns the plan for reading bytes `start` to `end` (exclusive) of tensor `index`.
+    pub fn part(
         &self,
         index: usize,
         start: f64,
         end: f64,
         table: Option<Vec<u8>>,
-    ) -> Result<Rows, JsValue> {
-        let rows = to_u64(start).and_then(|start| Ok(start..to_u64(end)?));
-        rows.and_then(|rows| self.0.rows(index, rows, table.as_deref()))
-            .map(Rows::new)
+    ) -> Result<Part, JsValue> {
+        let span = to_u64(start).and_then(|start| Ok(start..to_u64(end)?));
+        span.and_then(|span| self.0.part(index, span, table.as_deref()))
+            .map(Part::new)
             .map_err(|e| to_js_error(&e))
     }
 

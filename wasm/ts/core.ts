@@ -94,7 +94,7 @@ export interface ModelLayout {
 /** A model in the WebAssembly core. */
 export interface CoreModel extends ModelLayout {
   /**
-   * Returns the range of the block table that `rows` and `planeSizes` need, [file, offset, length]; empty if they need
+   * Returns the range of the block table that `part` and `planeSizes` need, [file, offset, length]; empty if they need
    * none.
    */
   blockTable(index: number): Float64Array;
@@ -103,7 +103,8 @@ export interface CoreModel extends ModelLayout {
    * reads no deltas.
    */
   longerTable?(index: number, table: Uint8Array): Float64Array;
-  rows(index: number, start: number, end: number, table?: Uint8Array): CoreRows;
+  /** Returns a plan for bytes `start` to `end` (exclusive) of a tensor. */
+  part(index: number, start: number, end: number, table?: Uint8Array): CorePart;
   /**
    * Returns one line for each plane, with tabs between its name, its coding method, and its decoded and stored lengths
    * in bytes; `undefined` for tensors without a block table.
@@ -168,21 +169,20 @@ export interface CoreUnpacked {
 /** Decodes a tensor of a model that lives in another instance of the same module. */
 export type CoreDecode = (task: Uint8Array, parts: Uint8Array[], base?: Uint8Array) => Uint8Array<ArrayBuffer>;
 
-/** A plan for reading a range of rows of a tensor. The caller does all I/O. */
-export interface CoreRows {
-  /** Returns whether the whole tensor has to be read and decoded. The rows are then the bytes `span` of the decoded tensor. */
+/** A plan for reading a range of the bytes of a tensor. The caller does all I/O. */
+export interface CorePart {
+  /** Returns whether the whole tensor has to be read and decoded, from which the caller takes the range. */
   isWhole(): boolean;
-  /** Returns the position of the rows in the decoded tensor, [start, end] in bytes. */
-  span(): Float64Array;
   /** Returns the ranges to fetch, [file, offset, length, …]. */
   ranges(): Float64Array;
+  /** Returns the number of bytes of the tensor that are decoded together; 0 if it is not stored in blocks. */
+  bandBytes(): number;
   /**
-   * Returns the rows of the base's tensor that decoding needs, and the bytes to take from these rows: [first, last,
-   * begin, end]. Empty if decoding needs none. `rows` and `byteLength` describe the base's tensor. Absent from the
-   * module that reads no deltas.
+   * Returns the range of the base's tensor that decoding needs, [start, end] in bytes; empty if decoding needs none.
+   * Absent from the module that reads no deltas.
    */
-  baseRows?(rows: number, byteLength: number): Float64Array;
-  /** Returns the raw bytes of the rows, decoded from the bytes of `ranges` and `baseRows`. */
+  base?(): Float64Array;
+  /** Returns the raw bytes of the range, decoded from the bytes of `ranges` and `base`. */
   decode(parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   free(): void;
 }

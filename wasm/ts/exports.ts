@@ -57,7 +57,7 @@ export { opfsCache } from "./source/cache/opfs.js";
 export type { OpfsCacheOptions } from "./source/cache/opfs.js";
 export type { ReadOptions, Source } from "./source/source.js";
 export type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
-export type { ReadPlan, RowRange } from "./rows.js";
+export type { AxisSelection, ReadPlan, RowRange } from "./rows.js";
 export type { Figures, StatisticsOptions, TensorStatistics } from "./statistics.js";
 export type { StreamOptions } from "./stream.js";
 export type { Stats } from "./source/traffic.js";

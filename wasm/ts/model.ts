@@ -13,15 +13,15 @@ import { readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
 import type { RowPlanner } from "./row-planner.js";
-import { rowsInfo, type ReadPlan, type RowRange } from "./rows.js";
+import { partOf, type ByteSpan, type ReadPlan } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import type { StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { readPlainRows } from "./safetensors/plain-rows.js";
+import { readPlainSpan } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
-import { checkRowsSize, checkSize } from "./limits.js";
+import { checkSize } from "./limits.js";
 import type { ModelKind } from "./model-kind.js";
 import { createTensor, type StoredPlane, type Tensor, type TensorInfo } from "./tensor.js";
 import type { OpenedModel } from "./opened-model.js";
@@ -111,15 +111,20 @@ export class Model {
   /**
    * Reads one tensor: fetches its stored bytes and nothing else, and decodes them. In a delta, the base's tensor is
    * read concurrently if it is needed. Rejects with a `TensorNotFoundError` for an unknown name, with an
-   * `InvalidInputError` for rows out of range, and with a `LimitError` for a tensor too long to be read at once.
+   * `InvalidInputError` for a part that it does not have, and with a `LimitError` for a tensor too long to be read at once.
    */
   async tensor(name: string, options: TensorOptions = {}): Promise<Tensor> {
     checkOptions("tensor()", options, TENSOR_OPTIONS);
-    const info = this.tensors.get(name) ?? (await this.#missing(name));
+    const whole = this.tensors.get(name) ?? (await this.#missing(name));
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
-    if (options.rows !== undefined) return this.#readRows(info, options.rows, options, meter);
+    const part = await partOf(whole, options.rows, options.select);
+    const info = part?.info ?? whole;
     const into = options.into && outputView(info, options.into);
-    return createTensor(info, typedArray(info.dtype, name, await this.#raw(info, options.signal, meter, into)));
+    if (part) checkSize(info);
+    const readPart = (signal: AbortSignal) => part!.read({ signal, index: this.#indices.get(name)!, planner: () => this.#rowPlanner(), read: (span) => this.readSpan(whole, span, signal, meter) }, into);
+    const raw = await (part ? this.#whileOpen(options.signal, readPart) : this.#raw(whole, options.signal, meter, into));
+    if (into !== raw) into?.set(raw);
+    return createTensor(info, typedArray(info.dtype, name, into ?? raw));
   }
 
   /**
@@ -142,9 +147,8 @@ export class Model {
     checkOptions("planes()", options, ONLY_SIGNAL);
     if (!this.tensors.has(name)) await this.#missing(name);
     return this.#whileOpen(options.signal, async (signal) => {
-      const core = this.#core;
-      if (core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
-      return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
+      if (this.#core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
+      return (await this.#rowPlanner())!.planes(this.#indices.get(name)!, { signal });
     });
   }
 
@@ -189,7 +193,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const { planOf } = await loadCoreFiles();
-    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (core) => this.#rowPlanner(core), (work) => this.#whileOpen(options.signal, work));
+    return planOf(info, this.#indices.get(name)!, options, this.#opened, () => this.#rowPlanner(), (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -247,21 +251,19 @@ export class Model {
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
-  #readRows(whole: TensorInfo, range: RowRange, options: TensorOptions, meter: ProgressMeter): Promise<Tensor> {
-    const info = rowsInfo(whole, range);
-    const into = options.into && outputView(info, options.into);
-    return this.#whileOpen(options.signal, async (signal) => {
-      checkRowsSize(info);
+  /** @internal Reads and decodes some bytes of a tensor. */
+  readSpan(whole: TensorInfo, span: ByteSpan, signal: AbortSignal | undefined, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>> {
+    return this.#whileOpen(signal, async (signal) => {
       const core = this.#core;
       const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
-      const raw = core instanceof PlainModel ? await readPlainRows(core, whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
-      into?.set(raw);
-      return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
+      return core instanceof PlainModel ? readPlainSpan(core, whole, span, context) : (await this.#rowPlanner())!.read(this.#indices.get(whole.name)!, whole, span, context);
     });
   }
 
-  /** Returns the object that reads rows of a packed model. */
-  async #rowPlanner(core: CoreModel): Promise<RowPlanner> {
+  /** Returns the object that reads parts of the tensors of a packed model; `undefined` for plain files. */
+  async #rowPlanner(): Promise<RowPlanner | undefined> {
+    const core = this.#core;
+    if (core instanceof PlainModel) return undefined;
     const { RowPlanner } = await loadCoreFiles();
     return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }

@@ -4,10 +4,10 @@ import { totalBytes } from "./byte-ranges.js";
 import type { CoreModel } from "./core.js";
 import type { OpenedModel } from "./opened-model.js";
 import type { RowPlanner } from "./row-planner.js";
-import { rowsInfo, type ReadPlan, type RowRange } from "./rows.js";
-import { PlainModel } from "./safetensors/plain-model.js";
-import { plainRows } from "./safetensors/plain-rows.js";
+import { partOf, type Part, type ReadPlan } from "./rows.js";
+import { plainParts } from "./safetensors/plain-rows.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
+import type { PlanOptions } from "./tensor-options.js";
 
 type Ranges = readonly StoredPart[] | undefined;
 
@@ -15,25 +15,36 @@ type Ranges = readonly StoredPart[] | undefined;
 type WhileOpen = (work: (signal: AbortSignal) => Promise<Ranges>) => Promise<Ranges>;
 
 /**
- * Returns the ranges that reading tensor `index` of the model, or some rows of it, will fetch. Throws an
- * `InvalidInputError` if the tensor does not have these rows.
+ * Returns the ranges that reading tensor `index` of the model, or a part of it, will fetch. Throws an
+ * `InvalidInputError` if the tensor does not have this part.
  */
 export async function planOf(
   info: TensorInfo,
   index: number,
-  rows: RowRange | undefined,
+  { rows, select }: PlanOptions,
   { model, files }: OpenedModel,
-  planner: (core: CoreModel) => Promise<RowPlanner>,
+  planner: () => Promise<RowPlanner | undefined>,
   whileOpen: WhileOpen,
 ): Promise<ReadPlan> {
   const views = files[info.parts[0]?.file as number]?.views;
-  if (rows !== undefined) rowsInfo(info, rows);
-  if (rows ?? views) {
-    const parts = await whileOpen(async (signal) => {
-      if (model instanceof PlainModel) return plainRows(info, rows!);
-      return rows ? (await planner(model)).parts(index, rows, { signal }) : views!.planView(model, index, info, signal);
-    });
+  const part = await partOf(info, rows, select);
+  if (part ?? views) {
+    const parts = await whileOpen(async (signal) => (part ? rangesOf(part, info, index, await planner(), signal) : views!.planView(model as CoreModel, index, info, signal)));
     if (parts) return { whole: false, bytes: totalBytes(parts), parts };
   }
   return { whole: true, bytes: totalBytes(info.parts), parts: info.parts };
+}
+
+/** Returns the ranges to fetch for a part of a tensor; `undefined` if the whole tensor has to be read. */
+async function rangesOf(part: Part, info: TensorInfo, index: number, planner: RowPlanner | undefined, signal: AbortSignal): Promise<Ranges> {
+  const spans = await part.spans({ signal, index, planner: async () => planner });
+  const ranges = new Map<string, StoredPart>();
+  for (const span of spans ?? []) {
+    if (span[1] - span[0] === info.byteLength) return undefined;
+    const parts = planner ? await planner.parts(index, span, { signal }) : plainParts(info, span);
+    if (!parts) return undefined;
+    // Two spans may need the same block.
+    for (const part of parts) ranges.set(`${part.file} ${part.offset}`, part);
+  }
+  return spans && [...ranges.values()];
 }

@@ -6,11 +6,10 @@ import { readRanges } from "./byte-ranges.js";
 import type { CoreInstance, CoreModel, CoreUnpacked } from "./core.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { ModelClosedError, hasCode, type LimitError } from "./errors.js";
-import { checkRowsSize, checkSize } from "./limits.js";
+import { checkSize } from "./limits.js";
 import type { CoreFile, Original, ViewedTensor, Views } from "./opened-file.js";
 import { ProgressMeter } from "./progress.js";
 import { RowPlanner } from "./row-planner.js";
-import type { RowRange } from "./rows.js";
 import { TensorCache } from "./safetensors-view/tensor-cache.js";
 import { VirtualFile } from "./safetensors-view/virtual-file.js";
 import type { OpenContext } from "./shards.js";
@@ -140,7 +139,7 @@ export class RestoredFile implements Source, Original, Views {
     const view = this.#view(model, index);
     if (!view || this.#full || !this.#isCut(...view)) return undefined;
     const [entry, begin, end] = view;
-    const planned = await this.#rows.parts(entry, this.#rowsOf(entry, begin, end), { signal });
+    const planned = await this.#rows.parts(entry, [begin, end], { signal });
     return planned?.map((part) => ({ ...part, file: info.parts[0]!.file }));
   }
 
@@ -160,18 +159,20 @@ export class RestoredFile implements Source, Original, Views {
     return this.#entryPart(index, begin, end, { signal, meter: SILENT, expectedBytes: 0 });
   }
 
-  /** Reads a part of an entry: some rows of a long one, where that is possible, and otherwise the whole entry. */
+  /** Reads a part of an entry: only the blocks that contain it, if the entry is long and has blocks; otherwise the whole entry. */
   async #entryPart(index: number, begin: number, end: number, options: PartOptions): Promise<Uint8Array> {
-    const { byteLength } = this.#infos[index]!;
+    const info = this.#infos[index]!;
+    const { byteLength } = info;
     const isCut = this.#isCut(index, begin, end);
     this.#ends.set(index, end);
     if (!isCut) return this.#wholePart(index, begin, end, options);
     if (end - begin === byteLength) return this.#decode(index, options.signal);
-    return this.#readRows(index, begin, end, options);
+    checkSize({ ...info, byteLength: end - begin, storedLength: 0 });
+    return this.#rows.read(index, info, [begin, end], { ...options, readWhole: () => this.#wholePart(index, 0, byteLength, options), base: undefined });
   }
 
   /** Reads a part of an entry, which is decoded as a whole. */
-  async #wholePart(index: number, begin: number, end: number, { signal, meter, expectedBytes }: PartOptions): Promise<Uint8Array> {
+  async #wholePart(index: number, begin: number, end: number, { signal, meter, expectedBytes }: PartOptions): Promise<Uint8Array<ArrayBuffer>> {
     const { byteLength, storedLength } = this.#infos[index]!;
     const isCached = this.#cache.has(index);
     const entry = await this.#cache.get(index, byteLength, signal);
@@ -193,24 +194,6 @@ export class RestoredFile implements Source, Original, Views {
     if (byteLength <= SMALL_BYTES || this.#cache.has(index)) return false;
     const continues = begin > 0 && this.#ends.get(index) === begin && end < byteLength;
     return end - begin === byteLength || byteLength > CACHE_BYTES || !(continues || byteLength > SMALL_BYTES * shape[0]!);
-  }
-
-  /** Returns the rows of an entry that contain a range of its bytes. */
-  #rowsOf(index: number, begin: number, end: number): RowRange {
-    const { shape, byteLength } = this.#infos[index]!;
-    const rowBytes = byteLength / shape[0]!;
-    return [Math.floor(begin / rowBytes), Math.ceil(end / rowBytes)];
-  }
-
-  async #readRows(index: number, begin: number, end: number, options: PartOptions): Promise<Uint8Array> {
-    const info = this.#infos[index]!;
-    const { name, shape, byteLength } = info;
-    const rowBytes = byteLength / shape[0]!;
-    const [first, last] = this.#rowsOf(index, begin, end);
-    checkRowsSize({ ...info, byteLength: (last - first) * rowBytes });
-    const readWhole = () => this.#wholePart(index, 0, byteLength, options);
-    const rows = await this.#rows.read(index, name, [first, last], { ...options, readWhole, base: undefined });
-    return rows.subarray(begin - first * rowBytes, end - first * rowBytes);
   }
 
   #decode(index: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {

@@ -1,29 +1,31 @@
-/** Reads ranges of rows of packed tensors: plans the ranges to fetch, and decodes them. */
+/** Reads parts of packed tensors: plans the ranges to fetch, and decodes them. */
 
 import { uncompared } from "./mixed-versions.js";
 import { readRanges, parseRanges, totalBytes } from "./byte-ranges.js";
-import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
-import type { ProgressMeter } from "./progress.js";
-import type { RowRange } from "./rows.js";
+import type { CoreModel, CorePart, ModelInstance } from "./core.js";
+import { ProgressMeter } from "./progress.js";
+import type { ByteSpan } from "./rows.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
-/** The members of the base model that row reads use. */
+/** The members of the base model that reads of parts use. */
 interface BaseModel {
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  tensor(name: string, options: { rows: RowRange; signal: AbortSignal }): Promise<{ bytes: Uint8Array }>;
+  readSpan(info: TensorInfo, span: ByteSpan, signal: AbortSignal, meter: ProgressMeter): Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** The context of a row read, for tensors that need more than the ranges of the rows. */
-export interface RowContext {
+/** The context of a read, for tensors that need more than the ranges of a part. */
+export interface PartContext {
   readonly signal: AbortSignal;
   readonly meter: ProgressMeter;
+  /** The number of bytes that `meter` expects for the part already; absent if there are none. */
+  readonly expectedBytes?: number;
   /** Reads and decodes the whole tensor. */
-  readWhole(): Promise<Uint8Array>;
+  readWhole(): Promise<Uint8Array<ArrayBuffer>>;
   readonly base: BaseModel | undefined;
 }
 
-/** Plans and reads rows of the tensors of one model. */
+/** Plans and reads parts of the tensors of one model. */
 export class RowPlanner {
   readonly #instance: ModelInstance;
   readonly #core: CoreModel;
@@ -40,24 +42,34 @@ export class RowPlanner {
     this.#sources = uncompared(sources);
   }
 
-  /** Returns a plan for some rows. The caller frees it. Reads the tensor's block table if necessary. */
-  async plan(index: number, [begin, end]: RowRange, options: ReadOptions): Promise<CoreRows> {
+  /** Returns a plan for some bytes. The caller frees it. Reads the tensor's block table if necessary. */
+  async plan(index: number, [begin, end]: ByteSpan, options: ReadOptions): Promise<CorePart> {
     const table = await this.#table(index, options);
     // The core of a closed model has been freed and must not be called.
     options.signal?.throwIfAborted();
-    return this.#instance.call(() => this.#core.rows(index, begin, end, table));
+    return this.#instance.call(() => this.#core.part(index, begin, end, table));
   }
 
-  /** Returns the ranges to fetch for some rows; `undefined` if the whole tensor has to be read. */
-  async parts(index: number, range: RowRange, options: ReadOptions): Promise<StoredPart[] | undefined> {
-    const rows = await this.plan(index, range, options);
-    const parts = this.#parts(rows);
-    this.#instance.free(rows);
-    return parts;
+  /** Returns the ranges to fetch for some bytes; `undefined` if the whole tensor has to be read. */
+  async parts(index: number, span: ByteSpan, options: ReadOptions): Promise<StoredPart[] | undefined> {
+    if (span[0] === span[1]) return [];
+    return this.#planned(index, span, options, (plan) => parseRanges(plan.ranges()));
   }
 
-  #parts(rows: CoreRows): StoredPart[] | undefined {
-    return this.#instance.call(() => (rows.isWhole() ? undefined : parseRanges(rows.ranges())));
+  /**
+   * Returns the number of bytes that are decoded together around `position`, a position in the tensor in bytes. Returns
+   * 0 for a tensor that is not stored in blocks, and `undefined` for one that can only be read as a whole.
+   */
+  async bandBytes(index: number, position: number, options: ReadOptions): Promise<number | undefined> {
+    return this.#planned(index, [position, position + 1], options, (plan) => plan.bandBytes());
+  }
+
+  /** Returns a property of the plan for some bytes; `undefined` if the whole tensor has to be read. */
+  async #planned<T>(index: number, span: ByteSpan, options: ReadOptions, property: (plan: CorePart) => T): Promise<T | undefined> {
+    const plan = await this.plan(index, span, options);
+    const value = this.#instance.call(() => (plan.isWhole() ? undefined : property(plan)));
+    this.#instance.free(plan);
+    return value;
   }
 
   /** Returns the sizes of a tensor's planes; `undefined` for a tensor without a block table. Reads the table if necessary. */
@@ -71,26 +83,28 @@ export class RowPlanner {
     });
   }
 
-  /** Fetches and decodes rows. Resolves to their raw little-endian bytes. */
-  async read(index: number, name: string, range: RowRange, { signal, meter, readWhole, base }: RowContext): Promise<Uint8Array<ArrayBuffer>> {
-    const rows = await this.plan(index, range, { signal });
+  /** Fetches and decodes some bytes of a tensor. */
+  async read(index: number, { name, byteLength }: TensorInfo, span: ByteSpan, { signal, meter, expectedBytes = 0, readWhole, base }: PartContext): Promise<Uint8Array<ArrayBuffer>> {
+    const [begin, end] = span;
+    if (begin === end) return new Uint8Array(0);
+    const plan = await this.plan(index, span, { signal });
     try {
-      const parts = this.#parts(rows);
+      const parts = this.#instance.call(() => (plan.isWhole() ? undefined : parseRanges(plan.ranges())));
       if (!parts) {
-        const [begin, end] = this.#instance.call(() => rows.span());
-        return new Uint8Array((await readWhole()).subarray(begin, end));
+        const whole = await readWhole();
+        return end - begin === byteLength ? whole : whole.slice(begin, end);
       }
-      meter.expect(totalBytes(parts));
+      meter.expectMore(totalBytes(parts) - expectedBytes);
       const inBase = base?.tensors.get(name);
-      const [first, last, begin, end] = (inBase && this.#instance.call(() => rows.baseRows?.(inBase.shape[0]!, inBase.byteLength))) ?? [];
+      const [first, last] = (inBase && this.#instance.call(() => plan.base?.())) ?? [];
       const [fetched, ofBase] = await Promise.all([
         readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),
-        last ? base!.tensor(name, { rows: [first!, last], signal }) : undefined,
+        last ? base!.readSpan(inBase!, [first!, last], signal, new ProgressMeter(undefined, { stage: "tensor" })) : undefined,
       ]);
       signal.throwIfAborted();
-      return this.#instance.call(() => rows.decode(fetched, ofBase?.bytes.subarray(begin, end)));
+      return this.#instance.call(() => plan.decode(fetched, ofBase));
     } finally {
-      this.#instance.free(rows);
+      this.#instance.free(plan);
     }
   }
 

@@ -410,6 +410,20 @@ typedef struct {
 } zstn_io;
 
 /**
+ * The selected indices of one axis.
+ */
+typedef struct {
+    /**
+     * The first index.
+     */
+    uint64_t begin;
+    /**
+     * The index to stop before; `ZSTN_ALL_ROWS` for all indices up to the last.
+     */
+    uint64_t end;
+} zstn_axis;
+
+/**
  * A tensor to read, and the buffer for it.
  */
 typedef struct {
@@ -955,6 +969,20 @@ zstn_status zstn_read_rows(const zstn_reader *reader,
                            void *out,
                            size_t capacity,
                            zstn_error *error);
+
+/**
+ * Reads a part of a tensor: the elements at the selected indices of every axis, in
+ * row-major order. `axes` describes the first `axis_count` axes, outermost first; the
+ * others are selected whole. Only the blocks that contain the part are read. Otherwise
+ * the same as `zstn_read`.
+ */
+zstn_status zstn_read_select(const zstn_reader *reader,
+                             const char *name,
+                             const zstn_axis *axes,
+                             size_t axis_count,
+                             void *out,
+                             size_t capacity,
+                             zstn_error *error);
 
 /**
  * Reads several tensors at once: many are decoded at a time, and from a server or

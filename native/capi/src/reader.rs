@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-use zstn::{Input, Reader, ReaderOptions, SafetensorsView, View};
+use zstn::{Input, Reader, ReaderOptions, SafetensorsView, Selection, View};
 
 use crate::engine::{self, zstn_engine};
 use crate::input::{self, CallbackSource, zstn_io};
@@ -248,6 +248,52 @@ pub unsafe extern "C" fn zstn_read_rows(
         let out = unsafe { pointer::buffer(out, capacity, len_bytes) }?;
         out.copy_from_slice(&reader.read_planned(&rows)?.bytes);
         Ok(())
+    })
+}
+
+/// The selected indices of one axis.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct zstn_axis {
+    /// The first index.
+    pub begin: u64,
+    /// The index to stop before; `ZSTN_ALL_ROWS` for all indices up to the last.
+    pub end: u64,
+}
+
+/// Reads a part of a tensor: the elements at the selected indices of every axis, in
+/// row-major order. `axes` describes the first `axis_count` axes, outermost first; the
+/// others are selected whole. Only the blocks that contain the part are read. Otherwise
+/// the same as `zstn_read`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zstn_read_select(
+    reader: *const zstn_reader,
+    name: *const c_char,
+    axes: *const zstn_axis,
+    axis_count: usize,
+    out: *mut c_void,
+    capacity: usize,
+    error: *mut zstn_error,
+) -> zstn_status {
+    status::run(error, || {
+        // SAFETY: the header requires that `reader` is NULL or a live handle.
+        let reader = &unsafe { pointer::reference(reader, "the reader") }?.reader;
+        // SAFETY: the header requires that `name` is NULL or a NUL-terminated string.
+        let name = unsafe { pointer::text(name, "the name") }?;
+        // SAFETY: the header requires that `axes` is NULL or a list of that length.
+        let axes = unsafe { pointer::list(axes, axis_count, "the list of axes") }?;
+        let tensor = reader.find(name)?;
+        let ranges = axes.iter().enumerate().map(|(axis, selected)| {
+            let len = tensor.shape.get(axis).copied().unwrap_or(0);
+            match selected.end {
+                ZSTN_ALL_ROWS => selected.begin..len,
+                end => selected.begin..end,
+            }
+        });
+        let selection = Selection::ranges(tensor, &ranges.collect::<Vec<_>>())?;
+        // SAFETY: the header requires that `out` is NULL or a buffer of that capacity.
+        let out = unsafe { pointer::buffer(out, capacity, selection.len_bytes()) }?;
+        Ok(reader.read_selection_into(&selection, out)?)
     })
 }
 

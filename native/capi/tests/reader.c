@@ -99,6 +99,50 @@ static void reads_tensors_and_rows(const fixture *files) {
     free(out);
 }
 
+/* The tensor has 512 rows of 2048 bytes. */
+static void reads_parts(const fixture *files) {
+    zstn_reader *reader = open_packed(files);
+    const unsigned char *data = files->plain.bytes + files->plain.len - 1048640;
+    zstn_tensor big = ZSTN_INIT;
+    unsigned char *out = (unsigned char *)malloc(1048576);
+    zstn_axis axes[3] = {{100, 300}, {5, 7}, {0, 1}};
+    size_t number, width;
+    big.struct_size = sizeof big;
+    for (number = 0; number < zstn_model_tensor_count(zstn_reader_model(reader)); number++) {
+        OK(zstn_model_tensor(zstn_reader_model(reader), number, &big, &failure));
+        if (strcmp(big.name, "big") == 0) {
+            break;
+        }
+    }
+    CHECK(out != NULL && big.rank == 2 && big.shape[0] == 512);
+    width = 2048 / (size_t)big.shape[1];
+    OK(zstn_read_select(reader, "big", axes, 2, out, 200 * 2 * width, &failure));
+    for (number = 0; number < 200; number++) {
+        CHECK(memcmp(out + number * 2 * width, data + (100 + number) * 2048 + 5 * width,
+                     2 * width) == 0);
+    }
+    axes[0].end = ZSTN_ALL_ROWS;
+    OK(zstn_read_select(reader, "big", axes, 1, out, 412 * 2048, &failure));
+    CHECK(memcmp(out, data + 100 * 2048, 412 * 2048) == 0);
+    OK(zstn_read_select(reader, "big", NULL, 0, out, 1048576, &failure));
+    CHECK(memcmp(out, data, 1048576) == 0);
+    axes[0].begin = axes[0].end = 4;
+    OK(zstn_read_select(reader, "big", axes, 2, NULL, 0, &failure));
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 3, out, 1048576, &failure));
+    axes[0].end = 3;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 1, out, 1048576, &failure));
+    CHECK(strstr(failure.message, "axis 0") != NULL);
+    axes[0].end = 513;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 1, out, 1048576, &failure));
+    axes[0].end = 6;
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 1, out, 4095, &failure));
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", NULL, 1, out, 4096, &failure));
+    FAILS(ZSTN_ERROR_NOT_FOUND, zstn_read_select(reader, "", axes, 1, out, 4096, &failure));
+    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(NULL, "big", axes, 1, out, 4096, &failure));
+    zstn_reader_free(reader);
+    free(out);
+}
+
 /* No machine has a GPU with this number, and most have no driver. */
 static void reads_to_no_gpu(const fixture *files) {
     zstn_reader *reader = open_packed(files);
@@ -213,6 +257,7 @@ void test_reader(const fixture *files) {
     lists_tensors(files);
     sizes_of_structures_count(files);
     reads_tensors_and_rows(files);
+    reads_parts(files);
     reads_many(files);
     reads_to_no_gpu(files);
     says_why(files);

@@ -92,6 +92,10 @@ const ALL: &[Examples] = &[
                 "the last five",
             ),
             (
+                "zstn get model.zstn experts --select 7,:,0:64 -o part.npy",
+                "columns of one expert",
+            ),
+            (
                 "zstn get https://example.org/model.zstn 'layers.3.*' -o layer3.safetensors",
                 "",
             ),

@@ -1,11 +1,11 @@
-//! Selecting tensors and their order, and ranges of their rows.
+//! Selecting tensors and their order, ranges of their rows, and parts on any axis.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use zstn::{Error, Reader, Result, RowsPlan};
+use zstn::{Error, Reader, Result, RowsPlan, Selection as Elements};
 use zstn_core::dtype::Dtype;
 use zstn_core::model::{Model, TensorInfo};
 
@@ -239,6 +239,57 @@ impl RowBounds {
     }
 }
 
+/// The selected indices of the first axes of a tensor, as `10:20,:,7`. The other axes
+/// are selected whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AxisBounds(Vec<(String, RowBounds)>);
+
+impl FromStr for AxisBounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let axes = text.split(',').map(|entry| {
+            let entry = entry.trim();
+            let bounds = entry.parse().map_err(|_| {
+                format!(
+                    "\"{entry}\" is no selection of an axis; write : for all of it, one index, \
+                     like 7, or a range, like 10:20"
+                )
+            });
+            Ok((entry.to_owned(), bounds?))
+        });
+        axes.collect::<std::result::Result<_, _>>().map(Self)
+    }
+}
+
+impl AxisBounds {
+    /// Returns the selected elements of a tensor, and their shape without the axes of
+    /// which one index is selected.
+    pub fn of(&self, tensor: &TensorInfo) -> Result<(Elements, Vec<u64>)> {
+        let mut ranges = Vec::new();
+        // `Selection::ranges` refuses more entries than axes.
+        for (axis, (entry, bounds)) in self.0.iter().enumerate() {
+            let len = tensor.shape.get(axis).copied().unwrap_or(0);
+            let range = bounds.of(len).map_err(|_| {
+                let (name, shape) = (&tensor.name, &tensor.shape);
+                Error::Usage(format!(
+                    "{entry} is not among the {len} indices of axis {axis} of {name}: the shape \
+                     is {shape:?}"
+                ))
+            });
+            ranges.push(range?);
+        }
+        let elements = Elements::ranges(tensor, &ranges)?;
+        let is_kept = |axis: &usize| {
+            let entry = self.0.get(*axis);
+            entry.is_none_or(|(entry, _)| entry.contains(':') || entry.contains(".."))
+        };
+        let axes = (0..elements.shape().len()).filter(is_kept);
+        let shape = axes.map(|axis| elements.shape()[axis]).collect();
+        Ok((elements, shape))
+    }
+}
+
 /// Plans how to read the rows of the tensor `name`.
 pub fn plan_rows(reader: &Reader, name: &str, bounds: &RowBounds) -> Result<RowsPlan> {
     let count = reader.find(name)?.shape.first().copied();
@@ -288,6 +339,19 @@ mod tests {
         }
         for missing in ["-11..", "..-11", "-11", "8..-5"] {
             assert_eq!(rows(missing), Ok(None), "{missing}");
+        }
+    }
+
+    #[test]
+    fn axes_are_written_like_rows_with_commas() {
+        for (text, count) in [(":", 1), ("10:20, :,7", 3), ("..,-1,3..", 3)] {
+            assert_eq!(
+                text.parse::<AxisBounds>().map(|axes| axes.0.len()),
+                Ok(count)
+            );
+        }
+        for refused in ["", "1,,2", "1,", "a", "1:2:3", "5:2"] {
+            assert!(refused.parse::<AxisBounds>().is_err(), "{refused}");
         }
     }
 }

@@ -13,7 +13,7 @@ use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
 use zstn_core::model::StoredPart;
 
-use super::rows::{PlanRows, RowsPlan};
+use super::rows::{PlanRows, RowsPlan, stored_with_bases};
 use super::state_machine::{self, Opened as _};
 use super::{Reader, Selection, tensor};
 use crate::source::{Source, Wanted, parallel, read_wanted};
@@ -262,6 +262,37 @@ impl Reader {
         let spans = selection.spans(geometry.band_bytes);
         let missing = cache.divide(&geometry, spans).missing;
         missing.iter().map(|span| span.end - span.start).sum()
+    }
+
+    /// Returns the number of stored bytes that have to be read for a selection, in bases
+    /// as well, as if nothing was cached. Reads the block tables that this requires.
+    ///
+    /// # Errors
+    /// The errors of [`Reader::plan_rows`].
+    pub fn fetched_len_bytes(&self, selection: &Selection) -> Result<u64> {
+        let number = self.number(selection.name())?;
+        if selection.len_bytes() == 0 {
+            return Ok(0);
+        }
+        let len_bytes = |span: Range<u64>| span.end - span.start;
+        if let (Some(_), Some(range)) = (self.model.plain_part(number), selection.contiguous()) {
+            return Ok(len_bytes(range));
+        }
+        let geometry = self.geometry(number, selection)?;
+        let spans = selection.spans(geometry.band_bytes);
+        if self.model.plain_part(number).is_some() {
+            return Ok(merged(spans).into_iter().map(len_bytes).sum());
+        }
+        if geometry.is_whole {
+            return Ok(stored_with_bases(self, number));
+        }
+        let mut fetched = 0;
+        for span in spans {
+            let plan = self.plan_span(&geometry, span)?;
+            let stored_len_bytes = plan.stored_len_bytes();
+            fetched += plan.fetched_len_bytes().unwrap_or(stored_len_bytes);
+        }
+        Ok(fetched)
     }
 
     /// Returns how a tensor is stored, from the cache if possible.

@@ -203,7 +203,7 @@ impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
 }
 
 /// Returns the number of bytes that are read for a whole tensor, including its bases.
-fn stored_with_bases(model: &impl Opened, number: usize) -> u64 {
+pub(super) fn stored_with_bases(model: &impl Opened, number: usize) -> u64 {
     let tensor = &model.model().tensors()[number];
     let base = tensor.base.and(model.base());
     let in_base = base.and_then(|base| Some((base, base.model().find(&tensor.name).ok()?)));

@@ -232,6 +232,34 @@ impl Selection {
         })
     }
 
+    /// Selects a range of indices of each of the first dimensions, which are the
+    /// outermost ones. The other dimensions are selected whole.
+    ///
+    /// # Errors
+    /// More ranges than dimensions; a range that ends before it begins, or after its
+    /// dimension; the errors of [`Selection::new`].
+    pub fn ranges(tensor: &TensorInfo, ranges: &[Range<u64>]) -> Result<Self> {
+        let shape = &tensor.shape;
+        let refuse = |detail: String| Error::invalid_input(detail).tensor(&tensor.name);
+        if ranges.len() > shape.len() {
+            let count = ranges.len();
+            let detail = format!("{count} selections for the axes of the shape {shape:?}");
+            return Err(refuse(detail));
+        }
+        let indices = shape.iter().enumerate().map(|(axis, &len)| {
+            let range = ranges.get(axis).cloned().unwrap_or(0..len);
+            if range.start > range.end || range.end > len {
+                return Err(refuse(format!(
+                    "{}..{} is not a range of the {len} indices of axis {axis}: the shape is \
+                     {shape:?}",
+                    range.start, range.end
+                )));
+            }
+            Ok(Indices::range(range))
+        });
+        Self::new(tensor, indices.collect::<Result<_>>()?)
+    }
+
     /// Returns the name of the tensor.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -515,6 +543,16 @@ mod tests {
             );
         }
         assert!(Selection::new(info, vec![Indices::range(0..3)]).is_err());
+        let backwards = Range { start: 2, end: 1 };
+        for wrong in [[0..1, 2..4], [backwards, 0..1], [3..4, 0..1], [0..1, 3..3]] {
+            let error = Selection::ranges(info, &wrong).expect_err("refused");
+            assert!(error.to_string().contains("[3, 2]"), "{error}");
+        }
+        let column = Selection::ranges(info, &[0..3, 1..2]).unwrap();
+        assert_eq!(reader.read_selection(&column).unwrap().bytes, [1, 3, 5]);
+        let rows = Selection::ranges(info, std::slice::from_ref(&(1..3))).unwrap();
+        assert_eq!(rows.shape(), [2, 2]);
+        assert!(Selection::ranges(info, &[0..1, 0..1, 0..1]).is_err());
         let all = vec![Indices::range(0..3), Indices::List(vec![1])];
         let selection = Selection::new(info, all).unwrap();
         let error = tensor("U8", &[6, 1], 6).read_selection(&selection);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
+import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests, onlyChromium } from "../support/browser.mjs";
 import { pack } from "../support/cli.mjs";
 import { readSafetensors } from "../support/safetensors-reader.mjs";
@@ -15,6 +15,10 @@ const folder = viewerFolder();
 const models = join(folder, "models");
 let [server, tensors, hold] = [];
 
+/** A tensor of four axes, whose values show the indices of their slice. */
+const EXPERTS = { dtype: "F32", shape: [4, 3, 48, 64], bytes: new Uint8Array(Float32Array.from({ length: 12 * 48 * 64 }, (_, i) => Math.floor(i / 9216) * 10 + (Math.floor(i / 3072) % 3) + (i % 3072) / 8192).buffer) };
+const SLICE_BYTES = 48 * 64 * 4;
+
 const { inBrowser } = browserTests({
   ready: async () => {
     tensors = await writeLanguageModel(join(models, "model.safetensors"));
@@ -22,6 +26,7 @@ const { inBrowser } = browserTests({
     await writeLarge(join(models, "large.safetensors"));
     await pack(join(models, "large.safetensors"), join(models, "large.zstn"));
     writeFileSync(join(models, "bits.safetensors"), quantisedModel());
+    writeFileSync(join(models, "experts.safetensors"), safetensors({ experts: EXPERTS }));
     server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/") ? hold : undefined));
   },
   done: () => server?.stop(),
@@ -287,5 +292,30 @@ inBrowser("a name that the model does not have: a sentence, and the overview", a
   await goTo(page, server, { src: "models/model.zstn", tensor: "nothing.weight" });
   await page.getByRole("alert").filter({ hasText: "no tensor named nothing.weight" }).waitFor();
   await page.getByRole("heading", { name: "model.zstn" }).waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("sliders choose the slice of a tensor of four axes, which is in the link and the only part that is read", async (page, complaints) => {
+  const sliceOf = (first, end) => ({ dtype: "F32", bytes: EXPERTS.bytes.subarray(first * SLICE_BYTES, end * SLICE_BYTES) });
+  const check = async (slice, facts) => {
+    const shown = await figures(page);
+    for (const [label, value] of Object.entries(truth(slice))) assert.ok(near(shown[label], value), `${label}: ${shown[label]}, should be ${value}`);
+    assert.match(await page.locator(".slice").innerText(), facts);
+  };
+  await opened(page, "models/experts.safetensors", "experts");
+  await check(EXPERTS, /all of 4[^]*all of 3/);
+  await page.getByLabel("Index of axis 0").fill("2");
+  await idle(page);
+  await check(sliceOf(6, 9), /2 of 4[^]*all of 3/);
+  assert.equal(new URL(page.url()).searchParams.get("slice"), "2,*");
+  server.forget();
+  await openTensor(page, server, "models/experts.safetensors", "experts", { slice: "2,1" });
+  await idle(page);
+  await check(sliceOf(7, 8), /2 of 4[^]*1 of 3/);
+  const { bytes } = server.fetched("/models/experts.safetensors");
+  assert.ok(bytes >= 32_768 && bytes <= 32_768 + SLICE_BYTES, `${bytes} bytes for the head and one slice`);
+  await page.getByLabel("Index of axis 1").fill("-1");
+  await idle(page);
+  await check(sliceOf(6, 9), /2 of 4[^]*all of 3/);
   assert.deepEqual(complaints, []);
 });

@@ -8,7 +8,7 @@ function tabled() {
   const given = [];
   const core = {
     blockTable: (index) => Float64Array.from(index === 3 ? [1, 100, 10] : []),
-    rows: (index, begin, end, table) => given.push([index, begin, end, table && [...table]]),
+    part: (index, begin, end, table) => given.push([index, begin, end, table && [...table]]),
   };
   const reads = [];
   const source = { size: () => 1000, read: async (offset, length) => (reads.push([offset, length]), new Uint8Array(length).fill(9)) };

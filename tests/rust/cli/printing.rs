@@ -127,6 +127,59 @@ fn numpy_files_of_types_that_numpy_lacks() {
 }
 
 #[test]
+fn parts_are_selected_on_every_axis() {
+    let (folder, bytes) = model();
+    let get = |select: &str, more: &[&str]| {
+        let arguments = ["get", "m.safetensors", "w", "--select", select];
+        zstn(folder.path(), &[&arguments[..], more].concat())
+    };
+    let elements = |places: &[usize]| -> Vec<u8> {
+        let elements = places.iter().flat_map(|place| &bytes[place * 2..][..2]);
+        elements.copied().collect()
+    };
+    for (select, shape, places) in [
+        ("2:4,1", "[2]", &[5, 7][..]),
+        ("-1,:", "[2]", &[18, 19]),
+        ("3,0", "scalar", &[6]),
+        ("7..8", "[1, 2]", &[14, 15]),
+        (":2,1:", "[2, 1]", &[1, 3]),
+        ("5:5,1", "[0]", &[]),
+    ] {
+        let out = get(select, &[]);
+        assert!(out.status.success(), "{select}: {}", text(&out.stderr));
+        assert_eq!(out.stdout, elements(places), "{select}");
+        let summary = text(&get(select, &["--summary"]).stdout);
+        assert!(
+            summary.contains(&format!("shape    {shape}\n")),
+            "{summary}"
+        );
+    }
+    let described = json(&get("2:4,1", &["--json"]));
+    assert_eq!(described["shape"], serde_json::json!([2]));
+    // The element between the two is read along.
+    assert_eq!(described["fetched_bytes"], 6);
+    let columns = get(":,1", &["-o", "part.npy"]);
+    assert!(columns.status.success(), "{}", text(&columns.stderr));
+    let npy = std::fs::read(folder.path().join("part.npy")).expect("a file");
+    assert!(text(&npy).contains("'shape': (10, )"));
+    for (select, said) in [
+        ("3,2", "axis 1"),
+        ("11,0", "axis 0"),
+        ("-11", "axis 0"),
+        ("0,0,0", "[10, 2]"),
+        ("4:2", "4:2"),
+        ("1,,0", "\"\""),
+        ("a", "\"a\""),
+    ] {
+        let out = get(select, &[]);
+        let shown = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{select}: {shown}");
+        assert!(shown.contains(said), "{select}: {shown}");
+    }
+    assert_eq!(get("1", &["--rows", "1"]).status.code(), Some(2));
+}
+
+#[test]
 fn rows_are_written_as_in_rust_or_python() {
     let (folder, bytes) = model();
     let get = |rows: &str| {

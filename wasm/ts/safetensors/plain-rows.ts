@@ -1,31 +1,19 @@
-/** Reads rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
+/** Reads parts of an uncompressed tensor. */
 
 import { totalBytes } from "../byte-ranges.js";
 import type { ProgressMeter } from "../progress.js";
-import type { RowRange } from "../rows.js";
+import type { ByteSpan } from "../rows.js";
 import type { StoredPart, TensorInfo } from "../tensor.js";
-import { DTYPE_BITS } from "./header.js";
 import type { PlainModel } from "./plain-model.js";
-import { refusal } from "./core-error.js";
 
-/**
- * Returns the byte range of some rows: an empty array if they have no bytes, `undefined` if they are the whole tensor.
- * The tensor must have these rows. Throws an `InvalidInputError` for rows that do not begin and end on a byte boundary.
- */
-export function plainRows({ name, dtype, shape: [, ...row], byteLength, parts: [part] }: TensorInfo, [first, last]: RowRange): StoredPart[] | undefined {
-  // The length of a row may overflow a number, which does not matter if no rows are read.
-  const rowBits = first === last ? 0 : row.reduce((product, dimension) => product * dimension, DTYPE_BITS[dtype]);
-  const [begin, end] = [(first * rowBits) / 8, (last * rowBits) / 8];
-  if (!Number.isInteger(begin) || !Number.isInteger(end)) {
-    throw refusal("invalid_input", `rows ${first}..${last} of ${rowBits} bits each do not begin and end on a byte`, { tensor: name });
-  }
-  if (begin === 0 && end === byteLength) return undefined;
+/** Returns the ranges that hold some bytes of a tensor: one, or none for an empty span. */
+export function plainParts({ parts: [part] }: TensorInfo, [begin, end]: ByteSpan): StoredPart[] {
   return begin === end ? [] : [{ file: part!.file, offset: part!.offset + begin, length: end - begin }];
 }
 
-/** Reads some rows. The tensor must have them. */
-export function readPlainRows(model: PlainModel, info: TensorInfo, rows: RowRange, { signal, meter }: { signal: AbortSignal; meter: ProgressMeter }): Promise<Uint8Array<ArrayBuffer>> {
-  const parts = plainRows(info, rows) ?? info.parts;
-  meter.expect(totalBytes(parts));
+/** Reads some bytes of a tensor. */
+export function readPlainSpan(model: PlainModel, info: TensorInfo, span: ByteSpan, { signal, meter }: { signal: AbortSignal; meter: ProgressMeter }): Promise<Uint8Array<ArrayBuffer>> {
+  const parts = plainParts(info, span);
+  meter.expectMore(totalBytes(parts));
   return model.read({ ...info, parts }, { signal, onBytes: meter.arrived }, undefined);
 }

@@ -92,11 +92,14 @@ export class Matrix implements MatrixReader {
   }
 
   async prepare({ signal }: Context): Promise<void> {
-    if (this.isSmall || this.#indivisible !== undefined) return;
+    const { whole = this.#info } = this.#source;
+    // If a slice cannot be read alone, the whole tensor is read for it.
+    if ((this.isSmall && whole === this.#info) || this.#indivisible !== undefined) return;
     this.stored = await this.#source.stored(this.columns, signal);
     const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#source.plan([0, 1], signal);
     this.#indivisible = plan?.whole ?? true;
     if (plan && !plan.whole) {
+      if (this.isSmall) return;
       this.sample = this.#strata(plan.bytes);
       // A packed tensor is fetched in whole blocks, which contain more rows than requested.
       const rowBytes = this.#bytesOf(this.#unitRows);
@@ -104,7 +107,7 @@ export class Matrix implements MatrixReader {
       if (this.#isInBlocks) this.sample = await this.#widened(this.sample, signal);
       return;
     }
-    const { storedLength, byteLength } = this.#info;
+    const { storedLength, byteLength } = whole;
     this.isSmall = storedLength <= this.#budget.wholeBytes && byteLength <= UNPACKED_BYTES;
     this.sample = this.isSmall ? [[0, this.rows]] : [];
   }

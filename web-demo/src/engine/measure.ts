@@ -3,6 +3,7 @@
 import type { Context } from "./context.js";
 import { describe } from "./describe.js";
 import { Matrix } from "./matrix.js";
+import { storedSource } from "./tensor-source.js";
 import type { Measured } from "./protocol.js";
 import type { Model } from "zstn";
 
@@ -21,7 +22,7 @@ export async function measure(model: Model, names: readonly string[], { signal, 
   const work = async (): Promise<void> => {
     for (const info of queue) {
       signal.throwIfAborted();
-      const matrix = new Matrix(model, info);
+      const matrix = new Matrix(storedSource(model, info));
       const found = await describe(matrix, true, { signal, onStep: () => {} }).catch(() => undefined);
       signal.throwIfAborted();
       loadedBytes += info.storedLength;

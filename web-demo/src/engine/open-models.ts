@@ -11,7 +11,7 @@ import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
 import { readConfigFile } from "./config-file.js";
-import { decodedInfo, decodedSource, storedSource } from "./tensor-source.js";
+import { decodedInfo, decodedSource, slicedSource, storedSource } from "./tensor-source.js";
 import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
 import type { Context } from "./context.js";
@@ -164,14 +164,15 @@ export class OpenModels {
     return weight && { weight, info: decodedInfo(model, weight) };
   }
 
-  #matrix({ slot, tensor, generation, isDecoded }: Reference): Matrix {
-    const key = `${slot} ${isDecoded ? "decoded" : "stored"} ${tensor}`;
+  #matrix({ slot, tensor, slice = [], generation, isDecoded }: Reference): Matrix {
+    const key = `${slot} ${isDecoded ? "decoded" : "stored"} ${slice.join()} ${tensor}`;
     const known = this.#matrices.find((entry) => entry.key === key);
     const model = this.model(slot, generation);
     const info = model.tensors.get(tensor);
     if (!info) throw new Error(`${slot === "first" ? "The model" : "The other model"} has no tensor named ${tensor}.`);
     const weight = isDecoded ? blockScaled(model.tensors, tensor) : undefined;
-    const entry = known ?? { key, matrix: new Matrix(weight ? decodedSource(model, weight) : storedSource(model, info)) };
+    const source = () => (weight ? decodedSource(model, weight) : slice.length > 0 ? slicedSource(model, info, slice) : storedSource(model, info));
+    const entry = known ?? { key, matrix: new Matrix(source()) };
     this.#matrices = [entry, ...this.#matrices.filter((other) => other !== entry)].slice(0, MAX_TENSORS);
     return entry.matrix;
   }

@@ -8,10 +8,15 @@ import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-chang
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
 export type Slot = "first" | "second";
 
+/** An index for each of the first axes of a tensor; `null` for all indices of an axis. */
+export type Slice = readonly (number | null)[];
+
 /** A tensor of an open model. */
 export interface Reference {
   readonly slot: Slot;
   readonly tensor: string;
+  /** The slice to view; empty or absent for the whole tensor. */
+  readonly slice?: Slice | undefined;
   /** The `generation` of the model's summary. If it is given, the reference is rejected once that model has been closed. */
   readonly generation?: number | undefined;
   /** True for the values that the tensor's elements have with the scales of their blocks. */

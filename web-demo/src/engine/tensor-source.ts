@@ -1,10 +1,12 @@
 /** The numbers of a tensor, as they are stored or decoded from several tensors. */
 
 import { readBlockScaled } from "zstn";
-import type { BlockScaled, Model, ReadPlan, RowRange, TensorInfo } from "zstn";
+import type { BlockScaled, Model, ReadPlan, RowRange, TensorInfo, TensorOptions } from "zstn";
 import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
 import type { Context } from "./context.js";
+import type { Slice } from "./protocol.js";
+import { sliceInfo } from "./slice.js";
 import { toNumbers } from "./to-numbers.js";
 
 export type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number>; set(numbers: ArrayLike<number>, offset: number): void };
@@ -12,6 +14,8 @@ export type Numbers = ArrayLike<number> & { subarray(begin: number, end: number)
 export interface TensorSource {
   /** The description of the numbers, whose shape and dtype may differ from those of the stored tensors. */
   readonly info: TensorInfo;
+  /** The tensor that the numbers are a slice of. */
+  readonly whole?: TensorInfo;
   /** Reads all numbers, or slices of the outermost dimension. */
   read(rows: RowRange | undefined, context: Context): Promise<Numbers>;
   plan(rows: RowRange, signal: AbortSignal): Promise<Pick<ReadPlan, "whole" | "bytes">>;
@@ -27,6 +31,25 @@ export function storedSource(model: Model, info: TensorInfo): TensorSource {
     plan: (rows, signal) => model.plan(info.name, { rows, signal }),
     stored: (columns, signal) => storedFigures(model, info, columns, signal),
   };
+}
+
+/** Returns the elements of a slice of a tensor, as they are stored. The stored figures are those of the whole tensor. */
+export function slicedSource(model: Model, whole: TensorInfo, slice: Slice): TensorSource {
+  return {
+    info: sliceInfo(whole, slice),
+    whole,
+    read: async (rows, { signal, onStep }) => toNumbers(await model.tensor(whole.name, { signal, onProgress: onStep, ...partOf(slice, rows) })) as Numbers,
+    plan: (rows, signal) => model.plan(whole.name, { ...partOf(slice, rows), signal }),
+    stored: async () => undefined,
+  };
+}
+
+/** Returns the option that selects rows of a slice, all of them without `rows`. */
+function partOf(slice: Slice, rows: RowRange | undefined): Pick<TensorOptions, "select"> {
+  if (!rows) return { select: slice };
+  // Rows are indices of the first axis that has no index.
+  const axis = slice.includes(null) ? slice.indexOf(null) : slice.length;
+  return { select: [...slice.slice(0, axis), rows, ...slice.slice(axis + 1)] };
 }
 
 /** Returns the values of a weight, decoded from its elements and scales. */

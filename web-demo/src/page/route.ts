@@ -16,12 +16,13 @@ export interface Route {
   readonly mode?: string | undefined;
   /** The tensor of the second model, if it has another name. */
   readonly against?: string | undefined;
-  /** The view of the tensor: the visible area, shading, cells, pinned cell and values (`tensor/view-state.ts`). */
+  /** The view of the tensor: the visible area, shading, cells, pinned cell, values and slice (`tensor/view-state.ts`). */
   readonly at?: string | undefined;
   readonly shade?: string | undefined;
   readonly cells?: string | undefined;
   readonly pin?: string | undefined;
   readonly values?: string | undefined;
+  readonly slice?: string | undefined;
   /** The picture of the overview, and the metric that colours it. */
   readonly picture?: Picture | undefined;
   readonly colour?: string | undefined;
@@ -50,6 +51,7 @@ const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> =
   cells: ["square"],
   pin: undefined,
   values: ["stored"],
+  slice: undefined,
   picture: ["changes", "treemap", "layers"] satisfies Picture[],
   colour: undefined,
   area: ["original"],
@@ -60,7 +62,7 @@ const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> =
 const NAMES = Object.keys(PARAMETERS) as (keyof Route)[];
 
 /** Returns the route without the tensor that is shown and the state of its view. */
-export const overviewOf = ({ tensor, mode, against, at, shade, cells, pin, values, ...rest }: Route): Route => rest;
+export const overviewOf = ({ tensor, mode, against, at, shade, cells, pin, values, slice, ...rest }: Route): Route => rest;
 
 /** Returns whether a parameter has a value. Only the name of a tensor may be empty: a NumPy array has no other. */
 const isSet = (name: keyof Route, value: string | null | undefined): value is string => value === "" ? name === "tensor" : typeof value === "string";

@@ -67,7 +67,7 @@ export class TensorPanel {
     // A picture would require loading the whole tensor.
     if (description.rowsRead === 0) return;
     this.#charts.replaceChildren(...charts(description, info, this.#options.signal, this.#options.isOverlaid));
-    if (!this.#options.minus) void this.#showShares();
+    if (!this.#options.minus && !this.#options.of.slice?.length) void this.#showShares();
     if (this.#card) this.#card.refresh();
     else this.#showPlot(description);
     if (!this.#options.minus) void this.#showLevels();

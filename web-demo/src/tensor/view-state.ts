@@ -14,10 +14,12 @@ export interface ViewState {
   readonly pin?: string | undefined;
   /** `stored` to show the elements of a weight without the scales of their blocks. */
   readonly values?: string | undefined;
+  /** The slice of a tensor of three to five axes: an index or `*` for each of the first ones. */
+  readonly slice?: string | undefined;
 }
 
 /** The default view. */
-export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined, values: undefined };
+export const NO_VIEW: ViewState = { at: undefined, shade: undefined, cells: undefined, pin: undefined, values: undefined, slice: undefined };
 
 const RANGE = /^(-?\d+(?:\.\d+)?)-(-?\d+(?:\.\d+)?)$/;
 

@@ -2,7 +2,7 @@
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
-import type { Calls, Reference, Slot } from "../engine/protocol.js";
+import type { Calls, Reference, Slice, Slot } from "../engine/protocol.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
@@ -10,11 +10,13 @@ import { isBlockType, typeOf } from "../tree/dtype-family.js";
 import { originalBytesOf } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
 import type { Activities } from "../network/activity.js";
+import { parseSlice, sliceInfo, sliceText } from "../engine/slice.js";
 import { TensorPanel } from "./panel.js";
 import { multiples } from "./multiples.js";
 import { exportPanel } from "./export-panel.js";
 import { overlay } from "./charts.js";
 import { SharedScale } from "./shared-scale.js";
+import { sliceSliders } from "./slice-sliders.js";
 import type { ViewState } from "./view-state.js";
 import { NO_VIEW } from "./view-state.js";
 import { Viewport } from "./viewport.js";
@@ -53,12 +55,35 @@ export class TensorView {
   readonly node: HTMLElement;
   readonly #options: TensorViewOptions;
   readonly #closing = new AbortController();
+  /** Stops the reads of the slice that is shown. */
+  #shown = new AbortController();
+  #slice: Slice;
+  #state: ViewState;
   readonly #body = element("div", { class: "tensor-body" });
 
   constructor(options: TensorViewOptions) {
     this.#options = options;
-    this.node = element("article", { class: "tensor" }, this.#head(), this.#comparison(), this.#body);
+    const { info, state } = options;
+    this.#state = state;
+    this.#slice = parseSlice(state.slice, info) ?? [];
+    const sliders = sliceSliders(info, this.#slice, (slice) => this.#showSlice(slice));
+    this.node = element("article", { class: "tensor" }, this.#head(), this.#comparison(), sliders, this.#body);
     void this.#show();
+  }
+
+  /** Shows another slice. The visible area stays the same if the slices have the same shape. */
+  #showSlice(slice: Slice): void {
+    const isSameShape = [...slice, ...this.#slice].every((_, axis) => ((slice[axis] ?? null) === null) === ((this.#slice[axis] ?? null) === null));
+    this.#slice = slice.some((index) => index !== null) ? slice : [];
+    this.#onState({ slice: sliceText(slice), ...(!isSameShape && { at: undefined, pin: undefined }) });
+    this.#shown.abort();
+    this.#shown = new AbortController();
+    void this.#show();
+  }
+
+  #onState(state: ViewState): void {
+    this.#state = { ...this.#state, ...state };
+    this.#options.onState(state);
   }
 
   /** Stops all reads of this view. */
@@ -119,9 +144,9 @@ export class TensorView {
   }
 
   async #show(): Promise<void> {
-    const { engine, activities, info, mode, first, second, against, state, onState, onPick } = this.#options;
-    const signal = this.#closing.signal;
-    const of: Reference = { slot: "first", tensor: info.name, generation: first.generation };
+    const { engine, activities, info, mode, first, second, against, onPick } = this.#options;
+    const signal = AbortSignal.any([this.#closing.signal, this.#shown.signal]);
+    const of: Reference = { slot: "first", tensor: info.name, slice: this.#slice, generation: first.generation };
     const other = this.#other();
     if (mode !== "alone" && !other) {
       const name = against ?? info.name;
@@ -129,18 +154,19 @@ export class TensorView {
       return;
     }
     const infoOf = ({ slot, tensor }: Reference): TensorInfo => this.#model(slot).byName.get(tensor)!;
-    if (mode === "side") return this.#sideBySide(of, other!, infoOf);
-    const minus = mode === "difference" ? other : undefined;
+    if (mode === "side") return this.#sideBySide(of, other!, infoOf, signal);
+    const minus = mode === "difference" && other ? { ...other, slice: this.#slice } : undefined;
     if (minus && !sameShape(infoOf(minus), info)) {
       this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, `${minus.tensor} has the shape ${formatShape(infoOf(minus).shape)}, this one ${formatShape(info.shape)}: only tensors of the same shape can be subtracted. View them side by side.`));
       return;
     }
-    const title = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
+    const name = minus ? `${info.name} minus ${minus.tensor === info.name ? `that of ${second?.name}` : minus.tensor}` : info.name;
+    const title = `${name}${this.#sliceTitle(info)}`;
     const decoded = minus || !mayHaveScales(info) ? undefined : await this.#decoded(of);
     if (signal.aborted) return;
-    if (decoded) return this.#showDecoded(of, decoded);
-    const layers = minus ? undefined : multiples({ engine, activities, info, generation: first.generation, tensors: first.tensors, signal, onPick });
-    const panel = new TensorPanel({ engine, activities, of, minus, info, title, model: first.name, signal, state, onState, layers });
+    if (decoded) return this.#showDecoded(of, decoded, title, signal);
+    const layers = minus || this.#slice.length > 0 ? undefined : multiples({ engine, activities, info, generation: first.generation, tensors: first.tensors, signal, onPick });
+    const panel = new TensorPanel({ engine, activities, of, minus, info: sliceInfo(info, this.#slice), title, model: first.name, signal, state: this.#state, onState: (state) => this.#onState(state), layers });
     this.#body.replaceChildren(panel.node);
     if (!minus) this.#body.append(this.#export(of));
     await panel.show();
@@ -156,38 +182,48 @@ export class TensorView {
     return this.#options.engine.call("decoded", { of }, { signal: this.#closing.signal }).catch(() => undefined);
   }
 
-  /** Shows a weight with the scales of its blocks, or, if the user has chosen so, its stored elements. */
-  async #showDecoded(of: Reference, decoded: NonNullable<Calls["decoded"]["result"]>, isDecoded = this.#options.state.values !== "stored"): Promise<void> {
-    const { engine, activities, info, first, state, onState } = this.#options;
+  /** Shows a weight with the scales of its blocks, or, if the user has chosen so, its stored elements. Slices are stored elements. */
+  async #showDecoded(of: Reference, decoded: NonNullable<Calls["decoded"]["result"]>, title: string, signal: AbortSignal): Promise<void> {
+    const { engine, activities, info, first } = this.#options;
     const { format, blockLength, scales, global } = decoded.weight;
+    const isSlice = this.#slice.length > 0;
+    const isDecoded = !isSlice && this.#state.values !== "stored";
     const choose = () => {
       // The two matrices have different areas, so the view is reset.
-      onState({ ...NO_VIEW, values: isDecoded ? "stored" : undefined });
-      void this.#showDecoded(of, decoded, !isDecoded);
+      this.#onState({ ...NO_VIEW, values: isDecoded ? "stored" : undefined });
+      void this.#showDecoded(of, decoded, title, signal);
     };
     const words = isDecoded
       ? `${format}: each ${blockLength} values share a scale in ${scales}${global ? `, and all one in ${global.name}` : ""}. The values below are decoded.`
       : `These are the stored elements, without the scales in ${scales}.`;
-    const note = element("p", { class: "notice scales" }, element("span", {}, words), button(isDecoded ? "Show stored elements" : "Show decoded values", choose));
-    const isInitial = isDecoded === (state.values !== "stored");
-    const panel = new TensorPanel({ engine, activities, of: { ...of, isDecoded }, info: isDecoded ? decoded.info : info, title: info.name, model: first.name, signal: this.#closing.signal, state: isInitial ? state : NO_VIEW, onState });
+    const change = isSlice ? undefined : button(isDecoded ? "Show stored elements" : "Show decoded values", choose);
+    const note = element("p", { class: "notice scales" }, element("span", {}, words), change);
+    const shown = isDecoded ? decoded.info : sliceInfo(info, this.#slice);
+    const panel = new TensorPanel({ engine, activities, of: { ...of, isDecoded }, info: shown, title, model: first.name, signal, state: this.#state, onState: (state) => this.#onState(state) });
     this.#body.replaceChildren(note, panel.node, this.#export(of));
     await panel.show();
   }
 
-  #sideBySide(of: Reference, other: Reference, infoOf: (reference: Reference) => TensorInfo): Promise<void> {
-    const { engine, activities, state, onState } = this.#options;
-    const signal = this.#closing.signal;
+  /** Returns the indices of the slice, to be appended to the name of a tensor; empty for the whole tensor. */
+  #sliceTitle({ shape }: TensorInfo): string {
+    return this.#slice.length === 0 ? "" : `[${shape.map((_, axis) => this.#slice[axis] ?? ":").join(", ")}]`;
+  }
+
+  #sideBySide(of: Reference, other: Reference, infoOf: (reference: Reference) => TensorInfo, signal: AbortSignal): Promise<void> {
+    const { engine, activities, info: own } = this.#options;
     const scale = new SharedScale();
     let shared: Viewport | undefined;
     const shareView = (rows: number, columns: number): Viewport => {
       if (shared?.rows === rows && shared.columns === columns) return shared;
       return (shared = new Viewport(rows, columns));
     };
-    const panels = [of, other].map((reference, i) => {
-      const info = infoOf(reference);
+    const panels = [of, other].map((whole, i) => {
+      // A slice of this tensor may not exist in a tensor of another shape, which is shown as a whole.
+      const slice = sameShape(infoOf(whole), own) ? this.#slice : [];
+      const reference = { ...whole, slice };
+      const info = sliceInfo(infoOf(whole), slice);
       const title = reference.tensor === of.tensor ? `${reference.tensor} of ${this.#model(reference.slot).name}` : reference.tensor;
-      const panel = new TensorPanel({ engine, activities, of: reference, info, title, model: this.#model(reference.slot).name, signal, shareView, scale, isOverlaid: true, state, onState: i === 0 ? onState : () => {} });
+      const panel = new TensorPanel({ engine, activities, of: reference, info, title, model: this.#model(reference.slot).name, signal, shareView, scale, isOverlaid: true, state: this.#state, onState: i === 0 ? (state) => this.#onState(state) : () => {} });
       const heading = element("h2", { class: "side-title" }, this.#model(reference.slot).name, element("span", { class: "quiet" }, ` ${reference.tensor}`));
       return { panel, node: element("section", { class: "side", "aria-label": title }, heading, panel.node) };
     });

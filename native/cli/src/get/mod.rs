@@ -6,14 +6,14 @@ use std::io::IsTerminal;
 use clap::Args;
 use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Error, Location, Reader, Result, RowsPlan, Source, Tensor};
+use zstn::{Error, Location, Reader, Result, RowsPlan, Selection, Source, Tensor};
 
 use super::arguments::{self, Destination, Model, Overwrite, Report, Threads};
 use super::elements::Stats;
 use super::network::Network;
 use super::pack::count;
 use super::pattern::Pattern;
-use super::selection::{RowBounds, matching, plan_rows, rows_cost};
+use super::selection::{AxisBounds, RowBounds, matching, plan_rows, rows_cost};
 use super::terminal::Stdout;
 use super::{print, say, size, table, terminal};
 use format::{Described, Format};
@@ -34,6 +34,16 @@ pub struct Options {
     /// negative bounds count from the end
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     rows: Option<RowBounds>,
+    /// Read only a part, with an entry for each axis, outermost first, separated by
+    /// commas, like 10:20,:,7 – : is a whole axis, and a single index drops its axis;
+    /// the last axes may be omitted
+    #[arg(
+        long,
+        value_name = "A:B,…",
+        allow_hyphen_values = true,
+        conflicts_with = "rows"
+    )]
+    select: Option<AxisBounds>,
     /// Output file: .npy (BF16 becomes float32, since NumPy lacks it), .safetensors
     /// (also for several tensors), or .bin, .raw or no extension for raw bytes; - for
     /// raw bytes on standard output [default: a summary on a terminal, raw bytes to a
@@ -126,25 +136,64 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// A tensor to read, or some of its rows.
+/// A tensor to read, or a part of it.
 struct Wanted {
     name: String,
-    rows: Option<RowsPlan>,
+    part: Part,
+}
+
+/// The part of a tensor to read.
+enum Part {
+    Whole,
+    Rows(Box<RowsPlan>),
+    /// Selected elements, and the shape in which they are returned.
+    Elements(Selection, Vec<u64>),
 }
 
 impl Wanted {
     fn read(&self, reader: &Reader) -> Result<Tensor> {
-        match &self.rows {
-            None => reader.read(&self.name),
-            Some(rows) => reader.read_planned(rows),
+        match &self.part {
+            Part::Whole => reader.read(&self.name),
+            Part::Rows(rows) => reader.read_planned(rows),
+            Part::Elements(elements, shape) => {
+                let mut tensor = reader.read_selection(elements)?;
+                tensor.shape.clone_from(shape);
+                Ok(tensor)
+            }
+        }
+    }
+
+    /// Returns the number of stored bytes that are read, in the base as well.
+    fn fetched_len_bytes(&self, reader: &Reader) -> Result<u64> {
+        match &self.part {
+            Part::Whole => Ok(reader.find(&self.name)?.stored_len_bytes()),
+            Part::Rows(rows) => {
+                let fetched = rows.fetched_len_bytes();
+                Ok(fetched.unwrap_or(rows.stored_len_bytes()))
+            }
+            Part::Elements(elements, _) => reader.fetched_len_bytes(elements),
+        }
+    }
+
+    /// Returns a description of how much is fetched for a part.
+    fn cost(&self, reader: &Reader) -> Result<Option<String>> {
+        match &self.part {
+            Part::Whole => Ok(None),
+            Part::Rows(rows) => rows_cost(reader, rows).map(Some),
+            Part::Elements(..) => {
+                let stored = reader.find(&self.name)?.stored_len_bytes();
+                let fetched = size::bytes(self.fetched_len_bytes(reader)?);
+                Ok(Some(format!("{fetched} of {}", size::bytes(stored))))
+            }
         }
     }
 
     fn described(&self, reader: &Reader) -> Result<Described> {
         let tensor = reader.find(&self.name)?;
-        let (shape, len_bytes) = match &self.rows {
-            None => (&tensor.shape[..], tensor.len_bytes()),
-            Some(rows) => (rows.shape(), rows.span().end - rows.span().start),
+        let (shape, len_bytes) = match &self.part {
+            Part::Whole => (&tensor.shape[..], tensor.len_bytes()),
+            Part::Rows(rows) => (rows.shape(), rows.span().end - rows.span().start),
+            Part::Elements(elements, shape) => (&shape[..], elements.len_bytes()),
         };
         Ok(Described {
             name: self.name.clone(),
@@ -165,12 +214,20 @@ impl Options {
                 if !seen.insert(number) {
                     continue;
                 }
-                let name = &reader.tensors()[number].name;
-                let rows = self.rows.as_ref();
-                let rows = rows.map(|bounds| plan_rows(reader, name, bounds));
+                let tensor = &reader.tensors()[number];
+                let part = match (&self.rows, &self.select) {
+                    (Some(bounds), _) => {
+                        Part::Rows(Box::new(plan_rows(reader, &tensor.name, bounds)?))
+                    }
+                    (_, Some(bounds)) => {
+                        let (elements, shape) = bounds.of(tensor)?;
+                        Part::Elements(elements, shape)
+                    }
+                    (None, None) => Part::Whole,
+                };
                 all.push(Wanted {
-                    name: name.clone(),
-                    rows: rows.transpose()?,
+                    name: tensor.name.clone(),
+                    part,
                 });
             }
         }
@@ -181,7 +238,6 @@ impl Options {
 /// Reads one tensor, and writes or describes it.
 fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) -> Result<()> {
     let tensor = wanted.read(reader)?;
-    let plan = wanted.rows.as_ref();
     match target {
         Target::Stdout => {
             let mut out = Stdout::new();
@@ -204,8 +260,8 @@ fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) 
         Target::Nowhere => {}
     }
     match options.report.json {
-        true => print(json(options, reader, &tensor, plan)?),
-        false => summary(reader, &tensor, plan),
+        true => print(json(options, reader, &tensor, wanted)?),
+        false => summary(reader, &tensor, wanted),
     }
 }
 
@@ -223,7 +279,7 @@ fn several(
     format::write_several(&described, output, |number| {
         let tensor = all[number].read(reader)?;
         if options.report.json {
-            objects.push(json(options, reader, &tensor, all[number].rows.as_ref())?);
+            objects.push(json(options, reader, &tensor, &all[number])?);
         }
         Ok(tensor)
     })?;
@@ -236,16 +292,12 @@ fn several(
     Ok(())
 }
 
-fn fetched_len_bytes(plan: &RowsPlan) -> u64 {
-    plan.fetched_len_bytes().unwrap_or(plan.stored_len_bytes())
-}
-
 /// Returns the description of a tensor as JSON.
 fn json(
     options: &Options,
     reader: &Reader,
     tensor: &Tensor,
-    plan: Option<&RowsPlan>,
+    wanted: &Wanted,
 ) -> Result<serde_json::Value> {
     let stats = Stats::of(tensor);
     let stored = reader.find(&tensor.name)?.stored_len_bytes();
@@ -261,21 +313,21 @@ fn json(
         "mean": stats.as_ref().map(|s| s.mean),
         "first": stats.as_ref().map(|s| &s.first),
         "packed_bytes": stored,
-        "fetched_bytes": plan.map_or(stored, fetched_len_bytes),
+        "fetched_bytes": wanted.fetched_len_bytes(reader)?,
         "output": output.map(Destination::to_string),
     }))
 }
 
 /// Prints the description of a tensor.
-fn summary(reader: &Reader, tensor: &Tensor, plan: Option<&RowsPlan>) -> Result<()> {
+fn summary(reader: &Reader, tensor: &Tensor, wanted: &Wanted) -> Result<()> {
     let mut facts = vec![
         ("name", tensor.name.clone()),
         ("dtype", tensor.dtype.to_string()),
         ("shape", table::shape(&tensor.shape)),
         ("size", size::bytes(tensor.bytes.len() as u64)),
     ];
-    if let Some(rows) = plan {
-        facts.push(("fetched", rows_cost(reader, rows)?));
+    if let Some(cost) = wanted.cost(reader)? {
+        facts.push(("fetched", cost));
     }
     facts.extend(Stats::of(tensor).iter().flat_map(Stats::facts));
     table::print_facts(&facts)
