@@ -91,7 +91,7 @@ function siblingsOf(known: readonly Known[]): Known[][] {
   const groups = new Map<string, Known[]>();
   for (const one of known) {
     const { name, shape } = one.tensor;
-    const place = placeOf(name);
+    const place = placeOf(one.tensor);
     // A tensor outside of the layers has no siblings.
     const key = place ? `${place.prefix} ${place.kind} ${shape.join()}` : `${name} alone`;
     const group = groups.get(key);

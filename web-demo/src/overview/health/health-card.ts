@@ -33,7 +33,7 @@ export interface HealthOptions {
 const MAX_BYTES = { address: 300e6, file: 2e9 };
 /** The maximum number of lines for a problem that are shown at first. */
 const FEW_LINES = 5;
-const MAX_LINES = 200;
+const MAX_LINES = 60;
 /** Findings of one module in more tensors than this share a line. */
 const MAX_ALONE = 3;
 
@@ -81,7 +81,7 @@ export class HealthCard {
     // A tensor of a delta also needs the one in its base, whose stored length is not known here.
     const bytes = floats.reduce((sum, tensor) => sum + (tensor.base === undefined ? ownBytes(tensor) : tensor.byteLength), 0);
     const limit = "file" in model.source ? MAX_BYTES.file : MAX_BYTES.address;
-    const reason = model.kind === "z4dm" ? "A delta stores no statistics of its tensors." : `This ${model.kind === "zstn" ? "file has" : "format has"} no stored statistics, so nothing has been checked.`;
+    const reason = model.kind === "z4dm" ? "A delta stores no statistics of its tensors, so nothing has been checked." : `This ${model.kind === "zstn" ? "file has" : "format has"} no stored statistics, so nothing has been checked.`;
     const isAffordable = bytes <= limit;
     const way = isAffordable ? "" : ` Its tensors take ${formatBytes(bytes)}, more than this page reads at once (${formatBytes(limit)}). Files that zstn pack has written contain statistics.`;
     this.#body.replaceChildren(
@@ -165,7 +165,7 @@ function checkedText({ findings, checked, floats, compared }: Checkup, isMeasure
 function linesOf(findings: readonly Finding[]): (readonly Finding[])[] {
   const groups = new Map<string, Finding[]>();
   for (const finding of findings) {
-    const place = placeOf(finding.tensor.name);
+    const place = placeOf(finding.tensor);
     const key = place ? `${place.prefix} ${place.kind}` : finding.tensor.name;
     const group = groups.get(key);
     if (group) group.push(finding);

@@ -42,7 +42,7 @@ export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
   if (known) return known;
   const byPrefix = new Map<string, Map<number, Map<string, TensorInfo[]>>>();
   for (const tensor of tensors) {
-    const place = placeOf(tensor.name);
+    const place = placeOf(tensor);
     if (!place) continue;
     const layers = getOrMake(byPrefix, place.prefix, () => new Map<number, Map<string, TensorInfo[]>>());
     const kinds = getOrMake(layers, place.layer, () => new Map<string, TensorInfo[]>());
@@ -50,7 +50,7 @@ export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
   }
   const stacks = [...byPrefix].filter(([, layers]) => layers.size >= MIN_LAYERS).map(([prefix, layers]) => stackOf(prefix, layers));
   const prefixes = new Set(stacks.map(({ prefix }) => prefix));
-  const result = { stacks, outside: tensors.filter(({ name }) => !prefixes.has(placeOf(name)?.prefix ?? "\0")) };
+  const result = { stacks, outside: tensors.filter((tensor) => !prefixes.has(placeOf(tensor)?.prefix ?? "\0")) };
   arranged.set(tensors, result);
   return result;
 }
@@ -71,10 +71,27 @@ function stackOf(prefix: string, layers: ReadonlyMap<number, ReadonlyMap<string,
   return { prefix, columns, moreKinds: all.length - columns.length, rows: sorted.map(([layer, cells]) => ({ layer, cells: columns.map(({ kind }) => cells.get(kind)) })) };
 }
 
+/** The place of a tensor: the layer, the part of the name before it, and the module type. */
+export interface Place {
+  readonly prefix: string;
+  readonly layer: number;
+  readonly kind: string;
+}
+
+/** The places of tensors that were computed before; `null` for a tensor without one. */
+const places = new WeakMap<TensorInfo, Place | null>();
+
+/** Returns the place of a tensor; `undefined` if its name contains no number. */
+export function placeOf(tensor: TensorInfo): Place | undefined {
+  let place = places.get(tensor);
+  if (place === undefined) places.set(tensor, (place = split(tensor.name)));
+  return place ?? undefined;
+}
+
 /** Splits a name at its first number: "h.3.attn.c_proj.weight" is layer 3 of "h", with the module type "attn.c_proj". */
-export function placeOf(name: string): { prefix: string; layer: number; kind: string } | undefined {
+function split(name: string): Place | null {
   const [, prefix, layer, rest] = /^(?:(.*?)\.)?(\d{1,6})\.(.+)$/.exec(name) ?? [];
-  if (layer === undefined || rest === undefined) return undefined;
+  if (layer === undefined || rest === undefined) return null;
   const kind = rest.replace(/(^|\.)(\w*experts?)\.\d+(?=\.|$)/g, "$1$2.*").replace(/\.weight$/, "");
   return { prefix: prefix ?? "", layer: Number(layer), kind };
 }
