@@ -15,6 +15,10 @@ use crate::{Engine, Error, Result, Tensor};
 #[cfg(feature = "async")]
 mod async_driver;
 #[cfg(feature = "async")]
+mod async_opening;
+#[cfg(feature = "async")]
+mod async_original;
+#[cfg(feature = "async")]
 mod async_reader;
 mod bands;
 mod batch;

@@ -47,10 +47,7 @@ impl Reader {
         if files.len() == 1 {
             return Ok(self.clone());
         }
-        let source = OneFile {
-            reader: self.clone(),
-            number,
-        };
+        let source = OneFile::new(self.clone(), number);
         Ok(Self {
             model: Arc::new(self.model_of(files[number].clone())?),
             files: Arc::new(Files {
@@ -67,12 +64,17 @@ impl Reader {
 }
 
 /// One of the files of a reader, which stay open as long as this source.
-struct OneFile {
+pub(super) struct OneFile {
     reader: Reader,
     number: usize,
 }
 
 impl OneFile {
+    /// Returns file `number` of `reader`, which must have such a file.
+    pub(super) fn new(reader: Reader, number: usize) -> Self {
+        Self { reader, number }
+    }
+
     fn source(&self) -> &dyn Source {
         &*self.reader.sources()[self.number]
     }
