@@ -249,6 +249,10 @@ impl Contents for FormatContents {
         self.0.decode(engine, stored)
     }
 
+    fn unpacked_len_bytes(&self, tensor: &FileTensor, number: usize) -> u64 {
+        self.0.unpacked_len_bytes(tensor, number)
+    }
+
     fn plan(
         &self,
         tensor: &FileTensor,

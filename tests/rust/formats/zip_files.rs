@@ -9,7 +9,7 @@ use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
-use zstn_tests::archives::{self, Archive};
+use zstn_tests::archives::{self, Archive, StoredTensor};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::open_in_trips;
 use zstn_tests::sha256;
@@ -248,20 +248,37 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
 
 /// A deflated storage is inflated for each of its tensors.
 #[test]
-fn a_deflated_storage_belongs_to_few_tensors() {
-    let values = vec![0; 4096];
-    for (count, is_read) in [(64, true), (65, false)] {
-        let tensors: Vec<_> = (0..count)
-            .map(|number| (format!("t{number}"), "0".into(), 1024))
-            .collect();
-        let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
-        let file = archive.deflated("m/data/0", &values).finish();
-        match read_all(&Pure, &file) {
-            Ok(read) => assert!(is_read && read.iter().all(|read| *read == values)),
+fn a_deflated_storage_of_many_tensors_is_short() {
+    let short = 4 * 1024;
+    let long = (1 << 30) / 64;
+    for (count, len_bytes, is_read) in [(300, short, true), (65, long, false)] {
+        let names: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();
+        let tensors = names.iter().map(|name| StoredTensor {
+            name,
+            class: "Float",
+            key: "0",
+            storage_len: len_bytes / 4,
+            offset: 1,
+            shape: &[1000],
+            strides: &[1],
+        });
+        let pickle = archives::pickle(&tensors.collect::<Vec<_>>());
+        let archive = Archive::default().member("m/data.pkl", &pickle);
+        let file = archive.deflated("m/data/0", &vec![0; len_bytes]).finish();
+        match open_in_trips(&file) {
+            Ok((catalog, _)) => {
+                assert!(is_read);
+                assert_eq!(catalog.tensors().len(), count);
+                assert_eq!(catalog.unpacked_len_bytes(7), len_bytes as u64);
+            }
             Err(error) => {
                 assert!(!is_read, "{error}");
                 assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
             }
+        }
+        if len_bytes == short {
+            let read = read_all(&Pure, &file).expect("a short storage");
+            assert!(read.iter().all(|read| *read == [0; 4000]));
         }
     }
 }
