@@ -10,9 +10,10 @@ use zstn_core::model::wants_config;
 
 use super::async_driver::run;
 use super::async_reader::{AsyncReader, Files};
+use super::external::{self, Beside, Found, PackedFiles};
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
-use super::{ReaderOptions, View, check_takes_base, external, gguf_set};
+use super::{ReaderOptions, View, check_takes_base, gguf_set};
 use crate::catalog::{self, OpenFile};
 use crate::delta::check_chain;
 use crate::shards::{Shard, Shards, is_absent};
@@ -155,27 +156,41 @@ impl ReaderOptions {
         opened.try_collect().await
     }
 
-    /// Opens the other files of ONNX models at the `locations`, and returns their
-    /// catalogs.
+    /// Opens the other files of ONNX models at the `locations`, and returns them with
+    /// their catalogs.
     async fn open_external_async(
         &self,
+        engine: &Engine,
         catalogs: &mut [FileCatalog],
         locations: &[Option<Location>],
-    ) -> Result<Vec<(Arc<dyn AsyncSource>, FileCatalog)>> {
+    ) -> Result<Vec<(Found<Arc<dyn AsyncSource>>, FileCatalog)>> {
         let files = external::find(catalogs, locations);
-        let are_many = files.len() > MAX_OPEN_FILES;
+        let count = files.len();
         let opened = files.iter().map(|file| async move {
-            let source: Arc<dyn AsyncSource> = match &file.location {
-                Err(_) => return Err(external::without_location()),
-                Ok(Location::Path(path)) if are_many => {
+            let opened = match &file.location {
+                Err(_) => Err(external::without_location()),
+                Ok(Location::Path(path)) if count > MAX_OPEN_FILES => {
                     let path = path.clone();
-                    let file = on_thread(move || ClosedFile::open(&path)).await?;
-                    Arc::new(BlockingSource::new(file))
+                    let file = on_thread(move || ClosedFile::open(&path)).await;
+                    file.map(|file| Arc::new(BlockingSource::new(file)) as Arc<dyn AsyncSource>)
                 }
-                Ok(location) => location.open_async(&self.http).await?,
+                Ok(location) => location.open_async(&self.http).await,
             };
-            let len_bytes = source.len_bytes();
-            Ok((source, len_bytes))
+            match opened {
+                Ok(source) => {
+                    let len_bytes = source.len_bytes();
+                    Ok(Found::plain(source, len_bytes))
+                }
+                Err(error) => {
+                    let (file, engine, http) = (file.clone(), engine.clone(), self.http.clone());
+                    let open = move || file.open_packed(&engine, &http, count, error);
+                    let found = on_thread(open).await?;
+                    Ok(found.map(|source| {
+                        let source: Arc<dyn Source> = source.into();
+                        Arc::new(BlockingSource::from(source)) as Arc<dyn AsyncSource>
+                    }))
+                }
+            }
         });
         let opened: Vec<_> = opened.collect();
         let opened: Vec<_> = stream::iter(opened).buffered(FILES_AT_ONCE).collect().await;
@@ -212,10 +227,12 @@ impl ReaderOptions {
             .zip(locations)
             .map(|(pinned, location)| pinned.or_else(|| location.clone()))
             .collect();
-        for (source, catalog) in self.open_external_async(&mut catalogs, &locations).await? {
-            sources.push(source);
-            catalogs.push(catalog);
-        }
+        let found = self.open_external_async(engine, &mut catalogs, &locations);
+        let packed = PackedFiles::add(found.await?, &mut sources, &mut catalogs);
+        let beside = Beside {
+            location: locations.first().cloned().flatten(),
+            http: self.http.clone(),
+        };
         let place = |number: usize| locations.get(number).cloned().flatten();
         let data_shards = data_shard::append(&mut catalogs, place, &self.http);
         sources.extend(data_shards.into_iter().map(|shard| {
@@ -240,9 +257,16 @@ impl ReaderOptions {
         let work = OpenModel::new(&name, catalogs, index, config.as_deref(), self.verify)?;
         let opened = run(work, engine, &|need| Arc::clone(&sources[need.file])).await?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
-        let model = opening::of_one_version(opened, changes.next())?;
+        let mut model = opening::of_one_version(opened, changes.next())?;
         drop(changes);
-        let reader = AsyncReader::new(Files { name, sources }, model, engine);
+        let shares = packed.set_stored_shares(&mut model);
+        shares.map_err(Error::place(&name))?;
+        let files = Files {
+            name,
+            sources,
+            beside,
+        };
+        let reader = AsyncReader::new(files, model, engine);
         match self.view {
             View::Dense => reader.with_all_tensors().await,
             View::Stored => Ok(reader),

@@ -7,10 +7,11 @@ use zstn_core::catalog::FileCatalog;
 use zstn_core::model::Model;
 
 use super::async_reader::{AsyncReader, Files};
+use super::external::Beside;
 use super::one_file::OneFile;
 use super::{Reader, check_takes_base};
 use crate::delta::check_chain;
-use crate::source::{BlockingSource, blocking, on_thread};
+use crate::source::{AsyncSource, BlockingSource, blocking, on_thread};
 use crate::{Error, Result};
 
 impl AsyncReader {
@@ -31,7 +32,7 @@ impl AsyncReader {
     pub async fn original(&self) -> Result<Option<Self>> {
         let reader = self.blocking();
         let original = on_thread(move || reader.original()).await?;
-        Ok(original.map(|original| self.around(original)))
+        Ok(original.map(|original| self.around(&original)))
     }
 
     /// Attaches the base of a delta, whose tensors remain the stored ones.
@@ -54,7 +55,7 @@ impl AsyncReader {
             return Ok(self);
         }
         if base.packed().is_some() {
-            return Ok(self.around(base));
+            return Ok(self.around(&base));
         }
         Ok(Self {
             model: base.model,
@@ -73,7 +74,7 @@ impl AsyncReader {
         let reader = self.blocking();
         let original = on_thread(move || reader.readable_original()).await?;
         Ok(match original {
-            Some(original) => self.around(original),
+            Some(original) => self.around(&original),
             None => self,
         })
     }
@@ -87,6 +88,7 @@ impl AsyncReader {
                 sources,
                 data_shards: Vec::new(),
                 packed: None,
+                beside: self.files.beside.clone(),
             }),
             model: Arc::clone(&self.model),
             engine: self.engine.clone(),
@@ -97,15 +99,17 @@ impl AsyncReader {
 
     /// Returns a reader of the same tensors as `restored`, which was opened inside this
     /// reader's file.
-    fn around(&self, restored: Reader) -> Self {
-        let model = Arc::clone(&restored.model);
-        let source = BlockingSource::new(OneFile::new(restored, 0));
+    fn around(&self, restored: &Reader) -> Self {
+        let source = |number| -> Arc<dyn AsyncSource> {
+            Arc::new(BlockingSource::new(OneFile::new(restored.clone(), number)))
+        };
         Self {
             files: Arc::new(Files {
                 name: self.files.name.clone(),
-                sources: vec![Arc::new(source)],
+                sources: (0..restored.sources().len()).map(source).collect(),
+                beside: Beside::default(),
             }),
-            model,
+            model: Arc::clone(&restored.model),
             base: None,
             ..self.clone()
         }

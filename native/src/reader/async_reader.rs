@@ -10,6 +10,7 @@ use zstn_core::model::{self, Model};
 
 use super::async_driver::run;
 use super::decode::ReadTensor;
+use super::external::Beside;
 use super::rows::{PlanRows, ReadRows, RowsPlan};
 use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, tensor};
@@ -65,6 +66,7 @@ pub struct AsyncReader {
 pub(super) struct Files {
     pub(super) name: String,
     pub(super) sources: Vec<Arc<dyn AsyncSource>>,
+    pub(super) beside: Beside,
 }
 
 impl AsyncReader {
@@ -150,7 +152,11 @@ impl AsyncReader {
             .first()
             .map_or_else(String::new, |source| source.name().into());
         Self {
-            files: Arc::new(Files { name, sources }),
+            files: Arc::new(Files {
+                name,
+                sources,
+                beside: self.files.beside.clone(),
+            }),
             ..self.clone()
         }
     }

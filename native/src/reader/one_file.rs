@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::external::Beside;
 use super::{Files, Reader};
 use crate::source::parallel::{self, READS_AT_ONCE};
 use crate::source::{FileId, Source};
@@ -49,12 +50,13 @@ impl Reader {
         }
         let source = OneFile::new(self.clone(), number);
         Ok(Self {
-            model: Arc::new(self.model_of(files[number].clone())?),
+            model: Arc::new(self.model_of(vec![files[number].clone()])?),
             files: Arc::new(Files {
                 name: source.name().into(),
                 sources: vec![Box::new(source)],
                 data_shards: Vec::new(),
                 packed: None,
+                beside: Beside::default(),
             }),
             engine: self.engine.clone(),
             base: None,

@@ -15,7 +15,7 @@ use zstn_tests::archives::{Archive, StoredTensor, pickle, state_dict};
 use zstn_tests::gguf::{self, three_parts};
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, native, ztensor2};
+use zstn_tests::{checkpoint, native, protobuf, ztensor2};
 
 /// Runs `work` on a runtime with one thread and without timers or connections of its
 /// own.
@@ -155,6 +155,26 @@ fn models_in_several_files_of_other_formats() {
     let index = br#"{"weight_map":{"a":"a.bin","b":"b.bin"}}"#;
     let url = server.add("model.bin.index.json", Page::File(index.to_vec()));
     assert_eq!(names_at(&url).unwrap(), ["a", "b"]);
+    // A model of ONNX was packed with the file that contains its values.
+    let at = [("location", "data/w.bin")];
+    let model = protobuf::model(&[], &[protobuf::external("far", 2, &[2, 4], &at)]);
+    for (name, bytes) in [("m.onnx", &model[..]), ("w.bin", b"12345678")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let packed = folder.path().join("packed");
+        zstn::pack(&Job::new(), &path, &packed, &PackOptions::default()).unwrap();
+        let place = if name == "w.bin" { "data/" } else { "" };
+        let packed = std::fs::read(packed).unwrap();
+        server.add(&format!("{place}{name}.zstn"), Page::File(packed));
+        std::fs::remove_file(folder.path().join("packed")).unwrap();
+    }
+    server.add("m.onnx", Page::File(model));
+    for name in ["m.onnx", "m.onnx.zstn"] {
+        let url = format!("{}{name}", server.url);
+        assert_eq!(names_at(&url).unwrap(), ["far"]);
+        let reader = Reader::open(Location::url(&url)).unwrap();
+        assert_eq!(reader.read_rows("far", 1..2).unwrap().bytes, b"5678");
+    }
     let index = br#"{"weight_map":{"a":"a.bin","c":"c.bin"}}"#;
     let url = server.add("wrong.bin.index.json", Page::File(index.to_vec()));
     let error = names_at(&url).unwrap_err();
