@@ -141,8 +141,8 @@ async function openRestored({ assemble, openFile }: OpenFunctions, delta: Model,
     if (!head) return undefined;
     const opened = await openFile(source, file.size, head, `original.${kind}`, options, meter);
     const { core, catalog } = opened;
-    const files = core.call(() => catalog.externalFiles?.() ?? []);
-    if (files.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
+    const others = core.call(() => catalog.externalFiles?.() ?? []);
+    if (others.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(others.keys()), EXTERNAL));
     let isOpen = false;
     // If the file is refused, the delta remains open.
     const original = { size: () => file.size, close: () => isOpen && delta.close() };
