@@ -206,14 +206,12 @@ impl Members {
                 places.push(refuse(format!("the archive has no member `data/{key}`")));
                 continue;
             };
-            let place = match fetched.part(member.header()) {
+            let compared = match fetched.part(member.header()) {
                 Some(header) => Some(member.data(&header)),
-                None => self
-                    .places
-                    .get(&number)
-                    .cloned()
-                    .or_else(|| self.expected_data(member).map(Ok)),
+                None => self.places.get(&number).cloned(),
             };
+            let is_compared = compared.is_some();
+            let place = compared.or_else(|| self.expected_data(member).map(Ok));
             let place = match place.ok_or_else(missing)? {
                 Ok(place) => place,
                 Err(error) => {
@@ -226,7 +224,14 @@ impl Members {
                     "its storage has {} bytes, but the pickle states {}",
                     member.len_bytes, storage.len_bytes
                 )),
-                Ok(packing) => Ok((packing.clone().without_zero_checksum(), place)),
+                Ok(packing) => {
+                    let packing = packing.clone().without_zero_checksum();
+                    let packing = match is_compared {
+                        true => packing,
+                        false => packing.with_header(member, &place),
+                    };
+                    Ok((packing, place))
+                }
                 Err(error) => Err(error.clone().at(member.local)),
             });
         }
@@ -315,7 +320,7 @@ impl Contents for FormatContents {
     ) -> Result<Option<RangePlan>> {
         let Place { packing, layout } = &self.0[number];
         let is_by_rows = layout.strides.is_none() && !packing.is_inflated();
-        let start = tensor.stored.start;
+        let start = tensor.stored.start + packing.header_len_bytes();
         Ok(is_by_rows.then(|| RangePlan::of_units(start, layout.coding, span)))
     }
 
@@ -323,7 +328,11 @@ impl Contents for FormatContents {
     fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
         let Place { packing, layout } = self.0.get(number)?;
         let is_plain = !packing.is_inflated() && layout.coding == ElementCoding::Plain;
-        tensor.placed_plain(is_plain, layout.strides.clone())
+        let placed = tensor.placed_plain(is_plain, layout.strides.clone())?;
+        Some(PlacedTensor {
+            offset_bytes: placed.offset_bytes + packing.header_len_bytes(),
+            ..placed
+        })
     }
 
     #[cfg(feature = "decode-task")]
