@@ -45,7 +45,7 @@ impl ArchiveForm {
         if ZIP_MAGICS.iter().any(|magic| first.starts_with(magic)) {
             return Some(Self::Zip);
         }
-        first.starts_with(PYTORCH_MAGIC).then_some(Self::Legacy)
+        first.starts_with(&PYTORCH_MAGIC).then_some(Self::Legacy)
     }
 }
 
