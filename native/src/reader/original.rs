@@ -82,11 +82,7 @@ impl Reader {
     ///
     /// # Errors
     /// A failed request for another file.
-    fn with_files_beside(
-        &self,
-        catalog: FileCatalog,
-        restored: Restored,
-    ) -> Result<Result<Self>> {
+    fn with_files_beside(&self, catalog: FileCatalog, restored: Restored) -> Result<Result<Self>> {
         let Beside { location, http } = &self.files.beside;
         let mut catalogs = vec![catalog];
         let locations = slice::from_ref(location);
@@ -312,11 +308,7 @@ impl Restored {
     /// # Errors
     /// A file that is not packed, or restores a safetensors file; a delta; the errors of
     /// reading.
-    pub(super) fn open(
-        engine: &Engine,
-        source: Box<dyn Source>,
-        cache_bytes: u64,
-    ) -> Result<Self> {
+    pub(super) fn open(engine: &Engine, source: Box<dyn Source>, cache_bytes: u64) -> Result<Self> {
         // A source has no location, so no other file is opened.
         let input = Input::source(Arc::<dyn Source>::from(source));
         let options = Reader::options().view(View::Stored);

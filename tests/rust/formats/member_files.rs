@@ -157,7 +157,10 @@ fn only_the_lists_of_large_files_are_fetched() {
     for name in ["model_weights.ckpt/a", "model_weights.ckpt/b"] {
         let tensor = &catalog.tensors()[catalog.find(name).expect(name)];
         let end = tensor.stored.end;
-        assert!(part(&file, end - tensor.len_bytes()..end) == storage, "{name}");
+        assert!(
+            part(&file, end - tensor.len_bytes()..end) == storage,
+            "{name}"
+        );
     }
 }
 
@@ -176,7 +179,7 @@ fn a_tar_archive_has_few_zip_archives() {
 
 #[test]
 fn checkpoints_from_before_version_1_6_are_read_in_tar_archives() {
-    for name in ["legacy.bin", "legacy-views.pth"] {
+    for name in ["legacy.bin", "legacy-shared-storage.pth"] {
         let checkpoint = cases::read("pytorch", name);
         let alone = read_named("", &checkpoint).expect(name);
         // The first bytes of the archive do not contain the pickles.
@@ -185,7 +188,10 @@ fn checkpoints_from_before_version_1_6_are_read_in_tar_archives() {
         let read = read_named("", &file).expect(name);
         assert!(!read.is_empty() && read.len() == alone.len());
         for (tensor, values) in alone {
-            assert!(read[&format!("old.ckpt/{tensor}")] == values, "{name}: {tensor}");
+            assert!(
+                read[&format!("old.ckpt/{tensor}")] == values,
+                "{name}: {tensor}"
+            );
         }
         let mut damaged = checkpoint;
         damaged.truncate(damaged.len() - 1);

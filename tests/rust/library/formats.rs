@@ -120,12 +120,7 @@ fn check_onnx_in_files(path: &Path) {
     let reader = open(path).expect("a model");
     let far = reader.read_rows("far", 1..2).expect("rows").bytes;
     let files = reader.sources().len();
-    check(
-        reader.names().collect(),
-        files,
-        refused(reader.model()),
-        far,
-    );
+    check(reader.names().collect(), files, unread(reader.model()), far);
     assert_eq!(
         reader.read("far").expect("values").bytes,
         (4..28).collect::<Vec<u8>>()
@@ -145,17 +140,11 @@ fn check_onnx_in_files(path: &Path) {
         let reader = zstn::AsyncReader::open(path).await.expect("a model");
         let far = reader.read_rows("far", 1..2).await.expect("rows").bytes;
         let files = reader.model().files().len();
-        check(
-            reader.names().collect(),
-            files,
-            refused(reader.model()),
-            far,
-        );
+        check(reader.names().collect(), files, unread(reader.model()), far);
     });
-
 }
 
-fn refused(model: &zstn_core::model::Model) -> Vec<(String, String)> {
+fn unread(model: &zstn_core::model::Model) -> Vec<(String, String)> {
     let refused = model.refused();
     refused
         .map(|(name, error)| (name.into(), error.to_string()))
@@ -172,7 +161,7 @@ fn onnx_models_read_values_of_other_files() {
     let bytes = std::fs::read(&path).expect("written");
     let input = zstn::Input::bytes("m.onnx", bytes);
     let reader = Reader::options().open(input).expect("a model");
-    let refused = refused(reader.model());
+    let refused = unread(reader.model());
     assert_eq!(refused.len(), 3);
     assert!(
         refused[0].1.contains("by its path or address"),
@@ -513,28 +502,28 @@ fn packed_onnx_models_read_values_of_packed_files() {
     let packed = folder.path().join("packed");
     let options = zstn::PackOptions::default();
     zstn::pack(&Job::new(), &plain, &packed, &options).expect("packed");
+    // The weights are no model, so they were copied.
+    let copied = packed.join("data/weights 1.bin");
     let weights = packed.join("data/weights 1.bin.zstn");
+    check_onnx_in_files(&packed.join("model.onnx.zstn"));
+    zstn::pack(&Job::new(), &copied, &weights, &options).expect("packed");
+    std::fs::remove_file(&copied).expect("removed");
     check_onnx_in_files(&packed.join("model.onnx.zstn"));
     // The stored lengths are those of the packed files.
     let reader = open(packed.join("model.onnx.zstn")).expect("a model");
     let share = |name| reader.find(name).expect(name).stored_share_bytes();
     let len = std::fs::metadata(&weights).expect("packed").len();
-    assert!((1..=len).contains(&share("far")), "{} of {len}", share("far"));
+    assert!(
+        (1..=len).contains(&share("far")),
+        "{} of {len}",
+        share("far")
+    );
 
-    // Either of the two may be packed.
-    let mixed = packed.join("model.onnx");
-    std::fs::copy(plain.join("model.onnx"), &mixed).expect("a copy");
-    check_onnx_in_files(&mixed);
-    std::fs::copy(
-        plain.join("data/weights 1.bin"),
-        packed.join("data/weights 1.bin"),
-    )
-    .expect("a copy");
-    std::fs::remove_file(&weights).expect("removed");
-    check_onnx_in_files(&packed.join("model.onnx.zstn"));
+    // Only the weights are packed.
+    std::fs::copy(plain.join("model.onnx"), packed.join("model.onnx")).expect("a copy");
+    check_onnx_in_files(&packed.join("model.onnx"));
 
     // A packed file of something else, or a damaged one, refuses the tensors in it alone.
-    std::fs::remove_file(packed.join("data/weights 1.bin")).expect("removed");
     let safetensors = zstn_tests::checkpoint(&[("x", "U8", &[1, 2, 3])]);
     std::fs::write(folder.path().join("x.safetensors"), safetensors).expect("written");
     let other = folder.path().join("x.zstn");
@@ -550,7 +539,7 @@ fn packed_onnx_models_read_values_of_packed_files() {
         for name in ["model.onnx", "model.onnx.zstn"] {
             let reader = open(packed.join(name)).expect("a model");
             assert!(reader.names().eq(["own"]), "{name}");
-            let refused = refused(reader.model());
+            let refused = unread(reader.model());
             let far = refused.iter().find(|(name, _)| name == "far");
             let (_, reason) = far.expect("a refusal");
             assert!(reason.contains("weights 1.bin.zstn"), "{reason}");

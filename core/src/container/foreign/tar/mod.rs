@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::pytorch::cut;
-use super::{PYTORCH_MAGIC, ZIP_MAGICS};
 use super::window::{Read, Stop, Walk, Window};
+use super::{PYTORCH_MAGIC, ZIP_MAGICS};
 use crate::bytes::index;
 use crate::limits::{TAR_ARCHIVES, TAR_RECORDS_LEN_BYTES, TEXT_LEN_BYTES};
 use crate::{Error, Result, Rule};

@@ -105,7 +105,11 @@ impl OnnxWalk {
         Ok(None)
     }
 
-    pub(super) fn attribute_field(&mut self, window: &Window, field: &Field) -> Read<Option<Message>> {
+    pub(super) fn attribute_field(
+        &mut self,
+        window: &Window,
+        field: &Field,
+    ) -> Read<Option<Message>> {
         let Some(&Message::Attribute {
             scope,
             items,
