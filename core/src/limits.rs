@@ -165,7 +165,7 @@ pub const WALKED_WHOLE_BYTES: u64 = 8 << 20;
 /// The longest directory of a zip archive, in bytes. A member takes about 60.
 pub const ZIP_DIRECTORY_LEN_BYTES: u64 = 64 << 20;
 
-/// The largest number of zip archives in a tar archive. NeMo stores one.
+/// The largest number of zip archives and PyTorch files in a tar archive. NeMo stores one.
 pub const TAR_ARCHIVES: usize = 16;
 
 /// The largest number of bytes of the records about one member of a tar archive.

@@ -4,16 +4,13 @@
  */
 
 import type { OpenFile } from "./catalog.js";
-import type { CoreCatalog, CoreInstance } from "./core.js";
+import type { CoreCatalog } from "./core.js";
 import type { ErrorCode } from "./errors.js";
 import { HEAD_BYTES } from "./limits.js";
 import type { CoreFile } from "./opened-file.js";
 import { RestoredFile } from "./restored-file.js";
 import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
-
-/** Why values of a tensor that are in another file are not read. The Rust library gives the same reason. */
-const EXTERNAL = "restore the model beside this file with `zstn unpack`, and open it";
 
 /**
  * Returns the packed file with the metadata of its original if it lists all tensors, and otherwise the original. Returns
@@ -40,7 +37,6 @@ export async function withOriginal(context: OpenContext, packed: CoreFile, openF
       return withViews(packed, restored, hasViews);
     }
     unused = original.catalog;
-    refuseExternalFiles(core, unused);
     core.free(catalog);
     closeWith(unused, restored);
     return { ...original, sizeBytes: packed.sizeBytes, original: restored };
@@ -65,18 +61,12 @@ function withViews(packed: CoreFile, restored: RestoredFile, hasViews: boolean):
 }
 
 /** Closes `restored` when the catalog is freed, which happens if opening another file of the model fails. */
-function closeWith(catalog: CoreCatalog, restored: RestoredFile): void {
+export function closeWith(catalog: CoreCatalog, restored: RestoredFile): void {
   const free = catalog.free.bind(catalog);
   catalog.free = () => {
     free();
     restored.close();
   };
-}
-
-/** Makes the tensors of an original unreadable whose values are in other files. */
-export function refuseExternalFiles(core: CoreInstance, catalog: CoreCatalog): void {
-  const files = core.call(() => catalog.externalFiles?.() ?? []);
-  if (files.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
 }
 
 /** Returns the first bytes of an original; `undefined` if it is a packed file itself, which is not read. */

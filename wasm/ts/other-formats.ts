@@ -18,9 +18,10 @@ const FIRST_OF_SET = /-00001-of-\d{5}\.gguf(\.zstn)?$/;
  * original in a packed file if that is necessary.
  */
 export async function withOtherFiles(context: OpenContext, file: CoreFile, openFile: OpenFile): Promise<CoreFile[]> {
-  const { core, catalog, name = "" } = file;
-  if (core.call(() => catalog.externalFiles?.().length)) return (await import("./external-files.js")).withExternalFiles(context, file);
-  const isPacked = core.call(() => catalog.originalKind?.());
+  const { name = "" } = file;
+  const isPacked = file.core.call(() => file.catalog.originalKind?.());
   const opened = isPacked ? await withOriginal(context, file, openFile) : file;
+  const { core, catalog } = opened;
+  if (core.call(() => catalog.externalFiles?.().length)) return (await import("./external-files.js")).withExternalFiles(context, opened, name, openFile);
   return FIRST_OF_SET.test(name) ? (await import("./gguf-set.js")).withFurtherFiles(context, opened, name, { openFile, sourceOfShard }) : [opened];
 }

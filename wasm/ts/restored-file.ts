@@ -17,7 +17,7 @@ import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
 /** The size of the cache of decoded entries, in bytes. */
-const CACHE_BYTES = 64 << 20;
+export const CACHE_BYTES = 64 << 20;
 
 /** Entries of at most this many bytes are decoded as a whole, since further ranges of them usually follow. */
 const SMALL_BYTES = 1 << 20;
@@ -54,6 +54,7 @@ export class RestoredFile implements Source, Original, Views {
   readonly #file: VirtualFile;
   readonly #rows: RowPlanner;
   readonly #cache: TensorCache;
+  readonly #cacheBytes: number;
   readonly #decoding: () => Promise<Decoding>;
   /** The decoder of the model; `undefined` before its first use. */
   #started: Promise<Decoding> | undefined;
@@ -64,8 +65,9 @@ export class RestoredFile implements Source, Original, Views {
   /** The first error of reading the packed file, other than a limit; `undefined` if there was none. */
   #failure: unknown;
 
-  constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: Pick<OpenContext, "full" | "decoding">) {
+  constructor({ core, catalog, source }: CoreFile, isComplete: boolean, { full, decoding }: Pick<OpenContext, "full" | "decoding">, cacheBytes = CACHE_BYTES) {
     this.#isComplete = isComplete;
+    this.#cacheBytes = cacheBytes;
     this.#full = full;
     this.#core = core;
     this.#source = source;
@@ -74,7 +76,7 @@ export class RestoredFile implements Source, Original, Views {
     this.#infos = describe(core, this.#model).tensors;
     this.#layout = core.call(() => this.#model.unpacked());
     this.#rows = new RowPlanner(core, this.#model, [source]);
-    this.#cache = new TensorCache(CACHE_BYTES, (index, signal) => this.#decode(index, signal));
+    this.#cache = new TensorCache(cacheBytes, (index, signal) => this.#decode(index, signal));
     this.#file = new VirtualFile(core, this.#layout, (index, begin, end, signal) => this.#part(index, begin, end, signal));
   }
 
@@ -193,7 +195,7 @@ export class RestoredFile implements Source, Original, Views {
     const { shape, byteLength } = this.#infos[index]!;
     if (byteLength <= SMALL_BYTES || this.#cache.has(index)) return false;
     const continues = begin > 0 && this.#ends.get(index) === begin && end < byteLength;
-    return end - begin === byteLength || byteLength > CACHE_BYTES || !(continues || byteLength > SMALL_BYTES * shape[0]!);
+    return end - begin === byteLength || byteLength > this.#cacheBytes || !(continues || byteLength > SMALL_BYTES * shape[0]!);
   }
 
   #decode(index: number, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {

@@ -31,8 +31,13 @@ const PICKLE: &str = "data.pkl";
 /// The longest member that states the order of bytes.
 const BYTE_ORDER_LEN_BYTES: u64 = 64;
 
-/// The most tensors that may share a deflated storage. It is inflated for each of them.
+/// The most tensors that may share a deflated storage of any length. It is inflated for
+/// each of them.
 const DEFLATED_STORAGE_TENSORS: u64 = 64;
+
+/// The number of bytes up to which more tensors may share a deflated storage: its length
+/// times the number of its tensors.
+const DEFLATED_STORAGE_BYTES: u64 = 1 << 30;
 
 /// The opener of a file from before version 1.6, whose pickles come first. It has no
 /// state: the pickles are parsed again whenever more of them have been fetched, which is
@@ -201,14 +206,12 @@ impl Members {
                 places.push(refuse(format!("the archive has no member `data/{key}`")));
                 continue;
             };
-            let place = match fetched.part(member.header()) {
+            let compared = match fetched.part(member.header()) {
                 Some(header) => Some(member.data(&header)),
-                None => self
-                    .places
-                    .get(&number)
-                    .cloned()
-                    .or_else(|| self.expected_data(member).map(Ok)),
+                None => self.places.get(&number).cloned(),
             };
+            let is_compared = compared.is_some();
+            let place = compared.or_else(|| self.expected_data(member).map(Ok));
             let place = match place.ok_or_else(missing)? {
                 Ok(place) => place,
                 Err(error) => {
@@ -221,7 +224,14 @@ impl Members {
                     "its storage has {} bytes, but the pickle states {}",
                     member.len_bytes, storage.len_bytes
                 )),
-                Ok(packing) => Ok((packing.clone().without_zero_checksum(), place)),
+                Ok(packing) => {
+                    let packing = packing.clone().without_zero_checksum();
+                    let packing = match is_compared {
+                        true => packing,
+                        false => packing.with_header(member, &place),
+                    };
+                    Ok((packing, place))
+                }
                 Err(error) => Err(error.clone().at(member.local)),
             });
         }
@@ -296,6 +306,11 @@ impl Contents for FormatContents {
         .map_err(stored.in_file())
     }
 
+    fn unpacked_len_bytes(&self, _: &FileTensor, number: usize) -> u64 {
+        let place = self.0.get(number);
+        place.map_or(0, |place| place.packing.inflated_len_bytes())
+    }
+
     fn plan(
         &self,
         tensor: &FileTensor,
@@ -305,7 +320,7 @@ impl Contents for FormatContents {
     ) -> Result<Option<RangePlan>> {
         let Place { packing, layout } = &self.0[number];
         let is_by_rows = layout.strides.is_none() && !packing.is_inflated();
-        let start = tensor.stored.start;
+        let start = tensor.stored.start + packing.header_len_bytes();
         Ok(is_by_rows.then(|| RangePlan::of_units(start, layout.coding, span)))
     }
 
@@ -313,7 +328,11 @@ impl Contents for FormatContents {
     fn place(&self, tensor: &FileTensor, number: usize) -> Option<PlacedTensor> {
         let Place { packing, layout } = self.0.get(number)?;
         let is_plain = !packing.is_inflated() && layout.coding == ElementCoding::Plain;
-        tensor.placed_plain(is_plain, layout.strides.clone())
+        let placed = tensor.placed_plain(is_plain, layout.strides.clone())?;
+        Some(PlacedTensor {
+            offset_bytes: placed.offset_bytes + packing.header_len_bytes(),
+            ..placed
+        })
     }
 
     #[cfg(feature = "decode-task")]
@@ -341,9 +360,10 @@ impl FileCatalog {
                 *count += 1;
             }
         }
-        let is_shared = |number: usize| {
-            let count = users.get(number);
-            count.is_some_and(|count| *count > DEFLATED_STORAGE_TENSORS)
+        let is_shared = |number: usize, packing: &Packing| {
+            let count = users.get(number).copied().unwrap_or(0);
+            count > DEFLATED_STORAGE_TENSORS
+                && count.saturating_mul(packing.inflated_len_bytes()) > DEFLATED_STORAGE_BYTES
         };
         for tensor in checkpoint.tensors {
             let width = tensor.dtype.bits() / 8;
@@ -359,11 +379,11 @@ impl FileCatalog {
             let (packing, stored) = match storages.get(tensor.storage) {
                 // A tensor without elements needs no bytes.
                 _ if start == next => (Packing::plain(0), 0..0),
-                Some(Ok((packing, _))) if packing.is_inflated() && is_shared(tensor.storage) => {
+                Some(Ok((packing, _))) if is_shared(tensor.storage, packing) => {
                     let detail = format!(
-                        "its storage is deflated and belongs to more than \
-                         {DEFLATED_STORAGE_TENSORS} tensors. Save the file again without \
-                         compression"
+                        "its storage is deflated, belongs to more than \
+                         {DEFLATED_STORAGE_TENSORS} tensors, and has too many bytes to be \
+                         inflated for each of them. Save the file again without compression"
                     );
                     refused.push((tensor.name, Error::limit(detail)));
                     continue;

@@ -1,6 +1,6 @@
 //! Opens a tar archive with checkpoints of PyTorch. A walk through its headers finds the
-//! zip archives in it, which are opened one after the other; those that are no checkpoints
-//! are left out.
+//! zip archives and PyTorch files in it, which are opened one after the other; those that
+//! are no checkpoints are left out.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::range_plan::RangePlan;
 use super::sequential::Sequential;
 use super::{FileCatalog, FileTensor, Refusals, Refused, pytorch, zip};
 use crate::container::foreign::pytorch::cut;
-use crate::container::foreign::tar::{TarWalk, ZipMember};
+use crate::container::foreign::tar::{ArchiveForm, ArchiveMember, TarWalk};
 #[cfg(feature = "virtual-headers")]
 use crate::container::zstn::virtual_header::PlacedTensor;
 use crate::engine::Engine;
@@ -32,19 +32,57 @@ const OTHERS: &str = "members";
 #[derive(Debug, Clone, Default)]
 pub(super) struct FormatOpener {
     walk: Sequential<TarWalk>,
-    /// The zip archives, once the walk is complete.
+    /// The members that may be checkpoints, once the walk is complete.
     archives: Option<Archives>,
 }
 
-/// The zip archives of a tar archive.
+/// The members of a tar archive that may be checkpoints.
 #[derive(Debug, Clone)]
 struct Archives {
     /// The members that have not been opened yet, in reverse order.
-    waiting: Vec<ZipMember>,
+    waiting: Vec<ArchiveMember>,
     /// The opened members with their names. The last one may lack bytes.
-    opened: Vec<(String, InnerFile<zip::FormatOpener>)>,
+    opened: Vec<(String, Opened)>,
     /// The names of the files that hold no tensors.
     walk: TarWalk,
+}
+
+/// A member that is being opened.
+#[derive(Debug, Clone)]
+enum Opened {
+    Zip(InnerFile<zip::FormatOpener>),
+    Legacy(InnerFile<pytorch::FormatOpener>),
+}
+
+impl Opened {
+    fn open(member: &ArchiveMember, fetched: &FetchedRanges) -> Result<Self> {
+        let data = member.data.clone();
+        match member.form {
+            ArchiveForm::Zip => InnerFile::open(data, fetched).map(Self::Zip),
+            ArchiveForm::Legacy => InnerFile::open(data, fetched).map(Self::Legacy),
+        }
+    }
+
+    fn needs(&self) -> Result<Vec<Range<u64>>> {
+        match self {
+            Self::Zip(file) => file.needs(),
+            Self::Legacy(file) => file.needs(),
+        }
+    }
+
+    fn supply(&mut self, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Zip(file) => file.supply(offset_bytes, bytes),
+            Self::Legacy(file) => file.supply(offset_bytes, bytes),
+        }
+    }
+
+    fn finish<E: Engine>(self, len_bytes: u64, engine: &E) -> Result<FileCatalog> {
+        match self {
+            Self::Zip(file) => file.finish(len_bytes, engine),
+            Self::Legacy(file) => file.finish(len_bytes, engine),
+        }
+    }
 }
 
 impl Opener for FormatOpener {
@@ -125,12 +163,12 @@ impl Archives {
     /// Opens members until one of them lacks bytes.
     fn open(&mut self, fetched: &FetchedRanges) -> Result<()> {
         while self.needs()?.is_empty() {
-            let Some(ZipMember { name, data }) = self.waiting.pop() else {
+            let Some(member) = self.waiting.pop() else {
                 return Ok(());
             };
-            match InnerFile::open(data, fetched) {
-                Ok(file) => self.opened.push((name, file)),
-                Err(error) => self.refuse(&name, error)?,
+            match Opened::open(&member, fetched) {
+                Ok(file) => self.opened.push((member.name, file)),
+                Err(error) => self.refuse(&member.name, error)?,
             }
         }
         Ok(())
@@ -247,6 +285,10 @@ impl Contents for FormatContents {
         stored: StoredTensor<'a, '_>,
     ) -> Result<Cow<'a, [u8]>> {
         self.0.decode(engine, stored)
+    }
+
+    fn unpacked_len_bytes(&self, tensor: &FileTensor, number: usize) -> u64 {
+        self.0.unpacked_len_bytes(tensor, number)
     }
 
     fn plan(

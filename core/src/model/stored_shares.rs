@@ -9,17 +9,18 @@ use crate::catalog::BaseUse;
 
 impl Model {
     /// Sets [`TensorInfo::stored_share_bytes`] and [`TensorInfo::base_use`] of all tensors
-    /// of this model, the file that `packed` restores. The tensors of `packed` fill that
-    /// file ([`FileCatalog::entries`](crate::catalog::FileCatalog::entries)). A tensor that
+    /// in file `number` of this model, which `packed` restores. The tensors of `packed` fill
+    /// that file ([`FileCatalog::entries`](crate::catalog::FileCatalog::entries)). A tensor that
     /// covers a part of an entry takes the same part of the entry's stored bytes, and
     /// an entry that shares its bytes with another one takes none.
     ///
     /// # Errors
     /// An entry of `packed` that cannot be read.
-    pub fn take_stored_shares(&mut self, packed: &Self) -> Result<()> {
+    pub fn take_stored_shares(&mut self, number: usize, packed: &Self) -> Result<()> {
         let records = Records::of(packed.unpacked()?, &packed.tensors);
         for tensor in &mut self.tensors {
-            let Some(range) = tensor.only_part().map(|part| part.stored.clone()) else {
+            let part = tensor.only_part().filter(|part| part.file == number);
+            let Some(range) = part.map(|part| part.stored.clone()) else {
                 continue;
             };
             tensor.stored_share_bytes = Some(records.stored_bytes(&range));

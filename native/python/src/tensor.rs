@@ -22,17 +22,22 @@ pub struct TensorInfo {
     /// equal tensors. A tensor that is only a part of an entry of a packed file takes its
     /// share of the entry's stored bytes.
     stored_nbytes: u64,
+    /// Length of the tensor in bytes in the file that it was packed from, or in its own
+    /// file. It differs from `nbytes` for quantised values.
+    original_nbytes: u64,
 }
 
 #[pymethods]
 impl TensorInfo {
     #[new]
+    #[pyo3(signature = (name, dtype, shape, nbytes, stored_nbytes, original_nbytes = None))]
     fn new(
         name: String,
         dtype: &str,
         shape: Vec<u64>,
         nbytes: u64,
         stored_nbytes: u64,
+        original_nbytes: Option<u64>,
     ) -> PyResult<Self> {
         let known = Dtype::from_name(dtype);
         let unknown = || PyValueError::new_err(format!("{dtype:?} is not a dtype"));
@@ -42,17 +47,19 @@ impl TensorInfo {
             shape,
             nbytes,
             stored_nbytes,
+            original_nbytes: original_nbytes.unwrap_or(nbytes),
         })
     }
 
     /// The arguments of `__new__`, for pickle.
-    fn __getnewargs__(&self) -> (&str, &str, &[u64], u64, u64) {
+    fn __getnewargs__(&self) -> (&str, &str, &[u64], u64, u64, u64) {
         (
             &self.name,
             self.dtype,
             &self.shape,
             self.nbytes,
             self.stored_nbytes,
+            self.original_nbytes,
         )
     }
 
@@ -82,6 +89,7 @@ impl From<&model::TensorInfo> for TensorInfo {
             shape: tensor.shape.clone(),
             nbytes: tensor.len_bytes(),
             stored_nbytes: tensor.stored_share_bytes(),
+            original_nbytes: tensor.original_len_bytes(),
         }
     }
 }

@@ -37,7 +37,7 @@ def test_gguf_files_are_arrays_with_the_values_of_llama_cpp(tmp_path: Path, vect
             name, dtype = tensor["name"], tensor["dtype"]
             info = model[name]
             assert (info.dtype, info.shape) == (dtype, tuple(tensor["shape"]))
-            assert info.stored_nbytes == tensor["length"]
+            assert info.stored_nbytes == info.original_nbytes == tensor["length"]
             array = model.numpy(name)
             assert array.shape == info.shape and array.nbytes == info.nbytes
             if tensor["stored"] != dtype:

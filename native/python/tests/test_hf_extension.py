@@ -109,6 +109,13 @@ def test_ls(hub: StubHub, pushed: HfApi, plain: Path, packed: Path) -> None:
     assert any(line.startswith("wte.weight") and "301×40" in line for line in lines)
 
 
+def test_ls_compares_the_stored_bytes_of_blocks(hub: StubHub) -> None:
+    vector = Path(__file__).parents[3] / "tests/vectors/gguf/k-blocks.gguf"
+    hub.add(REPO, {"k-blocks.gguf": vector.read_bytes()})
+    tensors = json.loads(output("ls", f"{REPO}/k-blocks.gguf", "--json"))["tensors"]
+    assert tensors and all(one["original_bytes"] == one["packed_bytes"] for one in tensors)
+
+
 def test_a_name_cannot_control_a_terminal(hub: StubHub) -> None:
     hub.add(REPO, {"a\x1b[31mb.txt": b"x"})
     assert "\x1b" not in output("ls", REPO)

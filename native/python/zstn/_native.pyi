@@ -78,9 +78,15 @@ class TensorInfo:
     """The index entry of a tensor."""
 
     def __new__(
-        cls, name: str, dtype: str, shape: Sequence[int], nbytes: int, stored_nbytes: int
+        cls,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        nbytes: int,
+        stored_nbytes: int,
+        original_nbytes: int | None = None,
     ) -> TensorInfo: ...
-    def __getnewargs__(self) -> tuple[str, str, list[int], int, int]: ...
+    def __getnewargs__(self) -> tuple[str, str, list[int], int, int, int]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -100,6 +106,10 @@ class TensorInfo:
         """The number of bytes that the tensor takes in its file, including bytes shared
         with equal tensors. A tensor that is only a part of an entry of a packed file
         takes its share of the entry's stored bytes."""
+    @property
+    def original_nbytes(self) -> int:
+        """The length of the tensor in bytes in the file that it was packed from, or in its
+        own file. It differs from ``nbytes`` for quantised values."""
 
 _Figures = tuple[int, float, float, float, float, int, int, int]
 

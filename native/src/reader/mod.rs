@@ -15,6 +15,10 @@ use crate::{Engine, Error, Result, Tensor};
 #[cfg(feature = "async")]
 mod async_driver;
 #[cfg(feature = "async")]
+mod async_opening;
+#[cfg(feature = "async")]
+mod async_original;
+#[cfg(feature = "async")]
 mod async_reader;
 mod bands;
 mod batch;
@@ -31,6 +35,7 @@ pub(crate) mod state_machine;
 mod statistics;
 
 use bands::BandCache;
+use external::Beside;
 use state_machine::{Need, Opened};
 
 #[cfg(feature = "async")]
@@ -116,8 +121,9 @@ struct Files {
     sources: Vec<Box<dyn Source>>,
     /// Those sources that a zTensor file lists.
     data_shards: Vec<Arc<DataShardSource>>,
-    /// The reader of the packed file, if the only source is the file that it restores.
+    /// The reader of the packed file, if the first source is the file that it restores.
     packed: Option<Reader>,
+    beside: Beside,
 }
 
 impl Reader {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::external::Beside;
 use super::{Files, Reader};
 use crate::source::parallel::{self, READS_AT_ONCE};
 use crate::source::{FileId, Source};
@@ -47,17 +48,15 @@ impl Reader {
         if files.len() == 1 {
             return Ok(self.clone());
         }
-        let source = OneFile {
-            reader: self.clone(),
-            number,
-        };
+        let source = OneFile::new(self.clone(), number);
         Ok(Self {
-            model: Arc::new(self.model_of(files[number].clone())?),
+            model: Arc::new(self.model_of(vec![files[number].clone()])?),
             files: Arc::new(Files {
                 name: source.name().into(),
                 sources: vec![Box::new(source)],
                 data_shards: Vec::new(),
                 packed: None,
+                beside: Beside::default(),
             }),
             engine: self.engine.clone(),
             base: None,
@@ -67,12 +66,17 @@ impl Reader {
 }
 
 /// One of the files of a reader, which stay open as long as this source.
-struct OneFile {
+pub(super) struct OneFile {
     reader: Reader,
     number: usize,
 }
 
 impl OneFile {
+    /// Returns file `number` of `reader`, which must have such a file.
+    pub(super) fn new(reader: Reader, number: usize) -> Self {
+        Self { reader, number }
+    }
+
     fn source(&self) -> &dyn Source {
         &*self.reader.sources()[self.number]
     }

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::sync::Arc;
 
-use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::catalog::FileKind;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
+use super::external::{self, Beside, PackedFiles};
 use super::opening::{OpenModel, of_one_version};
 use super::{Files, Reader, View, check_takes_base};
-use super::{external, gguf_set, state_machine};
+use super::{gguf_set, state_machine};
 use crate::catalog::open_catalog;
 use crate::delta::check_chain;
 use crate::shards::{Shard, Shards};
 use crate::source::parallel::{self, FILES_AT_ONCE};
-use crate::source::{CONFIG, ClosedFile, HttpOptions, Input, Location, Source, data_shard};
+use crate::source::{CONFIG, HttpOptions, Input, Source, data_shard};
 use crate::{Engine, Error, Result};
 
 /// The maximum number of files of a checkpoint that are kept open. Many systems allow a
@@ -174,7 +175,7 @@ impl ReaderOptions {
     }
 
     /// Opens a model without its base. Files on a server are opened at the same time.
-    fn open_alone(&self, engine: &Engine, input: &Input) -> Result<Reader> {
+    pub(super) fn open_alone(&self, engine: &Engine, input: &Input) -> Result<Reader> {
         let name = input.to_string();
         let location = input.location();
         let shards = location.map(|location| Shards::open(location, FileKind::FILES, &self.http));
@@ -235,10 +236,12 @@ impl ReaderOptions {
             }
             gguf_set::check(&files, &catalogs)?;
         }
-        for (source, catalog) in self.open_external(&mut catalogs, &locations)? {
-            sources.push(source);
-            catalogs.push(catalog);
-        }
+        let found = external::open(engine, &self.http, &mut catalogs, &locations)?;
+        let packed = PackedFiles::add(found, &mut sources, &mut catalogs);
+        let beside = Beside {
+            location: locations.first().cloned().flatten(),
+            http: self.http.clone(),
+        };
         let place = |number: usize| locations.get(number).cloned().flatten();
         let data_shards = data_shard::append(&mut catalogs, place, &self.http);
         let boxed = data_shards
@@ -260,13 +263,16 @@ impl ReaderOptions {
         let work = OpenModel::new(&name, catalogs, index, config.as_deref(), self.verify)?;
         let opened = state_machine::run(work, engine, |need| &*sources[need.file])?;
         let mut changes = sources.iter().filter_map(|source| source.other_version());
-        let model = of_one_version(opened, changes.next())?;
+        let mut model = of_one_version(opened, changes.next())?;
+        let shares = packed.set_stored_shares(&mut model);
+        shares.map_err(Error::place(&name))?;
         let reader = Reader {
             files: Arc::new(Files {
                 name,
                 sources,
                 data_shards,
                 packed: None,
+                beside,
             }),
             model: Arc::new(model),
             engine: engine.clone(),
@@ -291,41 +297,5 @@ impl ReaderOptions {
             true => file.open_closed(&self.http),
             false => file.open(&self.http),
         }
-    }
-
-    /// Opens the other files of ONNX models at the `locations`, and returns their
-    /// catalogs.
-    fn open_external(
-        &self,
-        catalogs: &mut [FileCatalog],
-        locations: &[Option<Location>],
-    ) -> Result<Vec<(Box<dyn Source>, FileCatalog)>> {
-        let files = external::find(catalogs, locations);
-        let is_remote = |file: &external::ExternalFile| {
-            let location = file.location.as_ref();
-            location.is_ok_and(Location::is_remote)
-        };
-        let at_once = parallel::at_once(files.iter().map(is_remote), FILES_AT_ONCE);
-        let are_many = files.len() > MAX_OPEN_FILES;
-        let opened = parallel::run(files.len(), at_once, |number| {
-            let Ok(location) = &files[number].location else {
-                return Ok(None);
-            };
-            let opened: Result<Box<dyn Source>> = match location {
-                Location::Path(path) if are_many => {
-                    ClosedFile::open(path).map(|file| Box::new(file) as Box<dyn Source>)
-                }
-                location => location.open(&self.http),
-            };
-            Ok(Some(opened))
-        });
-        let opened = opened?.into_iter().map(|opened| {
-            let opened = opened.unwrap_or_else(|| Err(external::without_location()));
-            opened.map(|source| {
-                let len_bytes = source.len_bytes();
-                (source, len_bytes)
-            })
-        });
-        external::catalogs(catalogs, &files, opened.collect())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,14 +12,15 @@ use zstn_core::catalog::{FileCatalog, FileKind};
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::{ErrorKind, Rule};
 
-use super::{Files, Reader};
+use super::external::{self, Beside, PackedFiles};
+use super::{Files, Reader, View};
 use crate::catalog::open_restored;
 use crate::safetensors_view::UnpackedRanges;
-use crate::source::{FileId, Source};
-use crate::{Error, Result};
+use crate::source::{FileId, Input, Source};
+use crate::{Engine, Error, Result};
 
 /// The most bytes of decoded tensors that are cached for further reads of the original.
-const CACHE_BYTES: u64 = 64 << 20;
+pub(super) const CACHE_BYTES: u64 = 64 << 20;
 
 impl Reader {
     /// Opens the file that a packed file restores, without restoring it: its bytes are
@@ -60,27 +62,51 @@ impl Reader {
         if file.needs_base() && self.base.is_none() {
             return Ok(None);
         }
-        let source = self.restored(file)?;
+        let source = self.restored(file, CACHE_BYTES)?;
         source.ranges.set_listing(true);
-        let model = open_restored(&self.engine, &source, kind).and_then(|mut catalog| {
-            self.check_restored(&mut catalog)?;
-            self.model_of(catalog)
+        let catalog = open_restored(&self.engine, &source, kind).and_then(|catalog| {
+            self.check_restored(&catalog)?;
+            Ok(catalog)
         });
         source.ranges.set_listing(false);
-        let model = match model {
-            Ok(model) => model,
+        let catalog = match catalog {
+            Ok(catalog) => catalog,
             Err(error) if source.has_failed.load(Ordering::Relaxed) => return Err(error),
             Err(error) => return Ok(Some(Err(error))),
         };
-        self.inside(model, source).map(Ok).map(Some)
+        self.with_files_beside(catalog, source).map(Some)
     }
 
-    /// Returns the file that this model, a packed `file`, restores.
-    fn restored(&self, file: &FileCatalog) -> Result<Restored> {
+    /// Returns a reader of the `restored` file with this `catalog`, and of the other files
+    /// that contain values of its tensors. The inner error is a refusal of its tensors.
+    ///
+    /// # Errors
+    /// A failed request for another file.
+    fn with_files_beside(&self, catalog: FileCatalog, restored: Restored) -> Result<Result<Self>> {
+        let Beside { location, http } = &self.files.beside;
+        let mut catalogs = vec![catalog];
+        let locations = slice::from_ref(location);
+        let found = external::open(&self.engine, http, &mut catalogs, locations)?;
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        let packed = restored.packed.clone();
+        sources.push(Box::new(restored));
+        let packed_files = PackedFiles::add(found, &mut sources, &mut catalogs);
+        let mut model = match self.model_of(catalogs) {
+            Ok(model) => model,
+            Err(error) => return Ok(Err(error)),
+        };
+        let shares = packed_files.set_stored_shares(&mut model);
+        shares.map_err(Error::place(self.name()))?;
+        self.inside(model, sources, packed).map(Ok)
+    }
+
+    /// Returns the file that this model, a packed `file`, restores. Decoded tensors that are
+    /// cached for further reads take up to `cache_bytes`.
+    fn restored(&self, file: &FileCatalog, cache_bytes: u64) -> Result<Restored> {
         let model = match file.needs_base() {
             // The model of a delta lists the entries, and has the base's digests.
             true => Arc::clone(&self.model),
-            false => Arc::new(self.model_of(file.clone().entries())?),
+            false => Arc::new(self.model_of(vec![file.clone().entries()])?),
         };
         let packed = Self {
             model,
@@ -88,24 +114,30 @@ impl Reader {
             ..self.clone()
         };
         Ok(Restored {
-            ranges: UnpackedRanges::new(&packed, CACHE_BYTES)?,
+            ranges: UnpackedRanges::new(&packed, cache_bytes)?,
             packed,
             has_failed: AtomicBool::new(false),
         })
     }
 
-    /// Returns a reader of `model`, whose only file is the `restored` one.
-    fn inside(&self, mut model: Model, restored: Restored) -> Result<Self> {
-        let packed = restored.packed.clone();
-        let shares = model.take_stored_shares(packed.model());
+    /// Returns a reader of `model`, whose files are read from `sources`. The first one is
+    /// the file that `packed` restores.
+    fn inside(
+        &self,
+        mut model: Model,
+        sources: Vec<Box<dyn Source>>,
+        packed: Self,
+    ) -> Result<Self> {
+        let shares = model.take_stored_shares(0, packed.model());
         shares.map_err(Error::place(self.name()))?;
         Ok(Self {
             model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
-                sources: vec![Box::new(restored)],
+                sources,
                 data_shards: Vec::new(),
                 packed: Some(packed),
+                beside: Beside::default(),
             }),
             engine: self.engine.clone(),
             base: None,
@@ -143,16 +175,20 @@ impl Reader {
         let model = |len_bytes| {
             let catalog = delta.referenced_base(len_bytes);
             let catalog = catalog.map_err(Error::place(self.name()))?;
-            catalog.map(|catalog| self.model_of(catalog)).transpose()
+            catalog
+                .map(|catalog| self.model_of(vec![catalog]))
+                .transpose()
         };
         let base = match (file.original_kind(), file.kind()) {
             (Some(_), _) if file.needs_base() && self.base.is_none() => {
                 return Err(Error::needs_base(self.name()));
             }
             (Some(_), _) => {
-                let restored = self.restored(file)?;
+                let restored = self.restored(file, CACHE_BYTES)?;
                 let model = model(restored.len_bytes())?;
-                let inside = model.map(|model| self.inside(model, restored));
+                let packed = restored.packed.clone();
+                let sources: Vec<Box<dyn Source>> = vec![Box::new(restored)];
+                let inside = model.map(|model| self.inside(model, sources, packed));
                 inside.transpose()?
             }
             (None, FileKind::Zstn | FileKind::Delta) => return Err(unfit()),
@@ -184,25 +220,20 @@ impl Reader {
         }
         let entries = file.entries_to_pack().map_err(Error::place(self.name()))?;
         Ok(Self {
-            model: Arc::new(self.model_of(entries)?),
+            model: Arc::new(self.model_of(vec![entries])?),
             bands: Arc::default(),
             ..self
         })
     }
 
-    /// Refuses an original that is packed itself. Makes those tensors unreadable whose
-    /// values are in other files.
-    fn check_restored(&self, catalog: &mut FileCatalog) -> Result<()> {
-        let refuse = Error::place(self.name());
-        if matches!(catalog.kind(), FileKind::Zstn | FileKind::Delta) {
-            let detail = "the file restores a packed file: unpack it, and open that file";
-            let refusal = zstn_core::Error::malformed(Rule::ZstnVirtualHeader, detail);
-            return Err(refuse(refusal));
+    /// Refuses an original that is packed itself.
+    fn check_restored(&self, catalog: &FileCatalog) -> Result<()> {
+        if !matches!(catalog.kind(), FileKind::Zstn | FileKind::Delta) {
+            return Ok(());
         }
-        let files = 0..catalog.external_files().count();
-        let reason = "restore the model beside this file with `zstn unpack`, and open it";
-        let files: Vec<_> = files.map(|number| (number, reason.to_owned())).collect();
-        catalog.refuse_external(&files).map_err(refuse)
+        let detail = "the file restores a packed file: unpack it, and open that file";
+        let refusal = zstn_core::Error::malformed(Rule::ZstnVirtualHeader, detail);
+        Err(Error::place(self.name())(refusal))
     }
 
     /// Returns the reader of the packed file, if this reader was opened inside it
@@ -235,8 +266,8 @@ impl Reader {
         }
     }
 
-    pub(super) fn model_of(&self, catalog: FileCatalog) -> Result<Model> {
-        let builder = ModelBuilder::new(vec![catalog], None, None);
+    pub(super) fn model_of(&self, catalogs: Vec<FileCatalog>) -> Result<Model> {
+        let builder = ModelBuilder::new(catalogs, None, None);
         let model = builder.and_then(|builder| builder.finish(&self.engine));
         model.map_err(Error::place(self.name()))
     }
@@ -262,12 +293,43 @@ impl Reader {
 }
 
 /// The file that a packed file restores.
-struct Restored {
+pub(super) struct Restored {
     packed: Reader,
     ranges: UnpackedRanges,
     /// True once the packed file could not be read. An error of opening the original is
     /// then an error of the packed file, and not a property of the original.
     has_failed: AtomicBool,
+}
+
+impl Restored {
+    /// Opens the file that the packed file in `source` restores, without parsing it.
+    /// Decoded tensors that are cached for further reads take up to `cache_bytes`.
+    ///
+    /// # Errors
+    /// A file that is not packed, or restores a safetensors file; a delta; the errors of
+    /// reading.
+    pub(super) fn open(engine: &Engine, source: Box<dyn Source>, cache_bytes: u64) -> Result<Self> {
+        // A source has no location, so no other file is opened.
+        let input = Input::source(Arc::<dyn Source>::from(source));
+        let options = Reader::options().view(View::Stored);
+        let reader = options.open_alone(engine, &input)?;
+        match reader.model().files() {
+            [file] if file.original_kind().is_some() && !file.needs_base() => {
+                reader.restored(file, cache_bytes)
+            }
+            _ => {
+                let detail = "this is not the packed file of a file beside a model; pack that \
+                              file with `zstn pack`, or put it there as it is";
+                let refusal = zstn_core::Error::malformed(Rule::ZstnVirtualHeader, detail);
+                Err(Error::place(reader.name())(refusal))
+            }
+        }
+    }
+
+    /// Returns the model of the entries that fill the restored file.
+    pub(super) fn entries(&self) -> Arc<Model> {
+        Arc::clone(&self.packed.model)
+    }
 }
 
 impl Source for Restored {

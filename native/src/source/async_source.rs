@@ -84,6 +84,13 @@ pub trait AsyncSource: Send + Sync {
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
+
+    /// Returns the blocking source that this source reads on other threads. The default
+    /// is `None`.
+    #[doc(hidden)]
+    fn as_blocking(&self) -> Option<&Arc<dyn Source>> {
+        None
+    }
 }
 
 /// A blocking [`Source`], such as a local file, that is read on threads for blocking
@@ -134,6 +141,67 @@ impl AsyncSource for BlockingSource {
 
     fn pinned_location(&self) -> Option<Location> {
         self.0.pinned_location()
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        self.0.check_unchanged()
+    }
+
+    fn as_blocking(&self) -> Option<&Arc<dyn Source>> {
+        Some(&self.0)
+    }
+}
+
+/// Returns a source that reads `source` and blocks the calling thread meanwhile.
+pub(crate) fn blocking(source: &Arc<dyn AsyncSource>) -> Box<dyn Source> {
+    match source.as_blocking() {
+        Some(source) => Box::new(Arc::clone(source)),
+        None => Box::new(Awaited(Arc::clone(source))),
+    }
+}
+
+/// An asynchronous source whose reads block the calling thread. A thread that polls
+/// futures must not call it.
+struct Awaited(Arc<dyn AsyncSource>);
+
+fn wait<T>(read: Reading<'_, T>) -> Result<T> {
+    let read = zstn_net::runtime::block_on(read);
+    read.map_err(|error| Error::io("start threads for reading", error))?
+}
+
+impl Source for Awaited {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes()
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
+        wait(self.0.read(range)).map(Cow::Owned)
+    }
+
+    fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        let read = wait(self.0.read_ranges(ranges))?;
+        Ok(read.into_iter().map(Cow::Owned).collect())
+    }
+
+    fn read_compared(&self, ranges: &[Range<u64>]) -> Result<Vec<Cow<'_, [u8]>>> {
+        let read = wait(self.0.read_compared(ranges))?;
+        Ok(read.into_iter().map(Cow::Owned).collect())
+    }
+
+    fn other_version(&self) -> Option<Error> {
+        self.0.other_version()
+    }
+
+    fn pinned_location(&self) -> Option<Location> {
+        self.0.pinned_location()
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn check_unchanged(&self) -> Result<()> {

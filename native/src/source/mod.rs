@@ -39,6 +39,8 @@ pub use address::PLAIN;
 pub(crate) use address::is_same;
 pub(crate) use arriving_safetensors::{Arriving, Begun};
 #[cfg(feature = "async")]
+pub(crate) use async_source::blocking;
+#[cfg(feature = "async")]
 pub use async_source::on_thread;
 #[cfg(feature = "async")]
 pub use async_source::{AsyncSource, BlockingSource, Reading};

@@ -1,10 +1,11 @@
 /** ONNX, msgpack, TensorFlow Lite and HDF5 files, Keras models and tar archives: values, rows, values in other files, and the refusal of damaged files. */
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { open } from "zstn";
+import { pack } from "../support/cli.mjs";
 import { onnxModel } from "../support/onnx-model.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
@@ -94,5 +95,48 @@ test("values in other files are read from the folder of the model", async (t) =>
     assert.deepEqual([...opened.unreadable.keys()], ["lost"]);
     assert.match(opened.unreadable.get("lost").message, /missing\.bin/);
     opened.close();
+  }
+});
+
+test("values in other files are read from packed files, beside plain and packed models", async (t) => {
+  const weights = Uint8Array.from({ length: 40 }, (_, i) => i);
+  const model = onnxModel([
+    { name: "own", shape: [3], raw: [1, 2, 3] },
+    { name: "far", shape: [4, 5], external: { location: "data/far.bin", offset: "20", length: "20" } },
+    { name: "lost", shape: [2], external: { location: "missing.bin" } },
+    { name: "itself", shape: [2], external: { location: "packed.onnx" } },
+  ]);
+  const folder = join(scratch, "packed");
+  mkdirSync(join(folder, "data"), { recursive: true });
+  const at = (name) => join(folder, name);
+  writeFileSync(at("packed.onnx"), model);
+  writeFileSync(at("far.bin"), weights);
+  await pack(at("packed.onnx"), at("packed.onnx.zstn"));
+  await pack(at("far.bin"), at("data/far.bin.zstn"));
+  const own = await startServer((request, response) => {
+    const path = at(decodeURIComponent(new URL(request.url, "http://x").pathname).slice(1));
+    return existsSync(path) ? answerRange(request, response, readFileSync(path)) : response.writeHead(404).end();
+  });
+  t.after(() => own.stop());
+  const siblings = (name) => (existsSync(at(name)) ? new Blob([readFileSync(at(name))]) : undefined);
+  for (const name of ["packed.onnx", "packed.onnx.zstn"]) {
+    for (const opened of [await open(at(name)), await open(`${own.url}${name}`), await open(new File([readFileSync(at(name))], name), { siblings })]) {
+      assert.deepEqual([...opened.tensors.keys()], ["own", "far"]);
+      assert.deepEqual((await opened.tensor("far")).bytes, weights.subarray(20));
+      assert.deepEqual((await opened.tensor("far", { rows: [2, 3] })).bytes, weights.subarray(30, 35));
+      assert.deepEqual([...opened.unreadable.keys()].sort(), ["itself", "lost"]);
+      opened.close();
+    }
+  }
+  // A packed file that is damaged, and a file that is none, refuse the tensors in it alone.
+  const far = readFileSync(at("data/far.bin.zstn"));
+  for (const bytes of [far.subarray(0, far.length - 1), weights]) {
+    writeFileSync(at("data/far.bin.zstn"), bytes);
+    for (const name of ["packed.onnx", "packed.onnx.zstn"]) {
+      const opened = await open(at(name));
+      assert.deepEqual([...opened.tensors.keys()], ["own"]);
+      assert.match(opened.unreadable.get("far").message, /data\/far\.bin.*packed file/);
+      opened.close();
+    }
   }
 });

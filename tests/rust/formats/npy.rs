@@ -127,4 +127,11 @@ fn the_bytes_of_an_element_stay_together_in_fortran_order() {
         }
     }
     assert!(read_tensors(&Pure, &array("ZV2", false, &[6], &by_rows)).is_err());
+    // Floats of 8 bits have no name in the file either.
+    for descr in ["|V1", "<V1"] {
+        let file = array(descr, true, &[2, 3], &[0, 3, 1, 4, 2, 5]);
+        let values = read_tensors(&Pure, &file).expect(descr).concat();
+        assert_eq!(values, [0, 1, 2, 3, 4, 5], "{descr}");
+    }
+    assert!(read_tensors(&Pure, &array("|V3", false, &[2], &[0; 6])).is_err());
 }

@@ -9,7 +9,7 @@ use zstn_core::engine::Engine;
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
-use zstn_tests::archives::{self, Archive};
+use zstn_tests::archives::{self, Archive, StoredTensor};
 use zstn_tests::cases::{self, Refusal, text};
 use zstn_tests::foreign::open_in_trips;
 use zstn_tests::sha256;
@@ -248,20 +248,37 @@ fn damaged_files_are_refused_or_keep_their_lengths() {
 
 /// A deflated storage is inflated for each of its tensors.
 #[test]
-fn a_deflated_storage_belongs_to_few_tensors() {
-    let values = vec![0; 4096];
-    for (count, is_read) in [(64, true), (65, false)] {
-        let tensors: Vec<_> = (0..count)
-            .map(|number| (format!("t{number}"), "0".into(), 1024))
-            .collect();
-        let archive = Archive::default().member("m/data.pkl", &archives::state_dict(&tensors));
-        let file = archive.deflated("m/data/0", &values).finish();
-        match read_all(&Pure, &file) {
-            Ok(read) => assert!(is_read && read.iter().all(|read| *read == values)),
+fn a_deflated_storage_of_many_tensors_is_short() {
+    let short = 4 * 1024;
+    let long = (1 << 30) / 64;
+    for (count, len_bytes, is_read) in [(300, short, true), (65, long, false)] {
+        let names: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();
+        let tensors = names.iter().map(|name| StoredTensor {
+            name,
+            class: "Float",
+            key: "0",
+            storage_len: len_bytes / 4,
+            offset: 1,
+            shape: &[1000],
+            strides: &[1],
+        });
+        let pickle = archives::pickle(&tensors.collect::<Vec<_>>());
+        let archive = Archive::default().member("m/data.pkl", &pickle);
+        let file = archive.deflated("m/data/0", &vec![0; len_bytes]).finish();
+        match open_in_trips(&file) {
+            Ok((catalog, _)) => {
+                assert!(is_read);
+                assert_eq!(catalog.tensors().len(), count);
+                assert_eq!(catalog.unpacked_len_bytes(7), len_bytes as u64);
+            }
             Err(error) => {
                 assert!(!is_read, "{error}");
                 assert_eq!(error.kind(), zstn_core::ErrorKind::Limit, "{error}");
             }
+        }
+        if len_bytes == short {
+            let read = read_all(&Pure, &file).expect("a short storage");
+            assert!(read.iter().all(|read| *read == [0; 4000]));
         }
     }
 }
@@ -390,8 +407,12 @@ fn places_follow_from_the_directory_if_it_is_that_of_pytorch() {
             .aligned("m/data/b", &values)
             .finish();
         let (catalog, _) = open_in_trips(&file).expect("an archive");
-        let mut starts = catalog.tensors().iter().map(|tensor| tensor.stored.start);
+        let starts = catalog.tensors().iter();
+        let mut starts = starts.map(|tensor| tensor.stored.end - tensor.len_bytes());
         assert!(starts.all(|start| start % alignment as u64 == 0));
+        // The local header of the second storage is fetched together with its values.
+        let last = &catalog.tensors()[1];
+        assert!(last.stored_len_bytes() > last.len_bytes());
         // The head, then the end of the file.
         assert_eq!(trips_to_two(&file), 2, "{alignment}");
     }
@@ -404,11 +425,43 @@ fn places_follow_from_the_directory_if_members_have_no_other_bytes() {
     let first = start.member("m/data/a", &values);
     let file = first.member("m/data/b", &values).finish();
     assert_eq!(trips_to_two(&file), 2);
-    // The local headers are not fetched, so that a damaged one is not noticed.
-    let at = file.windows(8).position(|part| part == b"m/data/b");
-    let mut damaged = file;
-    damaged[at.expect("the second storage")] ^= 1;
-    assert_eq!(trips_to_two(&damaged), 2);
+}
+
+/// Local headers that were not fetched to list the tensors are compared when the tensors
+/// are read.
+#[test]
+fn local_headers_are_compared_with_the_values() {
+    let (pickle, values) = (pickle_of_two(), long_values());
+    let start = || Archive::default();
+    let plain = start()
+        .member("m/data.pkl", &pickle)
+        .member("m/data/a", &values)
+        .member("m/data/b", &values);
+    let aligned = start()
+        .aligned("m/data.pkl", &pickle)
+        .aligned("m/data/a", &values)
+        .aligned("m/data/b", &values);
+    for file in [plain.finish(), aligned.finish()] {
+        let at = file.windows(8).position(|part| part == b"m/data/b");
+        let at = at.expect("the second storage");
+        // The name, the method, and the length of the extra fields.
+        for changed in [at, at - 30 + 8, at - 2] {
+            let mut damaged = file.clone();
+            damaged[changed] ^= 1;
+            let (catalog, _) = open_in_trips(&damaged).expect("the directory is intact");
+            assert!(decode(&Pure, &catalog, 0, &damaged).expect("values") == values);
+            let error = decode(&Pure, &catalog, 1, &damaged).expect_err("a local header");
+            assert_eq!(error.rule(), Some(Rule::ZipMember), "{error}");
+            assert_eq!(error.offset(), Some(at as u64 - 30), "{error}");
+            // Rows are read without it.
+            let plan = catalog.plan(1, 4..12, None).expect("inside");
+            let plan = plan.expect("rows are a range of the file");
+            let [range] = plan.ranges() else {
+                panic!("{:?}", plan.ranges());
+            };
+            assert!(part(&damaged, range.clone()) == &values[4..12]);
+        }
+    }
 }
 
 /// Further bytes after the data, or a pickle with another layout, are signs of another

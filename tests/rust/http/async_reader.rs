@@ -9,12 +9,13 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use zstn::source::object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
 use zstn::source::{AsyncSource, HttpOptions, ObjectStoreSource, Reading};
-use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader};
-use zstn_tests::archives::{Archive, state_dict};
-use zstn_tests::gguf::three_parts;
+use zstn::{AsyncReader, Input, Job, Location, PackOptions, Reader, View};
+use zstn_core::Rule;
+use zstn_tests::archives::{Archive, StoredTensor, pickle, state_dict};
+use zstn_tests::gguf::{self, three_parts};
 use zstn_tests::rng::Rng;
 use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, native, ztensor2};
+use zstn_tests::{checkpoint, native, protobuf, ztensor2};
 
 /// Runs `work` on a runtime with one thread and without timers or connections of its
 /// own.
@@ -154,11 +155,138 @@ fn models_in_several_files_of_other_formats() {
     let index = br#"{"weight_map":{"a":"a.bin","b":"b.bin"}}"#;
     let url = server.add("model.bin.index.json", Page::File(index.to_vec()));
     assert_eq!(names_at(&url).unwrap(), ["a", "b"]);
+    // A model of ONNX was packed with the file that contains its values.
+    let at = [("location", "data/w.bin")];
+    let model = protobuf::model(&[], &[protobuf::external("far", 2, &[2, 4], &at)]);
+    for (name, bytes) in [("m.onnx", &model[..]), ("w.bin", b"12345678")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let packed = folder.path().join("packed");
+        zstn::pack(&Job::new(), &path, &packed, &PackOptions::default()).unwrap();
+        let place = if name == "w.bin" { "data/" } else { "" };
+        let packed = std::fs::read(packed).unwrap();
+        server.add(&format!("{place}{name}.zstn"), Page::File(packed));
+        std::fs::remove_file(folder.path().join("packed")).unwrap();
+    }
+    server.add("m.onnx", Page::File(model));
+    for name in ["m.onnx", "m.onnx.zstn"] {
+        let url = format!("{}{name}", server.url);
+        assert_eq!(names_at(&url).unwrap(), ["far"]);
+        let reader = Reader::open(Location::url(&url)).unwrap();
+        assert_eq!(reader.read_rows("far", 1..2).unwrap().bytes, b"5678");
+    }
     let index = br#"{"weight_map":{"a":"a.bin","c":"c.bin"}}"#;
     let url = server.add("wrong.bin.index.json", Page::File(index.to_vec()));
     let error = names_at(&url).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("c.bin") && !said.contains("zstn"), "{said}");
+}
+
+/// Returns a GGUF file with tensors of a block type and of F32.
+fn gguf_file(bytes: &[u8]) -> Vec<u8> {
+    const Q8_0: u32 = 8;
+    let quantised: Vec<u8> = bytes[..34_000].to_vec();
+    gguf::file(
+        &[("general.name", gguf::Value::Text("a model"))],
+        &[
+            ("quantised", Q8_0, &[32, 1000], quantised),
+            ("norm", gguf::F32, &[2500, 4], bytes[34_000..].to_vec()),
+        ],
+    )
+}
+
+/// Returns a PyTorch file with a tensor that repeats elements, which a virtual header
+/// does not list.
+fn pytorch_file(bytes: &[u8]) -> Vec<u8> {
+    let tensor = |name, shape, strides| StoredTensor {
+        name,
+        class: "Float",
+        key: "0",
+        storage_len: 18_500,
+        offset: 0,
+        shape,
+        strides,
+    };
+    let pickle = pickle(&[
+        tensor("weight", &[185, 100], &[100, 1]),
+        tensor("expanded", &[3, 18_500], &[0, 1]),
+    ]);
+    let archive = Archive::default().aligned("m/data.pkl", &pickle);
+    archive.aligned("m/data/0", bytes).finish()
+}
+
+/// Compares all tensors and some rows of the two readers.
+async fn check_same(reader: &AsyncReader, plain: &Reader) {
+    let mut names: Vec<_> = reader.names().collect();
+    let mut expected: Vec<_> = plain.names().collect();
+    names.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    for name in names {
+        assert_eq!(reader.read(name).await.unwrap(), plain.read(name).unwrap());
+        let rows = reader.read_rows(name, 1..3).await.unwrap();
+        assert_eq!(rows, plain.read_rows(name, 1..3).unwrap());
+    }
+}
+
+#[test]
+fn deltas_and_packed_files_of_other_formats() {
+    let bytes = Rng(37).bytes(74_000);
+    let mut tuned = bytes.clone();
+    tuned.iter_mut().step_by(50).for_each(|byte| *byte ^= 1);
+    let server = RoundServer::start();
+    for (ending, file) in [
+        ("gguf", gguf_file as fn(&[u8]) -> Vec<u8>),
+        ("pt", pytorch_file),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let [old, new] = ["old", "new"].map(|name| format!("{name}.{ending}"));
+        std::fs::write(at(&old), file(&bytes)).unwrap();
+        std::fs::write(at(&new), file(&tuned)).unwrap();
+        let job = Job::new().engine(&native());
+        let options = PackOptions::default();
+        for (name, packed) in [(&old, "old.zstn"), (&new, "new.zstn")] {
+            zstn::pack(&job, at(name), at(packed), &options).unwrap();
+        }
+        zstn::pack(&job, at(&new), at("new.z4dm"), &options.base(at(&old))).unwrap();
+        for name in [&old, "old.zstn", "new.zstn", "new.z4dm"] {
+            server.add(name, Page::File(std::fs::read(at(name)).unwrap()));
+        }
+        let plain = Reader::open(at(&new)).unwrap();
+        let url = |name: &str| Input::from(Location::url(format!("{}{name}", server.url)));
+        let path = |name: &str| Input::from(at(name));
+        block_on(async {
+            for open in [&path as &dyn Fn(&str) -> Input, &url] {
+                let packed = AsyncReader::open(open("new.zstn")).await.unwrap();
+                check_same(&packed, &plain).await;
+                for base in [&old, "old.zstn"] {
+                    let options = Reader::options().base(open(base));
+                    let reader = options.open_async(open("new.z4dm")).await.unwrap();
+                    check_same(&reader, &plain).await;
+                    let alone = AsyncReader::open(open("new.z4dm")).await.unwrap();
+                    let stored = Reader::options().view(View::Stored);
+                    let base = stored.open_async(open(base)).await.unwrap();
+                    check_same(&alone.with_base(base).await.unwrap(), &plain).await;
+                }
+            }
+            let wrong = Reader::options().base(path("new.zstn"));
+            let read = match wrong.open_async(path("new.z4dm")).await {
+                Ok(reader) => reader.read(reader.names().next().unwrap()).await.map(drop),
+                Err(error) => Err(error),
+            };
+            let error = read.unwrap_err();
+            let rule = error.refusal().and_then(zstn_core::Error::rule);
+            assert_eq!(rule, Some(Rule::DeltaReference), "{error}");
+
+            // A source of the caller's own is read by blocking another thread.
+            let own = Own(std::fs::read(at("new.zstn")).unwrap());
+            let stored = Reader::options().open_async_source(own).await.unwrap();
+            let original = stored.original().await.unwrap().unwrap();
+            check_same(&original, &plain).await;
+            assert_eq!(original.metadata(), plain.metadata());
+        });
+    }
 }
 
 /// Bytes in memory, read by a source of the test's own.

@@ -102,10 +102,8 @@ fn onnx_in_files(folder: &Path) -> PathBuf {
     path
 }
 
-#[test]
-fn onnx_models_read_values_of_other_files() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = onnx_in_files(folder.path());
+/// Opens the ONNX model at `path` with both readers, and checks what they read.
+fn check_onnx_in_files(path: &Path) {
     let check = |names: Vec<&str>, files: usize, refused: Vec<(String, String)>, far: Vec<u8>| {
         assert_eq!((names, files), (vec!["own", "far"], 2));
         assert_eq!(far, (12..20).collect::<Vec<u8>>());
@@ -119,21 +117,10 @@ fn onnx_models_read_values_of_other_files() {
         );
         assert!(missing.contains("missing.bin") && missing.contains("beside the model"));
     };
-    let refused = |model: &zstn_core::model::Model| -> Vec<(String, String)> {
-        let refused = model.refused();
-        refused
-            .map(|(name, error)| (name.into(), error.to_string()))
-            .collect()
-    };
-    let reader = open(&path).expect("a model");
+    let reader = open(path).expect("a model");
     let far = reader.read_rows("far", 1..2).expect("rows").bytes;
     let files = reader.sources().len();
-    check(
-        reader.names().collect(),
-        files,
-        refused(reader.model()),
-        far,
-    );
+    check(reader.names().collect(), files, unread(reader.model()), far);
     assert_eq!(
         reader.read("far").expect("values").bytes,
         (4..28).collect::<Vec<u8>>()
@@ -150,22 +137,31 @@ fn onnx_models_read_values_of_other_files() {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let reader = zstn::AsyncReader::open(&path).await.expect("a model");
+        let reader = zstn::AsyncReader::open(path).await.expect("a model");
         let far = reader.read_rows("far", 1..2).await.expect("rows").bytes;
         let files = reader.model().files().len();
-        check(
-            reader.names().collect(),
-            files,
-            refused(reader.model()),
-            far,
-        );
+        check(reader.names().collect(), files, unread(reader.model()), far);
     });
+}
+
+fn unread(model: &zstn_core::model::Model) -> Vec<(String, String)> {
+    let refused = model.refused();
+    refused
+        .map(|(name, error)| (name.into(), error.to_string()))
+        .collect()
+}
+
+#[test]
+fn onnx_models_read_values_of_other_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = onnx_in_files(folder.path());
+    check_onnx_in_files(&path);
 
     // A model in memory has no folder.
     let bytes = std::fs::read(&path).expect("written");
     let input = zstn::Input::bytes("m.onnx", bytes);
     let reader = Reader::options().open(input).expect("a model");
-    let refused = refused(reader.model());
+    let refused = unread(reader.model());
     assert_eq!(refused.len(), 3);
     assert!(
         refused[0].1.contains("by its path or address"),
@@ -495,4 +491,58 @@ fn the_command_line_tells_of_weights_in_parts() {
         "{}",
         command::text(&verified.stderr)
     );
+}
+
+#[test]
+fn packed_onnx_models_read_values_of_packed_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plain = folder.path().join("plain");
+    std::fs::create_dir(&plain).expect("a folder");
+    onnx_in_files(&plain);
+    let packed = folder.path().join("packed");
+    let options = zstn::PackOptions::default();
+    zstn::pack(&Job::new(), &plain, &packed, &options).expect("packed");
+    // The weights are no model, so they were copied.
+    let copied = packed.join("data/weights 1.bin");
+    let weights = packed.join("data/weights 1.bin.zstn");
+    check_onnx_in_files(&packed.join("model.onnx.zstn"));
+    zstn::pack(&Job::new(), &copied, &weights, &options).expect("packed");
+    std::fs::remove_file(&copied).expect("removed");
+    check_onnx_in_files(&packed.join("model.onnx.zstn"));
+    // The stored lengths are those of the packed files.
+    let reader = open(packed.join("model.onnx.zstn")).expect("a model");
+    let share = |name| reader.find(name).expect(name).stored_share_bytes();
+    let len = std::fs::metadata(&weights).expect("packed").len();
+    assert!(
+        (1..=len).contains(&share("far")),
+        "{} of {len}",
+        share("far")
+    );
+
+    // Only the weights are packed.
+    std::fs::copy(plain.join("model.onnx"), packed.join("model.onnx")).expect("a copy");
+    check_onnx_in_files(&packed.join("model.onnx"));
+
+    // A packed file of something else, or a damaged one, refuses the tensors in it alone.
+    let safetensors = zstn_tests::checkpoint(&[("x", "U8", &[1, 2, 3])]);
+    std::fs::write(folder.path().join("x.safetensors"), safetensors).expect("written");
+    let other = folder.path().join("x.zstn");
+    zstn::pack(
+        &Job::new(),
+        folder.path().join("x.safetensors"),
+        &other,
+        &options,
+    )
+    .expect("packed");
+    for bytes in [std::fs::read(&other).expect("packed"), vec![1; 40]] {
+        std::fs::write(&weights, bytes).expect("written");
+        for name in ["model.onnx", "model.onnx.zstn"] {
+            let reader = open(packed.join(name)).expect("a model");
+            assert!(reader.names().eq(["own"]), "{name}");
+            let refused = unread(reader.model());
+            let far = refused.iter().find(|(name, _)| name == "far");
+            let (_, reason) = far.expect("a refusal");
+            assert!(reason.contains("weights 1.bin.zstn"), "{reason}");
+        }
+    }
 }

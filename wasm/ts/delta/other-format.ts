@@ -12,12 +12,15 @@ import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
 import type { Model } from "../model.js";
 import type { ReadFile } from "../opened-file.js";
 import type { OpenedModel } from "../opened-model.js";
-import { isRefusal, readOriginalHead, refuseExternalFiles } from "../original.js";
+import { isRefusal, readOriginalHead } from "../original.js";
 import { ProgressMeter } from "../progress.js";
 import { RestoredFile } from "../restored-file.js";
 import type { SafetensorsBlob } from "../safetensors-view/blob.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import type { Traffic } from "../source/traffic.js";
+
+/** Why values of a tensor that are in another file are not read. */
+const EXTERNAL = "restore the model beside this file with `zstn unpack`, and open it";
 
 /** The file that a delta restores, and its format. */
 export interface RestoredByDelta {
@@ -137,7 +140,9 @@ async function openRestored({ assemble, openFile }: OpenFunctions, delta: Model,
     const head = await readOriginalHead(source, file.size, options);
     if (!head) return undefined;
     const opened = await openFile(source, file.size, head, `original.${kind}`, options, meter);
-    refuseExternalFiles(opened.core, opened.catalog);
+    const { core, catalog } = opened;
+    const others = core.call(() => catalog.externalFiles?.() ?? []);
+    if (others.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(others.keys()), EXTERNAL));
     let isOpen = false;
     // If the file is refused, the delta remains open.
     const original = { size: () => file.size, close: () => isOpen && delta.close() };

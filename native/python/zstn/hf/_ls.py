@@ -78,7 +78,7 @@ def _list_tensors(hub: Hub, place: Place, options: Namespace) -> None:
                     "name": one.name,
                     "dtype": one.dtype,
                     "shape": list(one.shape),
-                    "original_bytes": one.nbytes,
+                    "original_bytes": one.original_nbytes,
                     "packed_bytes": one.stored_nbytes,
                 }
                 for one in reader.values()
@@ -94,14 +94,14 @@ def _print_tensors(reader: Reader, quiet: bool) -> None:
             one.name,
             one.dtype,
             "×".join(map(str, one.shape)) or "scalar",
-            size(one.nbytes),
+            size(one.original_nbytes),
             size(one.stored_nbytes),
-            ratio(one.nbytes, one.stored_nbytes),
+            ratio(one.original_nbytes, one.stored_nbytes),
         )
         for one in reader.values()
     ]
     _print_lines(table(["name", "dtype", "shape", ">size", ">stored", ">ratio"], rows))
-    before = sum(one.nbytes for one in reader.values())
+    before = sum(one.original_nbytes for one in reader.values())
     say(f"{len(rows)} tensors, {size(before)}", quiet)
 
 

@@ -146,7 +146,10 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
         "i8" => (Dtype::I64, 8),
         "u8" => (Dtype::U64, 8),
         "f8" => (Dtype::F64, 8),
-        // Elements without a meaning, as which NumPy stores bfloat16.
+        // Elements without a meaning, as which NumPy stores floats of 8 bits and bfloat16.
+        "V1" if matches!(order, '<' | '>' | '=' | '|') => {
+            return Ok((Dtype::U8, ElementCoding::Plain, None));
+        }
         "V2" if matches!(order, '<' | '>' | '=' | '|') => {
             return Ok((Dtype::U8, ElementCoding::Plain, Some(2)));
         }

@@ -1,14 +1,15 @@
 //! Tar archives, in which NeMo stores models (docs/formats/tar.md): a walk from header to
-//! header finds the members that are zip archives, since a checkpoint of PyTorch is one.
+//! header finds the members that may be checkpoints of PyTorch: zip archives, and files
+//! from before version 1.6.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::ZIP_MAGICS;
 use super::pytorch::cut;
 use super::window::{Read, Stop, Walk, Window};
+use super::{PYTORCH_MAGIC, ZIP_MAGICS};
 use crate::bytes::index;
 use crate::limits::{TAR_ARCHIVES, TAR_RECORDS_LEN_BYTES, TEXT_LEN_BYTES};
 use crate::{Error, Result, Rule};
@@ -18,16 +19,34 @@ mod header;
 
 pub(crate) use header::is_tar;
 
-/// The length in bytes of the magic numbers of zip archives.
-const ZIP_MAGIC_LEN_BYTES: u64 = 4;
+/// The number of bytes of a member that show what it is.
+const MAGIC_LEN_BYTES: u64 = PYTORCH_MAGIC.len() as u64;
 
-/// A member that is a zip archive.
+/// A member that may be a checkpoint.
 #[derive(Debug, Clone)]
-pub(crate) struct ZipMember {
+pub(crate) struct ArchiveMember {
     /// The name, without `./` in front; unique among these members.
     pub name: String,
     /// The range of its data in the file.
     pub data: Range<u64>,
+    pub form: ArchiveForm,
+}
+
+/// The form of a member that may be a checkpoint, as its first bytes show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArchiveForm {
+    Zip,
+    /// A file of PyTorch from before version 1.6.
+    Legacy,
+}
+
+impl ArchiveForm {
+    fn of(first: &[u8]) -> Option<Self> {
+        if ZIP_MAGICS.iter().any(|magic| first.starts_with(magic)) {
+            return Some(Self::Zip);
+        }
+        first.starts_with(&PYTORCH_MAGIC).then_some(Self::Legacy)
+    }
 }
 
 /// A walk through the headers of an archive.
@@ -37,8 +56,8 @@ pub(crate) struct TarWalk {
     position: u64,
     /// The fields of the next header that earlier ones replace.
     replaced: Replaced,
-    /// The members that are zip archives, in the order of the file.
-    pub archives: Vec<ZipMember>,
+    /// The members that may be checkpoints, in the order of the file.
+    pub archives: Vec<ArchiveMember>,
     /// The names of the other files, with commas between them. A long list is cut.
     pub others: String,
 }
@@ -86,13 +105,13 @@ impl TarWalk {
         })?;
         match header.kind {
             Kind::File => {
-                let shown_end = end.min(start.saturating_add(ZIP_MAGIC_LEN_BYTES));
+                let shown_end = end.min(start.saturating_add(MAGIC_LEN_BYTES));
                 let first = window.read(at, at..shown_end)?;
                 let first = first.get(index(BLOCK_BYTES)..).unwrap_or_default();
-                let is_zip = ZIP_MAGICS.iter().any(|magic| first.starts_with(magic));
+                let form = ArchiveForm::of(first);
                 let replaced = core::mem::take(&mut self.replaced);
                 let name = replaced.name.unwrap_or_else(|| header.name());
-                self.add(name, start..end, is_zip)?;
+                self.add(name, start..end, form)?;
             }
             Kind::Records | Kind::GlobalRecords | Kind::LongName => {
                 if size > TAR_RECORDS_LEN_BYTES {
@@ -133,19 +152,19 @@ impl TarWalk {
     }
 
     /// Adds a file.
-    fn add(&mut self, name: Vec<u8>, data: Range<u64>, is_zip: bool) -> Result<()> {
+    fn add(&mut self, name: Vec<u8>, data: Range<u64>, form: Option<ArchiveForm>) -> Result<()> {
         let at = data.start;
         let mut name = &*name;
         while let Some(rest) = name.strip_prefix(b"./") {
             name = rest;
         }
-        if !is_zip {
+        let Some(form) = form else {
             self.add_other(&String::from_utf8_lossy(name));
             return Ok(());
-        }
+        };
         let refuse = |detail: String| Err(refuse(Rule::TarName, detail, at));
         let Ok(name) = core::str::from_utf8(name) else {
-            return refuse("the name of a zip archive in the tar archive is not UTF-8".into());
+            return refuse("the name of a checkpoint in the tar archive is not UTF-8".into());
         };
         if self.archives.iter().any(|other| other.name == name) {
             let name = cut(name);
@@ -153,13 +172,15 @@ impl TarWalk {
         }
         if self.archives.len() >= TAR_ARCHIVES {
             let detail = format!(
-                "the tar archive has more than {TAR_ARCHIVES} zip archives, the most that are read"
+                "the tar archive has more than {TAR_ARCHIVES} zip archives and PyTorch files, the \
+                 most that are read"
             );
             return Err(Error::limit(detail).at(at));
         }
-        self.archives.push(ZipMember {
+        self.archives.push(ArchiveMember {
             name: name.into(),
             data,
+            form,
         });
         Ok(())
     }

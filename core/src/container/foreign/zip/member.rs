@@ -2,6 +2,7 @@
 //! (docs/formats/zip.md 3).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::ops::Range;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::pytorch::cut;
 use super::inflate::{self, inflate, inflate_start};
-use crate::bytes::{Cursor, part};
+use crate::bytes::{Cursor, index, part};
 use crate::checksum::agrees;
 use crate::{Error, Result, Rule};
 
@@ -59,8 +60,7 @@ pub(crate) struct Member {
 
 impl Member {
     fn refuse(&self, what: &str) -> Error {
-        let detail = format!("the member `{}` {what}", cut(&self.name));
-        Error::malformed(Rule::ZipMember, detail).at(self.local)
+        self.entry().refuse(what).within(self.local)
     }
 
     /// Returns the range of the local header up to the end of its name, which
@@ -75,6 +75,53 @@ impl Member {
     /// [`Rule::ZipMember`] if the local header differs from the directory, or the data
     /// reach beyond the member.
     pub(crate) fn data(&self, header: &[u8]) -> Result<Range<u64>> {
+        let header = self.entry().header_len_bytes(header);
+        let start = self.local + header.map_err(|error| error.within(self.local))?;
+        // The stored length is below the length of the file.
+        let end = start + self.stored_len_bytes;
+        if end > self.end {
+            return Err(self.refuse("reaches beyond the next one"));
+        }
+        Ok(start..end)
+    }
+
+    /// Returns those fields of the entry that the local header repeats.
+    fn entry(&self) -> Entry {
+        Entry {
+            name: self.name.clone(),
+            method: self.method,
+            is_encrypted: self.is_encrypted,
+            crc: self.crc,
+            stored_len_bytes: self.stored_len_bytes,
+            len_bytes: self.len_bytes,
+        }
+    }
+}
+
+/// The fields of an entry of the directory that the local header of the member repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    name: String,
+    method: u16,
+    is_encrypted: bool,
+    crc: u32,
+    stored_len_bytes: u64,
+    len_bytes: u64,
+}
+
+impl Entry {
+    /// Returns an error about the member, which begins at the offset 0.
+    fn refuse(&self, what: &str) -> Error {
+        let detail = format!("the member `{}` {what}", cut(&self.name));
+        Error::malformed(Rule::ZipMember, detail).at(0)
+    }
+
+    /// Compares a local header with the entry. Returns its length with name and extra
+    /// fields, which `header` need not contain.
+    ///
+    /// # Errors
+    /// [`Rule::ZipMember`] if they differ.
+    fn header_len_bytes(&self, header: &[u8]) -> Result<u64> {
         let mut cursor = Cursor::new(header);
         let cut = |_| self.refuse("ends inside its header");
         if cursor.array::<4>("the signature").map_err(cut)? != LOCAL {
@@ -100,15 +147,11 @@ impl Member {
         if !is_same {
             return Err(self.refuse("differs from its entry in the directory"));
         }
-        let start = self.header().end + u64::from(extra_len);
-        // The stored length is below the length of the file.
-        let end = start + self.stored_len_bytes;
-        if end > self.end {
-            return Err(self.refuse("reaches beyond the next one"));
-        }
-        Ok(start..end)
+        Ok(LOCAL_LEN_BYTES + name.len() as u64 + u64::from(extra_len))
     }
+}
 
+impl Member {
     /// Returns the range of the data of a member that has no bytes besides its header, its
     /// name and its data. A local header that states another place is one that
     /// [`Member::data`] refuses.
@@ -141,6 +184,32 @@ impl Member {
     }
 }
 
+/// A local header that has not been compared with the directory yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct UnreadHeader {
+    entry: Entry,
+    /// The length of the header with name and extra fields, as it follows from the
+    /// directory.
+    len_bytes: u64,
+}
+
+impl UnreadHeader {
+    /// Compares the header at the start of `stored` with the directory, and returns the
+    /// bytes after it.
+    ///
+    /// # Errors
+    /// [`Rule::ZipMember`] if they differ.
+    fn strip<'a>(&self, stored: &'a [u8]) -> Result<&'a [u8]> {
+        let len = index(self.len_bytes);
+        let header = stored.get(..len).unwrap_or_default();
+        if self.entry.header_len_bytes(header)? != self.len_bytes {
+            let detail = "has a local header that states another place of its data";
+            return Err(self.entry.refuse(detail));
+        }
+        Ok(stored.get(len..).unwrap_or_default())
+    }
+}
+
 /// How stored bytes become the bytes of a member, or of a part of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packing {
@@ -151,6 +220,8 @@ pub struct Packing {
     /// The checksum of the bytes of the member before the stored ones, and of the
     /// whole member; `None` if only a part of the member is stored.
     checksums: Option<[u32; 2]>,
+    /// The local header, if the stored bytes begin with it.
+    header: Option<Box<UnreadHeader>>,
 }
 
 impl Packing {
@@ -160,6 +231,7 @@ impl Packing {
             inflated_len_bytes: None,
             used: 0..len_bytes,
             checksums: Some([0, crc]),
+            header: None,
         }
     }
 
@@ -174,6 +246,7 @@ impl Packing {
             inflated_len_bytes: Some(len_bytes),
             used: 0..len_bytes,
             checksums: Some([0, crc]),
+            header: None,
         })
     }
 
@@ -183,7 +256,27 @@ impl Packing {
             inflated_len_bytes: None,
             used: 0..len_bytes,
             checksums: None,
+            header: None,
         }
+    }
+
+    /// Reads the bytes of `member`, whose data are at `data` according to the directory,
+    /// together with its local header, if they begin with its first byte. The header is
+    /// then compared with the directory.
+    pub(crate) fn with_header(self, member: &Member, data: &Range<u64>) -> Self {
+        let header = UnreadHeader {
+            entry: member.entry(),
+            len_bytes: data.start.saturating_sub(member.local),
+        };
+        Self {
+            header: Some(header.into()),
+            ..self
+        }
+    }
+
+    /// Returns the number of stored bytes in front of the data of the member.
+    pub(crate) fn header_len_bytes(&self) -> u64 {
+        self.header.as_ref().map_or(0, |header| header.len_bytes)
     }
 
     /// Leaves out a checksum of 0, which stands for none in PyTorch files.
@@ -220,7 +313,7 @@ impl Packing {
                 used: range,
                 ..self.clone()
             };
-            return (part, data.clone());
+            return (part, data.start - self.header_len_bytes()..data.end);
         }
         let is_rest = range.start == before.len() as u64 && range.end == self.used.end;
         let checksums = self.checksums.filter(|_| is_rest && !range.is_empty());
@@ -228,18 +321,25 @@ impl Packing {
             inflated_len_bytes: None,
             used: 0..range.end - range.start,
             checksums: checksums.map(|[_, whole]| [CRC32.checksum(before), whole]),
+            header: self.header.clone().filter(|_| range.start == 0),
         };
         let start = data.start + range.start;
-        (part, start..start + (range.end - range.start))
+        let end = start + (range.end - range.start);
+        let start = start - part.header_len_bytes();
+        (part, start..end)
     }
 
     /// Unpacks stored bytes. They are borrowed unless they have to be inflated.
     ///
     /// # Errors
-    /// [`Rule::ZipMember`] if the stored bytes do not inflate to the length of the
-    /// member, and [`Rule::ZipChecksum`] if they differ from its checksum. The latter
+    /// [`Rule::ZipMember`] if the local header differs from the directory, or the stored
+    /// bytes do not inflate to the length of the member, and [`Rule::ZipChecksum`] if they differ from its checksum. The latter
     /// is compared if the bytes that are used reach to the end of the member.
     pub(crate) fn unpack<'a>(&self, stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        let stored = match &self.header {
+            Some(header) => header.strip(stored)?,
+            None => stored,
+        };
         let member: Cow<[u8]> = match self.inflated_len_bytes {
             // The stream is not inflated beyond the bytes that are used.
             Some(len_bytes) if self.checksums.is_none() && self.used.end < len_bytes => {
