@@ -45,7 +45,6 @@ impl Rows {
     /// Returns the rows of the base's tensor that decoding needs, and the bytes to take
     /// from these rows, as `[first, last, start, end]`; empty if decoding needs none. The
     /// base's tensor has `rows` rows and `len_bytes` bytes.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = baseRows)]
     #[must_use]
     pub fn base_rows(&self, rows: f64, len_bytes: f64) -> Vec<f64> {
@@ -61,7 +60,6 @@ impl Rows {
 
     /// Decodes the rows from the bytes of `ranges`, and of `baseRows` if there are any.
     /// Returns their raw bytes.
-    #[cfg(feature = "formats")]
     pub fn decode(
         &self,
         parts: Vec<js_sys::Uint8Array>,
@@ -69,14 +67,6 @@ impl Rows {
     ) -> Result<js_sys::Uint8Array, JsValue> {
         decoded(&parts, base.as_deref(), None, |parts, base| {
             self.0.decode(&ENGINE, parts, base).map(Cow::Owned)
-        })
-    }
-
-    /// Decodes the rows from the bytes of `ranges`. Returns their raw bytes.
-    #[cfg(not(feature = "formats"))]
-    pub fn decode(&self, parts: Vec<js_sys::Uint8Array>) -> Result<js_sys::Uint8Array, JsValue> {
-        decoded(&parts, None, None, |parts, _| {
-            self.0.decode(&ENGINE, parts, None).map(Cow::Owned)
         })
     }
 }

@@ -19,7 +19,7 @@ const MAX_CONCURRENT_FILES = 8;
  */
 export async function withExternalFiles(context: OpenContext, file: CoreFile): Promise<CoreFile[]> {
   const { core, catalog } = file;
-  const paths = core.call(() => catalog.externalFiles?.() ?? []);
+  const paths = core.call(() => catalog.externalFiles());
   const opened: (CoreFile | string)[] = [];
   try {
     const waiting = paths.entries();

@@ -9,7 +9,6 @@ import { typedArray } from "./dtype.js";
 import { ModelClosedError, type ZstnError } from "./errors.js";
 import type { GpuReadOptions, GpuTensor } from "./gpu/target.js";
 import { checkOptions } from "./known-options.js";
-import { readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
 import type { RowPlanner } from "./row-planner.js";
@@ -18,7 +17,6 @@ import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import type { StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { readPlainRows } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkRowsSize, checkSize } from "./limits.js";
@@ -103,7 +101,7 @@ export class Model {
 
   /** @internal Returns the model to read: this delta, or the file of another format than safetensors that it restores. */
   async attach(base: Model, ownsBase: boolean): Promise<Model> {
-    const inside = await (await loadCoreFiles()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
+    const inside = await (await (await loadCoreFiles()).loadCoreModels()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
     if (!inside) [this.#base, this.#ownsBase] = [base, ownsBase];
     return inside ?? this;
   }
@@ -143,7 +141,9 @@ export class Model {
     if (!this.tensors.has(name)) await this.#missing(name);
     return this.#whileOpen(options.signal, async (signal) => {
       const core = this.#core;
-      if (core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
+      const info = this.tensors.get(name)!;
+      if (core instanceof PlainModel) return core.planes(info, { signal });
+      if (info.base) return undefined;
       return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
     });
   }
@@ -254,7 +254,7 @@ export class Model {
       checkRowsSize(info);
       const core = this.#core;
       const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
-      const raw = core instanceof PlainModel ? await readPlainRows(core, whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
+      const raw = core instanceof PlainModel ? await core.readRows(whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
       into?.set(raw);
       return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     });
@@ -262,7 +262,7 @@ export class Model {
 
   /** Returns the object that reads rows of a packed model. */
   async #rowPlanner(core: CoreModel): Promise<RowPlanner> {
-    const { RowPlanner } = await loadCoreFiles();
+    const { RowPlanner } = await (await loadCoreFiles()).loadCoreModels();
     return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }
 
@@ -279,19 +279,11 @@ export class Model {
       checkSize(info);
       meter.expect(this.#costBytes(info));
       const core = this.#core;
-      if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
-      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
-      const views = this.#opened.files[info.parts[0]?.file as number]?.views;
-      const view = views?.readView(target, signal, meter, into);
-      if (view) return view;
-      const decoder = wrap(this.#decoding!.decoder);
-      decoder.warmUp(target);
+      if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into, wrap);
+      const target = { instance: this.#instance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
       const base = info.base && this.#base;
-      const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
-      const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
-      // The core of a closed model has been freed and must not be called.
-      signal.throwIfAborted();
-      return decoder.decode({ ...target, parts, reference, into, signal });
+      const readBase = base && (() => base.#raw(base.tensors.get(info.name)!, signal, meter));
+      return this.#opened.readTensor!(target, { files: this.#opened.files, decoder: wrap(this.#decoding!.decoder), readBase, signal, meter, into });
     });
   }
 }

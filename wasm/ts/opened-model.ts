@@ -2,6 +2,7 @@
 
 import type { CoreModel, ModelInstance } from "./core.js";
 import type { ReadFile } from "./opened-file.js";
+import type { readCoreTensor } from "./read-core-tensor.js";
 import type { PlainModel } from "./safetensors/plain-model.js";
 
 /** A model, and the bytes read from its files, from which another core can build it again. */
@@ -9,6 +10,8 @@ export interface OpenedModel {
   instance: ModelInstance;
   model: CoreModel | PlainModel;
   files: readonly ReadFile[];
+  /** Reads a tensor of a model in the core; absent from other models. */
+  readTensor?: typeof readCoreTensor;
   /** The text of the shard index; `undefined` for a model in one file. */
   shards: Uint8Array | undefined;
   /** Whether the tensors are the bytes that a delta refers to in a file of another format than safetensors. */

@@ -22,7 +22,7 @@ const EXTERNAL = "restore the model beside this file with `zstn unpack`, and ope
  */
 export async function withOriginal(context: OpenContext, packed: CoreFile, openFile: OpenFile): Promise<CoreFile> {
   const { core, catalog } = packed;
-  const kind = core.call(() => catalog.originalKind?.());
+  const kind = core.call(() => catalog.originalKind());
   const isComplete = core.call(() => catalog.isOriginalComplete());
   // NumPy arrays have no metadata.
   const hasMetadata = kind !== undefined && kind !== "bytes" && !(isComplete && /^np[yz]$/.test(kind));
@@ -75,7 +75,7 @@ function closeWith(catalog: CoreCatalog, restored: RestoredFile): void {
 
 /** Makes the tensors of an original unreadable whose values are in other files. */
 export function refuseExternalFiles(core: CoreInstance, catalog: CoreCatalog): void {
-  const files = core.call(() => catalog.externalFiles?.() ?? []);
+  const files = core.call(() => catalog.externalFiles());
   if (files.length > 0) core.call(() => catalog.refuseExternal(Uint32Array.from(files.keys()), EXTERNAL));
 }
 

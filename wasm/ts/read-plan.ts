@@ -6,7 +6,6 @@ import type { OpenedModel } from "./opened-model.js";
 import type { RowPlanner } from "./row-planner.js";
 import { rowsInfo, type ReadPlan, type RowRange } from "./rows.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { plainRows } from "./safetensors/plain-rows.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
 type Ranges = readonly StoredPart[] | undefined;
@@ -30,7 +29,7 @@ export async function planOf(
   if (rows !== undefined) rowsInfo(info, rows);
   if (rows ?? views) {
     const parts = await whileOpen(async (signal) => {
-      if (model instanceof PlainModel) return plainRows(info, rows!);
+      if (model instanceof PlainModel) return model.rowParts(info, rows!, { signal });
       return rows ? (await planner(model)).parts(index, rows, { signal }) : views!.planView(model, index, info, signal);
     });
     if (parts) return { whole: false, bytes: totalBytes(parts), parts };

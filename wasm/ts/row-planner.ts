@@ -6,6 +6,7 @@ import type { CoreModel, CoreRows, ModelInstance } from "./core.js";
 import type { ProgressMeter } from "./progress.js";
 import type { RowRange } from "./rows.js";
 import type { ReadOptions, Source } from "./source/source.js";
+import { parsePlanes } from "./stored-planes.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
 /** The members of the base model that row reads use. */
@@ -65,10 +66,7 @@ export class RowPlanner {
     const table = await this.#table(index, options);
     options.signal?.throwIfAborted();
     const lines = this.#instance.call(() => this.#core.planeSizes(index, table));
-    return lines?.trimEnd().split("\n").map((line) => {
-      const [name, method, byteLength, storedLength] = line.split("\t") as [string, string, string, string];
-      return { name, method, byteLength: Number(byteLength), storedLength: Number(storedLength) };
-    });
+    return lines === undefined ? undefined : parsePlanes(lines);
   }
 
   /** Fetches and decodes rows. Resolves to their raw little-endian bytes. */
@@ -82,7 +80,7 @@ export class RowPlanner {
       }
       meter.expect(totalBytes(parts));
       const inBase = base?.tensors.get(name);
-      const [first, last, begin, end] = (inBase && this.#instance.call(() => rows.baseRows?.(inBase.shape[0]!, inBase.byteLength))) ?? [];
+      const [first, last, begin, end] = (inBase && this.#instance.call(() => rows.baseRows(inBase.shape[0]!, inBase.byteLength))) ?? [];
       const [fetched, ofBase] = await Promise.all([
         readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),
         last ? base!.tensor(name, { rows: [first!, last], signal }) : undefined,
@@ -99,7 +97,7 @@ export class RowPlanner {
     let key: string | undefined;
     for (;;) {
       options.signal?.throwIfAborted();
-      const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
+      const place = this.#instance.call(() => (known ? this.#core.longerTable(index, known) : this.#core.blockTable(index)));
       if (!place?.length) return known;
       key ??= `${place}`;
       const table = known ? undefined : this.#tables.get(key);

@@ -1,11 +1,8 @@
-/** Reads rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
+/** Finds the rows of an uncompressed tensor, like `core/src/model/rows.rs`. */
 
-import { totalBytes } from "../byte-ranges.js";
-import type { ProgressMeter } from "../progress.js";
 import type { RowRange } from "../rows.js";
 import type { StoredPart, TensorInfo } from "../tensor.js";
 import { DTYPE_BITS } from "./header.js";
-import type { PlainModel } from "./plain-model.js";
 import { refusal } from "./core-error.js";
 
 /**
@@ -21,11 +18,4 @@ export function plainRows({ name, dtype, shape: [, ...row], byteLength, parts: [
   }
   if (begin === 0 && end === byteLength) return undefined;
   return begin === end ? [] : [{ file: part!.file, offset: part!.offset + begin, length: end - begin }];
-}
-
-/** Reads some rows. The tensor must have them. */
-export function readPlainRows(model: PlainModel, info: TensorInfo, rows: RowRange, { signal, meter }: { signal: AbortSignal; meter: ProgressMeter }): Promise<Uint8Array<ArrayBuffer>> {
-  const parts = plainRows(info, rows) ?? info.parts;
-  meter.expect(totalBytes(parts));
-  return model.read({ ...info, parts }, { signal, onBytes: meter.arrived }, undefined);
 }
