@@ -7,6 +7,7 @@ import { otherVersion } from "./mixed-versions.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
 import { describe } from "./core-description.js";
+import { openedModel } from "./core-model.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import { loadFormats } from "./core-loaders.js";
 import type { Description } from "./description.js";
@@ -14,7 +15,6 @@ import { isPlain } from "./opened-file.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { OpenedModel } from "./opened-model.js";
 import type { ProgressMeter } from "./progress.js";
-import { readCoreTensor } from "./read-core-tensor.js";
 import type { ReadOptions } from "./source/source.js";
 
 /**
@@ -33,7 +33,7 @@ export async function assemble(
   const closeOriginals = () => files.forEach(({ original, views }) => (original ?? views)?.close());
   try {
     const [instance, model] = await build(files, shards, config, full, options, meter, closeOriginals);
-    return [{ instance, model, files, shards, readTensor: readCoreTensor }, describe(instance, model)];
+    return [openedModel(instance, model, files, shards), describe(instance, model)];
   } catch (error) {
     closeOriginals();
     throw error;

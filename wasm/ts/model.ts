@@ -11,7 +11,6 @@ import type { GpuReadOptions, GpuTensor } from "./gpu/target.js";
 import { checkOptions } from "./known-options.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
-import type { RowPlanner } from "./row-planner.js";
 import { rowsInfo, type ReadPlan, type RowRange } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
@@ -58,7 +57,6 @@ export class Model {
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   readonly #decoding: Decoding | undefined;
-  #rows: RowPlanner | undefined;
   #unpacked: CoreUnpacked | undefined;
   #statistics: StoredStatistics | undefined;
   #base: Model | undefined;
@@ -101,7 +99,7 @@ export class Model {
 
   /** @internal Returns the model to read: this delta, or the file of another format than safetensors that it restores. */
   async attach(base: Model, ownsBase: boolean): Promise<Model> {
-    const inside = await (await (await loadCoreFiles()).loadCoreModels()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
+    const inside = await (await loadCoreFiles()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
     if (!inside) [this.#base, this.#ownsBase] = [base, ownsBase];
     return inside ?? this;
   }
@@ -142,9 +140,9 @@ export class Model {
     return this.#whileOpen(options.signal, async (signal) => {
       const core = this.#core;
       const info = this.tensors.get(name)!;
-      if (core instanceof PlainModel) return core.planes(info, { signal });
+      if (core instanceof PlainModel) return core.planes?.(info, { signal });
       if (info.base) return undefined;
-      return (await this.#rowPlanner(core)).planes(this.#indices.get(name)!, { signal });
+      return this.#opened.planner!.planes(this.#indices.get(name)!, { signal });
     });
   }
 
@@ -189,7 +187,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const { planOf } = await loadCoreFiles();
-    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (core) => this.#rowPlanner(core), (work) => this.#whileOpen(options.signal, work));
+    return planOf(info, this.#indices.get(name)!, options.rows, this.#opened, (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -254,16 +252,10 @@ export class Model {
       checkRowsSize(info);
       const core = this.#core;
       const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
-      const raw = core instanceof PlainModel ? await core.readRows(whole, range, context) : await (await this.#rowPlanner(core)).read(this.#indices.get(info.name)!, info.name, range, context);
+      const raw = core instanceof PlainModel ? await core.readRows(whole, range, context) : await this.#opened.planner!.read(this.#indices.get(info.name)!, info.name, range, context);
       into?.set(raw);
       return createTensor(info, typedArray(info.dtype, info.name, into ?? raw));
     });
-  }
-
-  /** Returns the object that reads rows of a packed model. */
-  async #rowPlanner(core: CoreModel): Promise<RowPlanner> {
-    const { RowPlanner } = await (await loadCoreFiles()).loadCoreModels();
-    return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }
 
   /** Runs `work` with a signal that aborts with `signal` or when the model is closed. */

@@ -204,6 +204,6 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
     const model = files.some(isPackedFile) ? await (await loadCoreFiles()).packedModel(files, index, decoding, options.workers) : new PlainModel(files, index);
     return new Model({ instance: model.instance, model, files, shards: shards?.text }, model.describe(), traffic, undefined);
   }
-  const { assemble } = await (await loadCoreFiles()).loadCoreModels();
+  const { assemble } = await loadCoreFiles();
   return new Model(...(await assemble(files, shards?.text, config, full, readOptions, meter)), traffic, await decoding());
 }

@@ -12,7 +12,6 @@ import type { Source } from "./source/source.js";
 export { assemble } from "./build-model.js";
 export { checkAttached } from "./delta/attach.js";
 export { isPacked } from "./packed-magics.js";
-export { RowPlanner } from "./row-planner.js";
 export { sourceOfShard };
 
 /** Matches the name of the first of several GGUF files, which may be packed. */
@@ -23,9 +22,6 @@ export async function openCoreFiles(context: OpenContext, source: Source, sizeBy
   const given = withFirstFrame(source, sizeBytes, head, context.options.signal);
   return withOtherFiles(context, await openFile(given, sizeBytes, head, name, context.options, context.meter, known));
 }
-
-/** The function that opens a file with the core. */
-export type OpenCoreFiles = typeof openCoreFiles;
 
 /**
  * Returns a file with the other files of its model: those with values of its tensors, or further GGUF files. Opens the

@@ -6,7 +6,6 @@
 import type { ModelInput } from "./model-input.js";
 import { ComparedSource } from "./mixed-versions.js";
 import type { OpenedFile, Supplied } from "./opened-file.js";
-import type { OpenCoreFiles } from "./other-formats.js";
 import { platform } from "./platform.js";
 import type { OpenContext } from "./shards.js";
 import type { Source } from "./source/source.js";
@@ -15,7 +14,9 @@ import { openPackedFile } from "./zstn/packed-file.js";
 /** Returns whether TypeScript lists a packed file with this head: ZSTN without extension frames, packed from safetensors. */
 const isListed = (head: Uint8Array): boolean => /^ZSTN\x03/.test(String.fromCharCode(...head.subarray(0, 5))) && !(head[5]! & 8);
 
-const loadOtherFormats = async () => platform.otherFormats ?? import("./other-formats.js");
+type OtherFormats = typeof import("./other-formats.js");
+
+const loadOtherFormats = async (): Promise<OtherFormats> => platform.otherFormats ?? import("./other-formats.js");
 
 /** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
 export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
@@ -23,12 +24,15 @@ export const isPacked = async (head: Uint8Array, name: string): Promise<boolean 
 /** Calls `sourceOfShard` of shard-source.ts. */
 export const sourceOfShard = async (context: OpenContext, name: string, input: ModelInput | undefined): Promise<Source> => (await loadOtherFormats()).sourceOfShard(context, name, input);
 
-/** Returns the parts of the package that work with models in the WebAssembly core. */
-export const loadCoreModels = async (): Promise<Pick<typeof import("./other-formats.js"), "assemble" | "checkAttached" | "RowPlanner">> => loadOtherFormats();
+/** Calls `assemble` of build-model.ts. */
+export const assemble: OtherFormats["assemble"] = async (...of) => (await loadOtherFormats()).assemble(...of);
+
+/** Calls `checkAttached` of attach.ts. */
+export const checkAttached: OtherFormats["checkAttached"] = async (...of) => (await loadOtherFormats()).checkAttached(...of);
 
 /** Opens a file, and the other files of its model that it names, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<OpenedFile[]> {
-  let known: Parameters<OpenCoreFiles>[5];
+  let known: Parameters<OtherFormats["openCoreFiles"]>[5];
   // Only the core compares digests.
   if (isListed(head) && !context.full) {
     const supplied: Supplied[] = [];

@@ -6,6 +6,7 @@
 import type { assemble } from "../build-model.js";
 import type { catalogIn, openFile } from "../catalog.js";
 import { describe } from "../core-description.js";
+import { openedModel } from "../core-model.js";
 import type { CoreInstance, CoreModel } from "../core.js";
 import type { Decoding } from "../decode/worker-pool.js";
 import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
@@ -14,7 +15,6 @@ import type { ReadFile } from "../opened-file.js";
 import type { OpenedModel } from "../opened-model.js";
 import { isRefusal, readOriginalHead, refuseExternalFiles } from "../original.js";
 import { ProgressMeter } from "../progress.js";
-import { readCoreTensor } from "../read-core-tensor.js";
 import { RestoredFile } from "../restored-file.js";
 import type { SafetensorsBlob } from "../safetensors-view/blob.js";
 import type { ReadOptions, Source } from "../source/source.js";
@@ -85,7 +85,7 @@ function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: Cor
       close();
     };
     const files = [{ source: file.source, sizeBytes, head: new Uint8Array(0), supplied: [] }];
-    return new (classOf(base))({ instance: core, model, files, readTensor: readCoreTensor, shards: undefined, isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
+    return new (classOf(base))({ ...openedModel(core, model, files), isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
   } catch (error) {
     file.close();
     throw error;

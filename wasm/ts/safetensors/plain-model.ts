@@ -95,15 +95,11 @@ export class PlainModel implements ModelLayout {
     return this.read({ ...info, parts }, { signal, onBytes: meter.arrived }, undefined);
   }
 
-  /** Returns the ranges to fetch for some rows of a tensor; `undefined` if the whole tensor has to be read. */
-  async rowParts(info: TensorInfo, rows: RowRange, _options: ReadOptions): Promise<StoredPart[] | undefined> {
-    return plainRows(info, rows);
-  }
+  /** Returns the ranges to fetch for some rows of a tensor; `undefined` if the whole tensor has to be read. Absent if `plainRows` does. */
+  rowParts?(info: TensorInfo, rows: RowRange, options: ReadOptions): Promise<StoredPart[] | undefined>;
 
-  /** Returns the sizes of a tensor's planes; `undefined` for a tensor that is not stored in planes. */
-  async planes(_info: TensorInfo, _options: ReadOptions): Promise<StoredPlane[] | undefined> {
-    return undefined;
-  }
+  /** Returns the sizes of a tensor's planes; `undefined` for a tensor that is not stored in planes. Absent if there are none. */
+  planes?(info: TensorInfo, options: ReadOptions): Promise<StoredPlane[] | undefined>;
 
   needsBase(): boolean {
     return false;
