@@ -17,9 +17,10 @@ const TAIL_BYTES = 32768;
 /** The positions of the layout flag and of the length of the header in the file. */
 const FLAG_AT = 5;
 const HEADER_LENGTH_AT = 6;
-/** The bits of the layout flag: a copy of the header is announced; an integrity section is announced. */
+/** The bits of the layout flag: a copy of the header is announced; an integrity section is announced; the header is virtual. */
 const HAS_COPY = 2;
 const HAS_SECTION = 4;
+const HAS_VIRTUAL_HEADER = 8;
 
 type Range = { file: 0; offset: number; length: number };
 
@@ -41,8 +42,8 @@ export class FetchedEnds {
 
   constructor(sizeBytes: number, head: Uint8Array) {
     const flag = head[FLAG_AT]!;
-    // A file that is one frame has no index.
-    check(flag > 0);
+    // A file that is one frame has no index. A virtual header describes a file of another format.
+    check(flag > 0 && (flag & HAS_VIRTUAL_HEADER) === 0);
     this.sizeBytes = sizeBytes;
     this.prefixBytes = PREFIX_BYTES + new ByteCursor(head, HEADER_LENGTH_AT).u64();
     check(this.prefixBytes <= sizeBytes - FOOTER_BYTES - 4);
