@@ -7,9 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::FileCatalog;
 use super::format::AnyContents;
 use super::range_plan::{RangePlan, check_inside};
-use super::FileCatalog;
 use crate::bytes::{self, Cursor};
 use crate::container::zstn::CheckedFrame;
 use crate::container::zstn::integrity::Integrity;
