@@ -3,11 +3,13 @@
 
 use alloc::format;
 use alloc::string::ToString;
-#[cfg(feature = "reader")]
+#[cfg(feature = "formats")]
 use core::ops::Range;
 
 use wasm_bindgen::JsValue;
 use zstn_core::Error;
+#[cfg(any(feature = "reader", feature = "formats"))]
+use zstn_core::container::zstn::rows::PlaneSize;
 
 /// Returns the text that TypeScript converts to one of its error classes: one line each
 /// for the error code, the rule, the offset and the length of the tensor's name in UTF-16
@@ -25,7 +27,7 @@ pub fn to_js_error(error: &Error) -> JsValue {
 
 /// Returns a JavaScript number as an integer. JavaScript numbers are exact integers up to
 /// 2^53; anything else is an error.
-#[cfg(any(feature = "reader", feature = "coder"))]
+#[cfg(any(feature = "reader", feature = "formats", feature = "coder"))]
 pub fn to_u64(number: f64) -> Result<u64, Error> {
     const MAX: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && (0.0..=MAX).contains(&number) {
@@ -40,7 +42,7 @@ pub fn to_u64(number: f64) -> Result<u64, Error> {
 }
 
 /// Returns ranges of numbered files as `[file, offset, length, …]`.
-#[cfg(feature = "reader")]
+#[cfg(feature = "formats")]
 pub fn triples(ranges: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<f64> {
     let ranges = ranges.into_iter();
     ranges
@@ -49,4 +51,16 @@ pub fn triples(ranges: impl IntoIterator<Item = (usize, Range<u64>)>) -> Vec<f64
             [file as f64, range.start as f64, len as f64]
         })
         .collect()
+}
+
+/// Returns one line for each plane, with tabs between its name, its method and its
+/// decoded and stored lengths in bytes.
+#[cfg(any(feature = "reader", feature = "formats"))]
+pub fn plane_lines(planes: &[PlaneSize]) -> String {
+    let line = |plane: &PlaneSize| {
+        let PlaneSize { name, method, .. } = plane;
+        let (len, stored) = (plane.len_bytes, plane.stored_len_bytes);
+        format!("{name}\t{}\t{len}\t{stored}\n", method.name())
+    };
+    planes.iter().map(line).collect()
 }

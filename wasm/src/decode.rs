@@ -1,10 +1,14 @@
 //! Decodes tensors, for a model of this instance or of another one, with the
 //! engine of this build, which determines how zstd is decoded and how jobs run.
 
+#[cfg(any(feature = "formats", feature = "threads"))]
 use std::borrow::Cow;
 
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
+#[cfg(any(feature = "reader", feature = "threads"))]
+use zstn_core::catalog::FrameTask;
+#[cfg(any(feature = "formats", feature = "threads"))]
 use zstn_core::model::DecodeTask;
 use zstn_core::{Error, Result};
 
@@ -37,9 +41,24 @@ impl zstn_core::engine::Engine for Threads {
     }
 }
 
+/// Decodes the tensor that `task` describes from the `stored` bytes of its frame. The raw
+/// bytes are written to `into` if it is given, which must have exactly their length.
+#[cfg(any(feature = "reader", feature = "threads"))]
+#[wasm_bindgen(js_name = decodeFrame)]
+pub fn decode_frame(
+    task: &[u8],
+    stored: &[u8],
+    into: Option<Uint8Array>,
+) -> Result<Uint8Array, JsValue> {
+    let task = FrameTask::from_bytes(task).map_err(|e| to_js_error(&e))?;
+    let bytes = task.decode(&ENGINE, stored).map_err(|e| to_js_error(&e))?;
+    copied(&bytes, into)
+}
+
 /// Decodes the tensor that `task` describes from the stored bytes of its `parts`, in
 /// order. `base` is the base's tensor of the same name, if the task needs it. The raw
 /// bytes are written to `into` if it is given, which must have exactly their length.
+#[cfg(any(feature = "formats", feature = "threads"))]
 #[wasm_bindgen]
 pub fn decode(
     task: &[u8],
@@ -55,6 +74,7 @@ pub fn decode(
 
 /// Runs `decode` on copies of `parts` in this module's memory, and copies its result to
 /// `into` or to a new array.
+#[cfg(any(feature = "formats", feature = "threads"))]
 pub fn decoded(
     parts: &[Uint8Array],
     base: Option<&[u8]>,
@@ -64,8 +84,13 @@ pub fn decoded(
     let parts: Vec<Vec<u8>> = parts.iter().map(Uint8Array::to_vec).collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let bytes = decode(&parts, base).map_err(|e| to_js_error(&e))?;
+    copied(&bytes, into)
+}
+
+/// Copies decoded bytes to `into`, or to a new array.
+fn copied(bytes: &[u8], into: Option<Uint8Array>) -> Result<Uint8Array, JsValue> {
     let Some(into) = into else {
-        return Ok(Uint8Array::from(&*bytes));
+        return Ok(Uint8Array::from(bytes));
     };
     if into.length() as usize != bytes.len() {
         return Err(to_js_error(&Error::invalid_input(format!(
@@ -74,6 +99,6 @@ pub fn decoded(
             into.length()
         ))));
     }
-    into.copy_from(&bytes);
+    into.copy_from(bytes);
     Ok(into)
 }

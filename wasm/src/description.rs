@@ -62,7 +62,6 @@ impl Description {
         let alias_of = tensor.alias_of.map_or(-1.0, |number| number as f64);
         self.numbers.push(alias_of);
         self.text(tensor.format().unwrap_or_default());
-        #[cfg(feature = "formats")]
         if tensor.format().is_some() {
             self.number(tensor.original_len_bytes())?;
         }

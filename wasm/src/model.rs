@@ -1,20 +1,16 @@
 //! The model whose tensors JavaScript reads.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use js_sys::{Array, Float64Array, Uint8Array};
 use wasm_bindgen::prelude::*;
-use zstn_core::container::zstn::integrity;
-use zstn_core::container::zstn::rows::PlaneSize;
 use zstn_core::model::{Model as Core, TensorInfo};
 
 use crate::Part;
-use crate::conversion::{to_js_error, to_u64, triples};
+use crate::conversion::{plane_lines, to_js_error, to_u64, triples};
 use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
-#[cfg(feature = "formats")]
 use crate::opening::Catalog;
 
 /// An opened model: describes its tensors and decodes them.
@@ -29,13 +25,6 @@ impl Model {
     pub(crate) fn core(&self) -> &Core {
         &self.0
     }
-}
-
-/// Returns the checksum of the encoded figures of bands, which follows them in a file.
-#[wasm_bindgen(js_name = bandsChecksum)]
-#[must_use]
-pub fn bands_checksum(bands: &[u8]) -> u32 {
-    integrity::bands_checksum(bands)
 }
 
 #[wasm_bindgen]
@@ -67,7 +56,6 @@ impl Model {
 
     /// Returns an error if this delta was made against another base than `base`.
     /// Otherwise retains the digests of the base's tensors.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = checkBase)]
     pub fn check_base(&mut self, base: &Self) -> Result<(), JsValue> {
         self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))
@@ -75,7 +63,6 @@ impl Model {
 
     /// Returns the format of the file that this delta restores, if that is no safetensors
     /// file; otherwise undefined.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = restoredKind)]
     #[must_use]
     pub fn restored_kind(&self) -> Option<String> {
@@ -88,7 +75,6 @@ impl Model {
 
     /// Returns the catalog of the bytes that this delta refers to in the base's file,
     /// which has `sizeBytes`, if it restores no safetensors file; otherwise undefined.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = referencedBase)]
     pub fn referenced_base(
         &self,
@@ -117,13 +103,6 @@ impl Model {
         wasm_bindgen::module()
     }
 
-    /// Returns whether this is the module with all formats.
-    #[wasm_bindgen(js_name = hasFormats)]
-    #[must_use]
-    pub fn has_formats(&self) -> bool {
-        cfg!(feature = "formats")
-    }
-
     /// Returns whether the stored bytes of tensor `index` are its decoded bytes.
     #[wasm_bindgen(js_name = isPlain)]
     #[must_use]
@@ -141,6 +120,15 @@ impl Model {
         Ok(task.to_bytes())
     }
 
+    /// Returns the encoded task of decoding tensor `index` from its frame: the argument
+    /// `task` of the function `shaderLists`. Returns undefined for a tensor that has no
+    /// such task.
+    #[wasm_bindgen(js_name = frameTask)]
+    #[must_use]
+    pub fn frame_task(&self, index: usize) -> Option<Vec<u8>> {
+        self.0.frame_task(index).map(|task| task.to_bytes())
+    }
+
     /// Returns the range of the block table of tensor `index`, which `part` needs, as
     /// `[file, offset, length]`; empty if it needs none.
     #[wasm_bindgen(js_name = blockTable)]
@@ -151,7 +139,6 @@ impl Model {
 
     /// Returns a longer range, like `blockTable`, if `table` is too short; empty if it is
     /// long enough.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = longerTable)]
     #[must_use]
     pub fn longer_table(&self, index: usize, table: &[u8]) -> Vec<f64> {
@@ -166,7 +153,6 @@ impl Model {
     #[must_use]
     pub fn statistics(&self, file: usize) -> Option<Vec<u8>> {
         let catalog = self.0.files().get(file)?;
-        #[cfg(feature = "formats")]
         if catalog.original_kind().is_some() {
             return None;
         }
@@ -191,12 +177,7 @@ impl Model {
     ) -> Result<Option<String>, JsValue> {
         let planes = self.0.plane_sizes(index, table.as_deref());
         let planes = planes.map_err(|e| to_js_error(&e))?;
-        let line = |plane: PlaneSize| {
-            let PlaneSize { name, method, .. } = plane;
-            let (len, stored) = (plane.len_bytes, plane.stored_len_bytes);
-            format!("{name}\t{}\t{len}\t{stored}\n", method.name())
-        };
-        Ok(planes.map(|planes| planes.into_iter().map(line).collect()))
+        Ok(planes.map(|planes| plane_lines(&planes)))
     }
 
     /// Returns the plan for reading bytes `start` to `end` (exclusive) of tensor `index`.
@@ -215,7 +196,6 @@ impl Model {
 
     /// Returns the range of the original that holds the values of tensor `index`, as
     /// `[offset, length]`, if they are only a part of an entry; otherwise empty.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = partOfEntry)]
     #[must_use]
     pub fn part_of_entry(&self, index: usize) -> Vec<f64> {
@@ -226,7 +206,6 @@ impl Model {
 
     /// Returns the raw bytes of tensor `index` from the bytes of the range that
     /// `partOfEntry` has returned.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = valuesOfPart)]
     pub fn values_of_part(&self, index: usize, bytes: &[u8]) -> Result<Vec<u8>, JsValue> {
         let values = self.0.values_of_part(index, bytes);

@@ -2,15 +2,13 @@
 //! reads in between.
 
 use wasm_bindgen::prelude::*;
-use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
+use zstn_core::catalog::{FileCatalog, FileOpener};
 use zstn_core::container::safetensors::ShardIndex as CoreShardIndex;
-use zstn_core::container::zstn;
 use zstn_core::model::{ModelBuilder, Verify, wants_config};
 use zstn_core::pure::Pure;
 
 use crate::conversion::{to_js_error, to_u64, triples};
 use crate::model::Model;
-#[cfg(feature = "formats")]
 use crate::virtual_header::parts;
 
 /// A file that is being opened.
@@ -19,28 +17,9 @@ pub struct Opening(FileOpener);
 
 #[wasm_bindgen]
 impl Opening {
-    /// Starts from the first bytes of a file of `sizeBytes` bytes. `head` has
-    /// [`zstn_core::limits::HEAD_LEN_BYTES`] bytes, or is the whole file if that is
-    /// shorter. The file is a ZSTN file or a plain safetensors file: JavaScript, which has
-    /// to choose the module before it opens a file, has recognised it.
-    #[wasm_bindgen(constructor)]
-    pub fn new(
-        #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
-        head: Vec<u8>,
-    ) -> Result<Self, JsValue> {
-        let size = to_u64(size_bytes).map_err(|e| to_js_error(&e))?;
-        let kind = match head.starts_with(&zstn::MAGIC) {
-            true => FileKind::Zstn,
-            false => FileKind::Safetensors,
-        };
-        FileOpener::of_kind(kind, size, head)
-            .map(Self)
-            .map_err(|e| to_js_error(&e))
-    }
-
     /// Starts to open a file of any format, which is recognised by its first bytes or by
-    /// its name.
-    #[cfg(feature = "formats")]
+    /// its name. `head` has [`zstn_core::limits::HEAD_LEN_BYTES`] bytes, or is the whole file
+    /// if that is shorter.
     pub fn named(
         name: &str,
         #[wasm_bindgen(js_name = sizeBytes)] size_bytes: f64,
@@ -112,7 +91,6 @@ impl Catalog {
 
     /// Returns the paths of the other files that contain values of an ONNX model,
     /// relative to the folder of the model.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = externalFiles)]
     #[must_use]
     pub fn external_files(&self) -> Vec<String> {
@@ -120,7 +98,6 @@ impl Catalog {
     }
 
     /// Returns the catalog of the values in another file of `sizeBytes` bytes.
-    #[cfg(feature = "formats")]
     pub fn external(
         &self,
         number: usize,
@@ -133,7 +110,6 @@ impl Catalog {
 
     /// Returns the names of the other GGUF files of the model, if this is the first of
     /// several and called `name`.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = furtherGgufFiles)]
     #[must_use]
     pub fn further_gguf_files(&self, name: &str) -> Vec<String> {
@@ -142,7 +118,6 @@ impl Catalog {
 
     /// Checks that this is the one of several GGUF files that `name` states, and returns
     /// the number of its tensors.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = checkGgufPart)]
     pub fn check_gguf_part(&self, name: &str) -> Result<f64, JsValue> {
         let tensors = self.0.check_gguf_part(name);
@@ -151,7 +126,6 @@ impl Catalog {
 
     /// Checks that the GGUF files of the model have as many tensors as this one, the
     /// first, states. They have `tensors`.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = checkGgufTotal)]
     pub fn check_gguf_total(&self, tensors: f64) -> Result<(), JsValue> {
         let checked = to_u64(tensors).and_then(|tensors| self.0.check_gguf_total(tensors));
@@ -160,7 +134,6 @@ impl Catalog {
 
     /// Makes the tensors with values in the files of these numbers unreadable, for this
     /// reason.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = refuseExternal)]
     pub fn refuse_external(&mut self, numbers: Vec<usize>, reason: &str) -> Result<(), JsValue> {
         let files = numbers.into_iter().map(|number| (number, reason.into()));
@@ -172,7 +145,6 @@ impl Catalog {
     /// Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no
     /// safetensors file; otherwise undefined. It is undefined for a delta, inside which no
     /// original is opened.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = originalKind)]
     #[must_use]
     pub fn original_kind(&self) -> Option<String> {
@@ -182,7 +154,6 @@ impl Catalog {
 
     /// Returns whether the catalog lists all tensors of the file that a ZSTN file
     /// restores.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = isOriginalComplete)]
     #[must_use]
     pub fn is_original_complete(&self) -> bool {
@@ -190,7 +161,6 @@ impl Catalog {
     }
 
     /// Returns whether a tensor of the catalog is only a part of an entry.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = hasPartsOfEntries)]
     #[must_use]
     pub fn has_parts_of_entries(&self) -> bool {
@@ -199,7 +169,6 @@ impl Catalog {
 
     /// Returns the catalog of the entries of a ZSTN file, which fill the file that it
     /// restores.
-    #[cfg(feature = "formats")]
     #[must_use]
     pub fn entries(&self) -> Catalog {
         Self(self.0.clone().entries())
@@ -207,7 +176,6 @@ impl Catalog {
 
     /// Returns the virtual header with which the file is packed, in the encoding of
     /// [`crate::virtual_header::parts`].
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = virtualHeader)]
     pub fn virtual_header(&self) -> Result<js_sys::Array, JsValue> {
         let header = self.0.virtual_header();
@@ -218,19 +186,9 @@ impl Catalog {
 
     /// Replaces the metadata of a ZSTN file with the metadata of the file that it
     /// restores, whose catalog this call consumes.
-    #[cfg(feature = "formats")]
     #[wasm_bindgen(js_name = takeMetadata)]
     pub fn take_metadata(&mut self, original: Catalog) {
         self.0.take_metadata(original.0);
-    }
-
-    /// Returns whether only the module with all formats can verify the tensors of this
-    /// file; with `full`, verification includes digests.
-    #[wasm_bindgen(js_name = isVerifyLeftOut)]
-    #[must_use]
-    pub fn is_verify_left_out(&self, full: bool) -> bool {
-        let verify = if full { Verify::Full } else { Verify::Stored };
-        self.0.is_verify_left_out(verify)
     }
 }
 

@@ -44,7 +44,6 @@ impl Part {
 
     /// Returns the range of the base's tensor that decoding needs, as `[start, end]` in
     /// bytes; empty if decoding needs none.
-    #[cfg(feature = "formats")]
     #[must_use]
     pub fn base(&self) -> Vec<f64> {
         let span = self.0.base().filter(|span| !span.is_empty());
@@ -54,7 +53,6 @@ impl Part {
 
     /// Decodes the range from the bytes of `ranges`, and of `base` if it is not empty.
     /// Returns its raw bytes.
-    #[cfg(feature = "formats")]
     pub fn decode(
         &self,
         parts: Vec<js_sys::Uint8Array>,
@@ -62,14 +60,6 @@ impl Part {
     ) -> Result<js_sys::Uint8Array, JsValue> {
         decoded(&parts, base.as_deref(), None, |parts, base| {
             self.0.decode(&ENGINE, parts, base).map(Cow::Owned)
-        })
-    }
-
-    /// Decodes the range from the bytes of `ranges`. Returns its raw bytes.
-    #[cfg(not(feature = "formats"))]
-    pub fn decode(&self, parts: Vec<js_sys::Uint8Array>) -> Result<js_sys::Uint8Array, JsValue> {
-        decoded(&parts, None, None, |parts, _| {
-            self.0.decode(&ENGINE, parts, None).map(Cow::Owned)
         })
     }
 }

@@ -11,10 +11,10 @@ use core::mem::size_of;
 
 use js_sys::{Array, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
+use zstn_core::catalog::FrameTask;
 use zstn_core::frame::plan::{
     Coding, DevicePlan, HuffmanTable, Join, Placement, PlannedPlane, RansTable, Segment, Space,
 };
-use zstn_core::model::DecodeTask;
 use zstn_core::pure::Pure;
 use zstn_core::{Error, Result, bytes};
 
@@ -63,7 +63,7 @@ pub fn shader_lists(task: &[u8], stored: &[u8]) -> Result<Option<Array>, JsValue
 
 fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     let mut plan = DevicePlan::new();
-    let task = DecodeTask::from_bytes(task)?;
+    let task = FrameTask::from_bytes(task)?;
     if task.add_to_plan(&Pure, stored, FRAME_START, &mut plan)? != Placement::Device {
         return Ok(None);
     }

@@ -6,15 +6,19 @@
 import { otherVersion } from "./mixed-versions.js";
 import { totalBytes, readRanges, parseRanges } from "./byte-ranges.js";
 import { catalogIn } from "./catalog.js";
+import { describe } from "./core-description.js";
+import { openedModel } from "./core-model.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import { loadFormats } from "./core-loaders.js";
+import type { Description } from "./description.js";
 import { isPlain } from "./opened-file.js";
-import type { CoreFile, OpenedFile } from "./opened-file.js";
+import type { OpenedFile } from "./opened-file.js";
+import type { OpenedModel } from "./opened-model.js";
 import type { ProgressMeter } from "./progress.js";
 import type { ReadOptions } from "./source/source.js";
 
 /**
- * Builds the model and returns it with the core instance that owns it. `config` is the text of `config.json` if the
+ * Builds the model and returns it with its description. `config` is the text of `config.json` if the
  * model needs it. With `full`, reads compare digests of the decoded tensors. Consumes the catalogs.
  */
 export async function assemble(
@@ -24,11 +28,12 @@ export async function assemble(
   full: boolean,
   options: ReadOptions,
   meter: ProgressMeter,
-): Promise<[CoreInstance, CoreModel]> {
+): Promise<[OpenedModel, Description]> {
   // The models of entries are no parts of the model.
   const closeOriginals = () => files.forEach(({ original, views }) => (original ?? views)?.close());
   try {
-    return await build(files, shards, config, full, options, meter, closeOriginals);
+    const [instance, model] = await build(files, shards, config, full, options, meter, closeOriginals);
+    return [openedModel(instance, model, files, shards), describe(instance, model)];
   } catch (error) {
     closeOriginals();
     throw error;
@@ -44,12 +49,9 @@ async function build(
   meter: ProgressMeter,
   closeOriginals: () => void,
 ): Promise<[CoreInstance, CoreModel]> {
-  // Only the core with all formats interprets `config.json` and compares digests, and all files of a model must be in
-  // the same core.
-  const packed = files.filter((file): file is CoreFile => !isPlain(file));
-  const cores = new Set(packed.map((file) => file.core));
-  const needsFormats = config !== undefined || cores.size !== 1 || packed.some((file) => file.core.call(() => file.catalog.isVerifyLeftOut(full)));
-  const core = needsFormats ? await loadFormats() : packed[0]!.core;
+  // All files of a model must be in the same instance. A file is in an older one if another file has caused a trap.
+  const cores = new Set(files.flatMap((file) => (isPlain(file) ? [] : file.core)));
+  const core = cores.size === 1 ? [...cores][0]! : await loadFormats();
   const catalogs = files.map((file) => {
     if (isPlain(file)) return catalogIn(core, file);
     if (file.core === core) return file.catalog;

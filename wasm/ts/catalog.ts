@@ -2,47 +2,28 @@
 
 import type { CoreCatalog, CoreInstance, CoreOpening } from "./core.js";
 import { ComparedSource, otherVersion } from "./mixed-versions.js";
-import { loadCore, loadFormats } from "./core-loaders.js";
-import type { ModelInput } from "./model-input.js";
+import { loadFormats } from "./core-loaders.js";
 import type { CoreFile, ReadFile, Supplied } from "./opened-file.js";
 import { totalBytes, readRanges } from "./byte-ranges.js";
-import { platform } from "./platform.js";
 import type { ProgressMeter } from "./progress.js";
-import type { OpenContext } from "./shards.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart } from "./tensor.js";
 
-/**
- * Returns whether the smaller core reads a packed file with this head: ZSTN without extension frames, packed from
- * safetensors.
- */
-const isForReader = (head: Uint8Array): boolean => /^ZSTN(?!\x04)/.test(String.fromCharCode(...head.subarray(0, 5))) && !(head[5]! & 8);
-
-const loadOtherFormats = async () => platform.otherFormats ?? import("./other-formats.js");
-
-/** Loads the magic numbers, and calls `isPacked` of packed-magics.ts. */
-export const isPacked = async (head: Uint8Array, name: string): Promise<boolean | undefined> => (await loadOtherFormats()).isPacked(head, name);
-
-/** Calls `sourceOfShard` of shard-source.ts, which is loaded on demand. */
-export const sourceOfShard = async (context: OpenContext, name: string, input: ModelInput | undefined): Promise<Source> => (await loadOtherFormats()).sourceOfShard(context, name, input);
-
-/** Opens a file, and the other files of its model that it names, which follow it in the result. */
-export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<CoreFile[]> {
-  const given = isForReader(head) ? source : (await loadOtherFormats()).withFirstFrame(source, sizeBytes, head, context.options.signal);
-  const file = await openFile(given, sizeBytes, head, name, context.options, context.meter);
-  // Only the core with all formats reads files that name others.
-  return file.catalog.externalFiles ? (await loadOtherFormats()).withOtherFiles(context, file, openFile) : [file];
+/** The bytes that were read from a file before the core was chosen to open it. */
+export interface KnownBytes {
+  compared: ComparedSource;
+  supplied: readonly Supplied[];
 }
 
 /** The function that opens one file. */
 export type OpenFile = typeof openFile;
 
-/** Opens one file: reads the ranges that the core requests until it can list every tensor. */
-export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter): Promise<CoreFile> {
-  const core = await (isForReader(head) ? loadCore() : loadFormats());
+/** Opens one file: reads the ranges that the core requests until it can list every tensor, unless they are `known`. */
+export async function openFile(given: Source, sizeBytes: number, head: Uint8Array, name: string, options: ReadOptions, meter: ProgressMeter, known?: KnownBytes): Promise<CoreFile> {
+  const core = await loadFormats();
   const supplied: Supplied[] = [];
   const opening = begin(core, { sizeBytes, head, name });
-  const source = new ComparedSource(given);
+  const source = known?.compared ?? new ComparedSource(given);
   // If bytes of two versions were mixed, the core may report any error, so the change is reported instead.
   const call = <T>(work: () => T): T => {
     try {
@@ -66,10 +47,13 @@ export async function openFile(given: Source, sizeBytes: number, head: Uint8Arra
         }
         return { source: isCovered ? source : given, sizeBytes, core, catalog, head, name, supplied };
       }
-      meter.expectMore(totalBytes(ranges));
-      const parts = await readRanges([source], ranges, options);
-      for (const [i, bytes] of parts.entries()) {
-        const { offset } = ranges[i]!;
+      const isKnown = (range: StoredPart) => known?.supplied.find(({ offset, bytes }) => offset === range.offset && bytes.byteLength === range.length);
+      const missing = ranges.filter((range) => !isKnown(range));
+      meter.expectMore(totalBytes(missing));
+      const parts = await readRanges([source], missing, options);
+      for (const range of ranges) {
+        const { offset } = range;
+        const bytes = isKnown(range)?.bytes ?? parts[missing.indexOf(range)]!;
         call(() => opening.supply(offset, bytes));
         supplied.push({ offset, bytes });
       }
@@ -86,9 +70,9 @@ export function catalogIn(core: CoreInstance, file: ReadFile): CoreCatalog {
   return core.call(() => opening.finish());
 }
 
-/** Starts to open a file. Only the core with all formats recognises files by their names. */
+/** Starts to open a file. */
 function begin(core: CoreInstance, { original, sizeBytes, head, name = "" }: Pick<ReadFile, "original" | "sizeBytes" | "head" | "name">): CoreOpening {
-  return core.call(({ Opening }) => Opening.named?.(name, original?.size() ?? sizeBytes, head) ?? new Opening(sizeBytes, head));
+  return core.call(({ Opening }) => Opening.named(name, original?.size() ?? sizeBytes, head));
 }
 
 /** Parses the ranges of a single file: `[offset, length, …]`. */

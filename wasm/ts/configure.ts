@@ -7,11 +7,14 @@ import type { CoreInput } from "./wasm-input.js";
 
 /** Sources of the WebAssembly modules of this package: the URL, the bytes or the compiled module of each. */
 export interface WasmFiles {
-  /** `zstn/zstn_wasm_bg.wasm`, loaded by `open` for files that were packed from safetensors. */
+  /**
+   * `zstn/zstn_wasm_bg.wasm`, loaded with the first tensor of a file that was packed from safetensors, or when such a file
+   * with a header over 32 KiB is opened.
+   */
   reader?: CoreInput;
   /**
-   * `zstn/zstn_formats_bg.wasm`, loaded when a delta, a file of another format than ZSTN and safetensors, or a file that
-   * was packed from one is opened, or with `verify: "full"`.
+   * `zstn/zstn_formats_bg.wasm`, loaded when a delta, a file of another format than ZSTN and safetensors, a file that was
+   * packed from one, or a damaged file is opened, or with `verify: "full"`.
    */
   formats?: CoreInput;
   /** `zstn/zstn_coder_bg.wasm`, loaded by `pack`, `compress`, `decompress`, `compressDelta` and `decompressDelta`. */

@@ -1,4 +1,4 @@
-/** Loads `core-files.ts`, the part of this package that works with WebAssembly. */
+/** Loads `core-files.ts`, the part of this package that reads packed files. */
 
 type CoreFiles = typeof import("./core-files.js");
 

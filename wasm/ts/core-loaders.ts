@@ -7,11 +7,12 @@ import type { Instance } from "./instance.js";
 import { lazyInstance } from "./module-loader.js";
 import { isOfOtherFormat } from "./packed-names.js";
 import { platform } from "./platform.js";
+import type { ReaderCore } from "./reader-core.js";
 
 // Bundlers recognise new URL("…", import.meta.url) and include the file in the bundle.
 
-/** Returns the smaller core, which reads the usual formats. Rejects with a `CoreLoadError` if it cannot be loaded. */
-export const loadCore: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInstance({
+/** Returns the module that decodes tensors of files packed from safetensors. Rejects with a `CoreLoadError` if it cannot be loaded. */
+export const loadReader: () => Promise<Instance<ReaderCore>> = /* @__PURE__ */ lazyInstance({
   name: "reader",
   url: () => new URL("./core/zstn_wasm_bg.wasm", import.meta.url),
   glue: () => glue,
@@ -24,8 +25,8 @@ export const loadFormats: () => Promise<CoreInstance> = /* @__PURE__ */ lazyInst
   glue: () => platform.formatsGlue ?? import("./core/zstn_formats.js"),
 });
 
-/** Starts to load the core that a packed file of this name probably needs. */
-export const preload = (name: string): Promise<CoreInstance> => (isOfOtherFormat(name) ? loadFormats() : loadCore());
+/** Starts to load the core if a packed file of this name needs it to be listed. */
+export const preload = async (name: string): Promise<unknown> => isOfOtherFormat(name) && loadFormats();
 
 /** Returns the module that makes lists for shaders. Rejects with a `CoreLoadError` if it cannot be loaded. */
 export const loadGpuModule: () => Promise<Instance<GpuCore>> = /* @__PURE__ */ lazyInstance({

@@ -21,38 +21,31 @@ export interface CoreCatalog {
   /** Returns whether checksums cover all the bytes that opening and decoding the file read. */
   isCovered(): boolean;
   /**
-   * Returns whether only the module with all formats can verify the tensors of this file; with `full`, verification
-   * includes digests.
+   * Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no safetensors file.
    */
-  isVerifyLeftOut(full: boolean): boolean;
-  /**
-   * Returns the format of the file that a ZSTN file restores, or `bytes`, if that is no safetensors file. Absent from
-   * the module without these formats.
-   */
-  originalKind?(): string | undefined;
+  originalKind(): string | undefined;
   /** Returns whether the catalog lists all tensors of the file that a ZSTN file restores. */
   isOriginalComplete(): boolean;
   /** Returns whether a tensor of the catalog is only a part of an entry. */
   hasPartsOfEntries(): boolean;
   /** Returns the catalog of the entries of a ZSTN file, which fill the file that it restores. */
   entries(): CoreCatalog;
-  /** Returns the virtual header with which the file is packed. Absent from the module without these formats. */
-  virtualHeader?(): CoreVirtualHeader;
+  /** Returns the virtual header with which the file is packed. */
+  virtualHeader(): CoreVirtualHeader;
   /** Takes the metadata of the catalog of the file that a ZSTN file restores. Consumes that catalog. */
   takeMetadata(original: CoreCatalog): void;
-  /** Returns the paths of the other files with values of an ONNX model. Absent from the module without these formats. */
-  externalFiles?(): string[];
+  /** Returns the paths of the other files with values of an ONNX model. */
+  externalFiles(): string[];
   /** Returns the catalog of the values in another file. */
   external(number: number, sizeBytes: number): CoreCatalog;
   /**
-   * Returns the names of the other GGUF files of the model, if this is the first of several and called `name`. Absent
-   * from the module without these formats.
+   * Returns the names of the other GGUF files of the model, if this is the first of several and called `name`.
    */
-  furtherGgufFiles?(name: string): string[];
+  furtherGgufFiles(name: string): string[];
   /** Returns the number of tensors. Throws if the file is not the one of several GGUF files that its name states. */
-  checkGgufPart?(name: string): number;
+  checkGgufPart(name: string): number;
   /** Throws if the files of the model do not have as many tensors together as this one, the first, states. */
-  checkGgufTotal?(tensors: number): void;
+  checkGgufTotal(tensors: number): void;
   /** Makes the tensors with values in the files of these numbers unreadable. */
   refuseExternal(numbers: Uint32Array, reason: string): void;
   free(): void;
@@ -99,10 +92,9 @@ export interface CoreModel extends ModelLayout {
    */
   blockTable(index: number): Float64Array;
   /**
-   * Returns a longer range to read if `table` is too short; empty if it is long enough. Absent from the module that
-   * reads no deltas.
+   * Returns a longer range to read if `table` is too short; empty if it is long enough.
    */
-  longerTable?(index: number, table: Uint8Array): Float64Array;
+  longerTable(index: number, table: Uint8Array): Float64Array;
   /** Returns a plan for bytes `start` to `end` (exclusive) of a tensor. */
   part(index: number, start: number, end: number, table?: Uint8Array): CorePart;
   /**
@@ -112,7 +104,7 @@ export interface CoreModel extends ModelLayout {
   planeSizes(index: number, table?: Uint8Array): string | undefined;
   /**
    * Returns the range of the original that holds the values of a tensor, [offset, length], if they are only a part of an
-   * entry; otherwise empty. Absent from the module without these formats, like `valuesOfPart`.
+   * entry; otherwise empty.
    */
   partOfEntry(index: number): Float64Array;
   /** Returns the raw bytes of a tensor from the bytes of the range that `partOfEntry` has returned. */
@@ -137,13 +129,15 @@ export interface CoreModel extends ModelLayout {
   task(index: number): Uint8Array<ArrayBuffer>;
   /** Returns the compiled module that this instance runs. */
   module(): WasmModule;
-  /** Returns whether this instance runs the module with all formats. */
-  hasFormats(): boolean;
   /**
-   * Returns the format of the file that a delta restores, if that is no safetensors file. Absent from the module that
-   * reads no deltas, like `referencedBase`.
+   * Returns the serialised task with which the modules `reader` and `gpu` decode this tensor; `undefined` if they cannot
+   * decode it, or may not because its digest has to be compared.
    */
-  restoredKind?(): string | undefined;
+  frameTask(index: number): Uint8Array | undefined;
+  /**
+   * Returns the format of the file that a delta restores, if that is no safetensors file.
+   */
+  restoredKind(): string | undefined;
   /** Returns the catalog of the bytes that such a delta refers to in the base's file. Throws for another base. */
   referencedBase(sizeBytes: number): CoreCatalog | undefined;
   /** Throws if the delta was made against another base. Otherwise retains the tensor digests recorded in `base`. */
@@ -178,10 +172,8 @@ export interface CorePart {
   /** Returns the number of bytes of the tensor that are decoded together; 0 if it is not stored in blocks. */
   bandBytes(): number;
   /**
-   * Returns the range of the base's tensor that decoding needs, [start, end] in bytes; empty if decoding needs none.
-   * Absent from the module that reads no deltas.
-   */
-  base?(): Float64Array;
+  /** Returns the range of the base's tensor that decoding needs, [start, end] in bytes; empty if decoding needs none. */
+  base(): Float64Array;
   /** Returns the raw bytes of the range, decoded from the bytes of `ranges` and `base`. */
   decode(parts: Uint8Array[], base?: Uint8Array): Uint8Array<ArrayBuffer>;
   free(): void;
@@ -190,9 +182,8 @@ export interface CorePart {
 /** The classes and functions that a WebAssembly module of the core exports. */
 export interface Core {
   readonly Opening: {
-    new (sizeBytes: number, head: Uint8Array): CoreOpening;
-    /** Starts to open a file whose name may determine its format. Absent from the module without these formats. */
-    named?(name: string, sizeBytes: number, head: Uint8Array): CoreOpening;
+    /** Starts to open a file. Its name may determine its format. */
+    named(name: string, sizeBytes: number, head: Uint8Array): CoreOpening;
   };
   readonly ShardIndex: new (json: Uint8Array) => CoreShardIndex;
   /** The class of models that are being built. Its constructor consumes the catalogs and the index. */
@@ -200,13 +191,11 @@ export interface Core {
   readonly decode: CoreDecode;
   /**
    * Returns whether a file with this name and these first bytes is packed with a virtual header. Throws for a file of
-   * another format that is called `.safetensors`. Absent from the module without these formats.
+   * another format that is called `.safetensors`.
    */
-  readonly isOtherFormat?: (name: string, sizeBytes: number, head: Uint8Array) => boolean;
-  /** Returns the virtual header of a file whose tensors are not known. Absent from the module without other formats. */
-  readonly virtualHeaderOfBytes?: (sizeBytes: number) => CoreVirtualHeader;
-  /** Returns the checksum of the encoded figures of a tensor's bands. */
-  readonly bandsChecksum: (bands: Uint8Array) => number;
+  readonly isOtherFormat: (name: string, sizeBytes: number, head: Uint8Array) => boolean;
+  /** Returns the virtual header of a file whose tensors are not known. */
+  readonly virtualHeaderOfBytes: (sizeBytes: number) => CoreVirtualHeader;
 }
 
 /** A core that is loaded and running. */

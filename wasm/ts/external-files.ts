@@ -41,7 +41,7 @@ interface Opening {
  */
 export async function withExternalFiles(context: OpenContext, model: CoreFile, name: string, openFile: OpenFile): Promise<CoreFile[]> {
   const { core, catalog } = model;
-  const paths = core.call(() => catalog.externalFiles?.() ?? []);
+  const paths = core.call(() => catalog.externalFiles());
   const own = decoded(name.slice(name.lastIndexOf("/") + 1)).replace(/\.(zstn|z4dm)$/, "");
   const opening = { context, model, own, openFile, cacheBytes: Math.floor(CACHE_BYTES / paths.length) };
   const opened: (CoreFile | string)[] = [];
@@ -100,7 +100,7 @@ async function openPacked({ context, model: { core, catalog }, openFile, cacheBy
   if (String.fromCharCode(...head.subarray(0, 4)) !== "ZSTN") return REFUSED;
   const packed = await openFile(source, sizeBytes, head, `${path}.zstn`, options, meter);
   try {
-    if (packed.core.call(() => packed.catalog.originalKind?.()) === undefined) return REFUSED;
+    if (packed.core.call(() => packed.catalog.originalKind()) === undefined) return REFUSED;
     const restored = new RestoredFile(packed, false, context, cacheBytes);
     const values = core.call(() => catalog.external(number, restored.size()));
     closeWith(values, restored);

@@ -28,12 +28,12 @@ export interface OpenFunctions {
 export async function withFurtherFiles(context: OpenContext, first: CoreFile, path: string, functions: OpenFunctions): Promise<CoreFile[]> {
   const name = decoded(path.replace(/^.*[\\/]/, ""));
   const { core, catalog } = first;
-  const names = core.call(() => catalog.furtherGgufFiles?.(name) ?? []);
+  const names = core.call(() => catalog.furtherGgufFiles(name));
   const inputs = names.map((name) => context.resolveSibling(name));
   if (names.every((name, i) => inputs[i] === undefined && context.resolveSibling(`${name}.zstn`) === undefined)) return [first];
   const others: CoreFile[] = [];
   try {
-    let tensors = core.call(() => catalog.checkGgufPart!(name));
+    let tensors = core.call(() => catalog.checkGgufPart(name));
     await abortSiblingsOnFailure([context.options.signal], async (signal) => {
       const waiting = names.entries();
       const worker = async () => {
@@ -45,7 +45,7 @@ export async function withFurtherFiles(context: OpenContext, first: CoreFile, pa
       };
       await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_FILES, names.length) }, worker));
     });
-    core.call(() => catalog.checkGgufTotal!(tensors));
+    core.call(() => catalog.checkGgufTotal(tensors));
     return [first, ...others];
   } catch (error) {
     for (const file of [first, ...others]) if (file) file.core.free(file.catalog);
@@ -64,14 +64,14 @@ async function openOther(context: OpenContext, name: string, input: ModelInput |
     meter.expectMore(headBytes);
     const head = headBytes > 0 ? await source.read(0, headBytes, options) : new Uint8Array(0);
     file = await functions.openFile(source, sizeBytes, head, name, options, meter);
-    if (file.core.call(() => file!.catalog.originalKind?.())) {
+    if (file.core.call(() => file!.catalog.originalKind())) {
       const packed = file;
       // If this rejects, it has freed the catalog.
       file = undefined;
       file = await withOriginal(context, packed, functions.openFile);
     }
     const { core, catalog } = file;
-    const tensors = core.call(() => catalog.checkGgufPart?.(name));
+    const tensors = core.call(() => catalog.checkGgufPart(name));
     if (tensors === undefined) throw malformed("gguf.split", "the name of the file states that it is one of several GGUF files of a model, and it is a packed safetensors file; get the files of the model again");
     return { file, tensors };
   } catch (error) {

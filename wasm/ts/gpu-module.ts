@@ -6,7 +6,7 @@ export type ShaderLists = [lists: Uint32Array<ArrayBuffer>, decoded: Uint8Array<
 /** The functions that the module exports. */
 export interface GpuCore {
   /**
-   * Returns the lists for a tensor from its decode task (`CoreModel.task`) and its stored bytes; `undefined` if the CPU has
+   * Returns the lists for a tensor from the task of its frame (`CoreModel.frameTask`) and its stored bytes; `undefined` if the CPU has
    * to decode it. Compares the checksum of the stored bytes.
    */
   shaderLists(task: Uint8Array, stored: Uint8Array): ShaderLists | undefined;

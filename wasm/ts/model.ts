@@ -9,16 +9,13 @@ import { typedArray } from "./dtype.js";
 import { ModelClosedError, type ZstnError } from "./errors.js";
 import type { GpuReadOptions, GpuTensor } from "./gpu/target.js";
 import { checkOptions } from "./known-options.js";
-import { readRanges } from "./byte-ranges.js";
 import { ProgressMeter } from "./progress.js";
 import type { Description } from "./description.js";
-import type { RowPlanner } from "./row-planner.js";
 import { partOf, type ByteSpan, type ReadPlan } from "./rows.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
 import type { StatisticsOptions, StoredStatistics, TensorStatistics } from "./statistics.js";
 import type { StreamOptions } from "./stream.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { readPlainSpan } from "./safetensors/plain-rows.js";
 import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkSize } from "./limits.js";
@@ -60,7 +57,6 @@ export class Model {
   readonly #indices = new Map<string, number>();
   readonly #closing = new AbortController();
   readonly #decoding: Decoding | undefined;
-  #rows: RowPlanner | undefined;
   #unpacked: CoreUnpacked | undefined;
   #statistics: StoredStatistics | undefined;
   #base: Model | undefined;
@@ -121,7 +117,9 @@ export class Model {
     const info = part?.info ?? whole;
     const into = options.into && outputView(info, options.into);
     if (part) checkSize(info);
-    const readPart = (signal: AbortSignal) => part!.read({ signal, index: this.#indices.get(name)!, planner: () => this.#rowPlanner(), read: (span) => this.readSpan(whole, span, signal, meter) }, into);
+    const core = this.#core;
+    const bandBytes = (position: number, signal: AbortSignal) => (core instanceof PlainModel ? core.bandBytes(whole, position, { signal }) : this.#opened.planner!.bandBytes(this.#indices.get(name)!, position, { signal }));
+    const readPart = (signal: AbortSignal) => part!.read({ bandBytes: (position) => bandBytes(position, signal), read: (span) => this.readSpan(whole, span, signal, meter) }, into);
     const raw = await (part ? this.#whileOpen(options.signal, readPart) : this.#raw(whole, options.signal, meter, into));
     if (into !== raw) into?.set(raw);
     return createTensor(info, typedArray(info.dtype, name, into ?? raw));
@@ -147,8 +145,11 @@ export class Model {
     checkOptions("planes()", options, ONLY_SIGNAL);
     if (!this.tensors.has(name)) await this.#missing(name);
     return this.#whileOpen(options.signal, async (signal) => {
-      if (this.#core instanceof PlainModel || this.tensors.get(name)!.base) return undefined;
-      return (await this.#rowPlanner())!.planes(this.#indices.get(name)!, { signal });
+      const core = this.#core;
+      const info = this.tensors.get(name)!;
+      if (core instanceof PlainModel) return core.planes?.(info, { signal });
+      if (info.base) return undefined;
+      return this.#opened.planner!.planes(this.#indices.get(name)!, { signal });
     });
   }
 
@@ -193,7 +194,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const { planOf } = await loadCoreFiles();
-    return planOf(info, this.#indices.get(name)!, options, this.#opened, () => this.#rowPlanner(), (work) => this.#whileOpen(options.signal, work));
+    return planOf(info, this.#indices.get(name)!, options, this.#opened, (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -256,16 +257,8 @@ export class Model {
     return this.#whileOpen(signal, async (signal) => {
       const core = this.#core;
       const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
-      return core instanceof PlainModel ? readPlainSpan(core, whole, span, context) : (await this.#rowPlanner())!.read(this.#indices.get(whole.name)!, whole, span, context);
+      return core instanceof PlainModel ? core.readSpan(whole, span, context) : this.#opened.planner!.read(this.#indices.get(whole.name)!, whole, span, context);
     });
-  }
-
-  /** Returns the object that reads parts of the tensors of a packed model; `undefined` for plain files. */
-  async #rowPlanner(): Promise<RowPlanner | undefined> {
-    const core = this.#core;
-    if (core instanceof PlainModel) return undefined;
-    const { RowPlanner } = await loadCoreFiles();
-    return (this.#rows ??= new RowPlanner(this.#instance, core, this.#sources));
   }
 
   /** Runs `work` with a signal that aborts with `signal` or when the model is closed. */
@@ -281,19 +274,11 @@ export class Model {
       checkSize(info);
       meter.expect(this.#costBytes(info));
       const core = this.#core;
-      if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into);
-      const target = { instance: this.#instance as CoreInstance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
-      const views = this.#opened.files[info.parts[0]?.file as number]?.views;
-      const view = views?.readView(target, signal, meter, into);
-      if (view) return view;
-      const decoder = wrap(this.#decoding!.decoder);
-      decoder.warmUp(target);
+      if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into, wrap);
+      const target = { instance: this.#instance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
       const base = info.base && this.#base;
-      const readOwn = readRanges(this.#sources, info.parts, { signal, onBytes: meter.arrived });
-      const [parts, reference] = base ? await Promise.all([readOwn, base.#raw(base.tensors.get(info.name)!, signal, meter)]) : [await readOwn];
-      // The core of a closed model has been freed and must not be called.
-      signal.throwIfAborted();
-      return decoder.decode({ ...target, parts, reference, into, signal });
+      const readBase = base && (() => base.#raw(base.tensors.get(info.name)!, signal, meter));
+      return this.#opened.readTensor!(target, { files: this.#opened.files, decoder: wrap(this.#decoding!.decoder), readBase, signal, meter, into });
     });
   }
 }

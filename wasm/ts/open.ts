@@ -8,13 +8,12 @@ import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
 import { loadCoreFiles } from "./core-files-loader.js";
-import { Instance } from "./instance.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
 import { checkEndpoint, isHubInput, located, withHub } from "./resolve-hub-input.js";
 import { Model } from "./model.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
-import { isPlain } from "./opened-file.js";
+import { isPackedFile, isPlain } from "./opened-file.js";
 import { platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
@@ -201,11 +200,10 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   const { files, shards } = await openFiles(context, first, sizeBytes, name);
   const config = await readConfig(context, files, options.config);
   if (config === undefined && files.every(isPlain)) {
-    const model = new PlainModel(files, shards?.index);
-    const opened = { instance: new Instance<unknown>(undefined, () => {}), model, files, shards: shards?.text };
-    return new Model(opened, model.describe(), traffic, undefined);
+    const index = shards?.index;
+    const model = files.some(isPackedFile) ? await (await loadCoreFiles()).packedModel(files, index, decoding, options.workers) : new PlainModel(files, index);
+    return new Model({ instance: model.instance, model, files, shards: shards?.text }, model.describe(), traffic, undefined);
   }
-  const { assemble, describe } = await loadCoreFiles();
-  const [instance, model] = await assemble(files, shards?.text, config, full, readOptions, meter);
-  return new Model({ instance, model, files, shards: shards?.text }, describe(instance, model), traffic, await decoding());
+  const { assemble } = await loadCoreFiles();
+  return new Model(...(await assemble(files, shards?.text, config, full, readOptions, meter)), traffic, await decoding());
 }

@@ -1,11 +1,11 @@
 /** The types of model files whose tensors are known. */
 
 import type { CoreCatalog, CoreInstance, CoreModel } from "./core.js";
-import type { DecodeTarget } from "./decode/decoder.js";
 import type { ProgressMeter } from "./progress.js";
 import type { Header } from "./safetensors/header.js";
 import type { Source } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
+import type { PackedHead } from "./zstn/packed-head.js";
 
 /** The bytes that have been read from a file, from which another core can build its catalog again. */
 export interface ReadFile {
@@ -39,7 +39,12 @@ export interface Original {
 }
 
 /** A tensor that may be a part of an entry. */
-export type ViewedTensor = Pick<DecodeTarget, "model" | "index" | "info">;
+export interface ViewedTensor {
+  model: CoreModel;
+  /** Index of the tensor in the model. */
+  index: number;
+  info: TensorInfo;
+}
 
 /** Reads tensors that are only parts of entries of a packed file, without decoding the whole entries. */
 export interface Views {
@@ -61,6 +66,11 @@ export interface PlainFile extends ReadFile {
   dataBegin: number;
 }
 
+/** An opened file that was packed from safetensors, with its parsed head. */
+export interface PackedFile extends PlainFile {
+  packed: PackedHead;
+}
+
 /** An opened file that the WebAssembly core reads, with its catalog. */
 export interface CoreFile extends ReadFile {
   /** The core that built the catalog. No other core can use it. */
@@ -68,10 +78,15 @@ export interface CoreFile extends ReadFile {
   catalog: CoreCatalog;
 }
 
-/** An opened file of a model, plain or read by the core. */
+/** An opened file of a model, with a header that TypeScript has parsed, or read by the core. */
 export type OpenedFile = PlainFile | CoreFile;
 
-/** Returns whether a file is a plain safetensors file, which was opened without a core. */
+/** Returns whether a file was opened without a core: a plain safetensors file, or one that was packed from safetensors. */
 export function isPlain(file: OpenedFile): file is PlainFile {
   return "header" in file;
+}
+
+/** Returns whether a file was packed from safetensors and opened without a core. */
+export function isPackedFile(file: OpenedFile): file is PackedFile {
+  return "packed" in file;
 }

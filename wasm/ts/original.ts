@@ -19,7 +19,7 @@ import type { ReadOptions, Source } from "./source/source.js";
  */
 export async function withOriginal(context: OpenContext, packed: CoreFile, openFile: OpenFile): Promise<CoreFile> {
   const { core, catalog } = packed;
-  const kind = core.call(() => catalog.originalKind?.());
+  const kind = core.call(() => catalog.originalKind());
   const isComplete = core.call(() => catalog.isOriginalComplete());
   // NumPy arrays have no metadata.
   const hasMetadata = kind !== undefined && kind !== "bytes" && !(isComplete && /^np[yz]$/.test(kind));

@@ -25,7 +25,7 @@ export interface DescribedOriginal {
  * Rejects with an `InvalidInputError` for a file of another format that is called `.safetensors`.
  */
 export async function isOtherFormat(name: string, sizeBytes: number, head: Uint8Array): Promise<boolean> {
-  return (await loadFormats()).call((core) => core.isOtherFormat!(name, sizeBytes, head));
+  return (await loadFormats()).call((core) => core.isOtherFormat(name, sizeBytes, head));
 }
 
 /**
@@ -39,14 +39,14 @@ export async function describeOriginal(source: Source, sizeBytes: number, head: 
     const unreported = new ProgressMeter(undefined, { stage: "pack" });
     const { core, catalog } = await openFile(source, sizeBytes, head, name, signal ? { signal } : {}, unreported);
     try {
-      return described(core.call(() => catalog.virtualHeader!()));
+      return described(core.call(() => catalog.virtualHeader()));
     } finally {
       core.free(catalog);
     }
   } catch (error) {
     if (!isRefusal(error)) throw error;
     const core = await loadFormats();
-    return described(core.call((core) => core.virtualHeaderOfBytes!(sizeBytes)), (error as Error).message);
+    return described(core.call((core) => core.virtualHeaderOfBytes(sizeBytes)), (error as Error).message);
   }
 }
 

@@ -6,6 +6,7 @@ import type { CoreModel, CorePart, ModelInstance } from "./core.js";
 import { ProgressMeter } from "./progress.js";
 import type { ByteSpan } from "./rows.js";
 import type { ReadOptions, Source } from "./source/source.js";
+import { parsePlanes } from "./stored-planes.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "./tensor.js";
 
 /** The members of the base model that reads of parts use. */
@@ -77,10 +78,7 @@ export class RowPlanner {
     const table = await this.#table(index, options);
     options.signal?.throwIfAborted();
     const lines = this.#instance.call(() => this.#core.planeSizes(index, table));
-    return lines?.trimEnd().split("\n").map((line) => {
-      const [name, method, byteLength, storedLength] = line.split("\t") as [string, string, string, string];
-      return { name, method, byteLength: Number(byteLength), storedLength: Number(storedLength) };
-    });
+    return lines === undefined ? undefined : parsePlanes(lines);
   }
 
   /** Fetches and decodes some bytes of a tensor. */
@@ -96,7 +94,7 @@ export class RowPlanner {
       }
       meter.expectMore(totalBytes(parts) - expectedBytes);
       const inBase = base?.tensors.get(name);
-      const [first, last] = (inBase && this.#instance.call(() => plan.base?.())) ?? [];
+      const [first, last] = (inBase && this.#instance.call(() => plan.base())) ?? [];
       const [fetched, ofBase] = await Promise.all([
         readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),
         last ? base!.readSpan(inBase!, [first!, last], signal, new ProgressMeter(undefined, { stage: "tensor" })) : undefined,
@@ -113,7 +111,7 @@ export class RowPlanner {
     let key: string | undefined;
     for (;;) {
       options.signal?.throwIfAborted();
-      const place = this.#instance.call(() => (known ? this.#core.longerTable?.(index, known) : this.#core.blockTable(index)));
+      const place = this.#instance.call(() => (known ? this.#core.longerTable(index, known) : this.#core.blockTable(index)));
       if (!place?.length) return known;
       key ??= `${place}`;
       const table = known ? undefined : this.#tables.get(key);

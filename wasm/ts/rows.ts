@@ -1,6 +1,5 @@
 /** Parts of a tensor that are read by themselves, and the plan for reading them. */
 
-import type { ReadOptions } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
 /** A range of rows, which are slices along the outermost dimension: the first row, and the row to stop before. */
@@ -27,11 +26,11 @@ export interface ReadPlan {
 
 /** The operations of a model that plan the reads of a part of one of its tensors. */
 export interface PartPlanner {
-  readonly signal: AbortSignal;
-  /** The number of the tensor. */
-  readonly index: number;
-  /** Returns the object that describes how packed tensors are stored; `undefined` for plain files. */
-  planner(): Promise<{ bandBytes(index: number, position: number, options: ReadOptions): Promise<number | undefined> } | undefined>;
+  /**
+   * Returns the number of bytes that are decoded together around `position`, a position in the tensor in bytes. Resolves
+   * to 0 for a tensor that is not stored in blocks, and to `undefined` for one that can only be read as a whole.
+   */
+  bandBytes(position: number): Promise<number | undefined>;
 }
 
 /** The operations of a model that read a part of one of its tensors. */

@@ -173,10 +173,8 @@ class Runs {
 }
 
 /** Returns the number of bytes that are decoded together; `undefined` if the whole tensor has to be decoded. */
-async function bandBytesOf({ base }: TensorInfo, runs: Runs, { planner, index, signal }: PartPlanner): Promise<number | undefined> {
-  const packed = await planner();
-  if (!packed) return 0;
-  const bandBytes = await packed.bandBytes(index, runs.begin(0), { signal });
+async function bandBytesOf({ base }: TensorInfo, runs: Runs, planner: PartPlanner): Promise<number | undefined> {
+  const bandBytes = await planner.bandBytes(runs.begin(0));
   return bandBytes === 0 && base ? BASE_BAND_BYTES : bandBytes;
 }
 

@@ -14,7 +14,7 @@ export async function openRestored(source: Source, packedSize: number, head: Uin
   const packed = await openFile(source, packedSize, head, name, options, unreported);
   const { core, catalog } = packed;
   try {
-    const kind = core.call(() => catalog.originalKind!()!);
+    const kind = core.call(() => catalog.originalKind()!);
     const file = new RestoredFile(packed, false, { full: true, decoding: async () => decodingOf(undefined) });
     const lengths = file.partLengths().values();
     let offset = 0;

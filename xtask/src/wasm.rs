@@ -36,9 +36,9 @@ struct Module {
 
 #[rustfmt::skip]
 const MODULES: [Module; 5] = [
-    // Opens files and reads tensors; loaded by every page.
-    Module { feature: "reader", name: "zstn_wasm", title: "core as WebAssembly, for reading" },
-    // Reads all formats; loaded when the first file of another format is opened.
+    // Decodes tensors of files packed from safetensors; loaded with the first one.
+    Module { feature: "reader", name: "zstn_wasm", title: "core as WebAssembly, for decoding" },
+    // Opens and reads all formats; loaded when the first file of another format is opened.
     Module { feature: "formats", name: "zstn_formats", title: "core as WebAssembly, for all formats" },
     // Packs files, and codes single frames; loaded on first use.
     Module { feature: "coder", name: "zstn_coder", title: "core as WebAssembly, for packing" },

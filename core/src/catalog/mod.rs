@@ -27,6 +27,8 @@ mod extension_frames;
 mod file_name;
 mod file_opener;
 mod format;
+#[cfg(feature = "decode-task")]
+mod frame_task;
 #[cfg(feature = "gauss")]
 mod gauss;
 #[cfg(feature = "gguf")]
@@ -82,6 +84,8 @@ pub use file_opener::{
     FileOpener, format_of_extension, is_other_format, misnamed, recognise, recognise_named,
 };
 pub use format::FileKind;
+#[cfg(feature = "decode-task")]
+pub use frame_task::FrameTask;
 #[cfg(feature = "keras")]
 pub use keras::RangeChecksum;
 pub use range_plan::RangePlan;

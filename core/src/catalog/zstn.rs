@@ -27,7 +27,6 @@ use crate::container::zstn::{
     PREFIX_FIXED_BYTES, has_virtual_header, promises_header_copy,
 };
 use crate::engine::Engine;
-use crate::entropy::zstd;
 use crate::frame::Edition;
 #[cfg(feature = "plan")]
 use crate::frame::plan::{DevicePlan, PlacedFrame, Placement, Reason};
@@ -266,9 +265,7 @@ fn prefix<'a, E: Engine>(fetched: &'a FetchedRanges, engine: &E) -> Result<Cow<'
         ));
     };
     let header_len = prefix_len - PREFIX_FIXED_BYTES;
-    zstd::check(copy, header_len)?;
-    let mut header = bytes::buffer(header_len)?;
-    zstd::decode(engine, copy, &mut header)?;
+    let header = integrity::decode_header_copy(engine, copy, header_len)?;
     // The original file consists of eight bytes for the length of its header,
     // the header, and the data; or of the data alone.
     let data_len = match has_virtual_header(fetched.head()) {

@@ -11,12 +11,8 @@ use postcard::serialize_with_flavor;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Weight, decode};
-use crate::catalog::FileCatalog;
-#[cfg(feature = "plan")]
-use crate::container::zstn::integrity::Integrity;
+use crate::catalog::{FileCatalog, FrameTask};
 use crate::engine::Engine;
-#[cfg(feature = "plan")]
-use crate::frame::plan::{DevicePlan, Placement, Reason};
 use crate::{Error, Result};
 
 /// The task of decoding one tensor from the stored bytes of its parts. Made by
@@ -71,36 +67,6 @@ impl DecodeTask {
         let locations = self.parts.iter().map(|part| (part, 0));
         decode(&self.name, locations, weight, engine, parts, base)
     }
-
-    /// Adds the tensor to `plan`, which must be empty. Its `stored` bytes are at the
-    /// offset `source` of the device's source, and the tensor is the device's output.
-    ///
-    /// Tensors that are made from several parts or from a base are left to the CPU, and
-    /// so are tensors whose digest has to be compared.
-    ///
-    /// # Errors
-    /// The errors of [`FileCatalog::add_to_plan`].
-    #[cfg(feature = "plan")]
-    pub fn add_to_plan<E: Engine>(
-        &self,
-        engine: &E,
-        stored: &[u8],
-        source: u64,
-        plan: &mut DevicePlan,
-    ) -> Result<Placement> {
-        let ([file], None) = (&self.parts[..], &self.weight) else {
-            return Ok(Placement::Cpu(Reason::Family));
-        };
-        let Some(tensor) = file.tensors().first() else {
-            return Ok(Placement::Cpu(Reason::Family));
-        };
-        let integrity = file.integrity();
-        if integrity.is_some_and(Integrity::wants_digests) {
-            return Ok(Placement::Cpu(Reason::Digest));
-        }
-        let output = 0..tensor.len_bytes();
-        file.add_to_plan(engine, 0, stored, source, output, plan)
-    }
 }
 
 /// A growable output buffer. Its methods are not inlined, which takes a third
@@ -128,6 +94,15 @@ impl Flavor for Out {
 }
 
 impl Model {
+    /// Returns the task of decoding tensor `number` from its frame, which is smaller
+    /// than a [`DecodeTask`]; `None` for a tensor that has no such task
+    /// ([`FileCatalog::frame_task`]), or for a number that is out of bounds.
+    #[must_use]
+    pub fn frame_task(&self, number: usize) -> Option<FrameTask> {
+        let part = self.tensors.get(number)?.only_part()?;
+        self.files[part.file].frame_task(part.number)
+    }
+
     /// Returns the task of decoding tensor `number`.
     ///
     /// # Errors

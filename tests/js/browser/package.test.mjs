@@ -175,9 +175,12 @@ inBrowser("the module can come from elsewhere, and without it there is an error 
   const got = await page.evaluate(async () => {
     const bytes = new Uint8Array(await (await fetch("/vectors/all_dtypes.zstn")).arrayBuffer());
     zstn.configure({ wasm: { reader: "/no/such.wasm" } });
-    const refused = await failure(zstn.open(bytes));
+    const model = await zstn.open(bytes);
+    const [name] = model.tensors.keys();
+    const refused = await failure(model.tensor(name));
     zstn.configure({ wasm: { reader: await fetch("/dist/core/zstn_wasm_bg.wasm") } });
-    return { refused, tensors: (await zstn.open(bytes)).tensors.size };
+    await model.tensor(name);
+    return { refused, tensors: model.tensors.size };
   });
   assert.deepEqual([got.refused.name, got.refused.code, got.tensors], ["CoreLoadError", "core", 22]);
   assert.match(got.refused.message, /wasm-unsafe-eval/);
@@ -192,6 +195,8 @@ inBrowser("after a trap on the page's own thread, models are lost, and the next 
       const open = () => zstn.open(url, { workers: 0 });
       const small = [...(await open()).tensors.values()].find(({ byteLength }) => byteLength > 0 && byteLength < 100_000).name;
       const [model, other] = [await open(), await open()];
+      // A model is in an instance from its first read on.
+      await other.tensor(small);
       const trap = await failure(model.tensor("lm_head.weight"));
       const lost = [await failure(model.tensor(small)), await failure(other.tensor(small))].map(({ code }) => code);
       model.close();

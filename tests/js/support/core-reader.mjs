@@ -1,7 +1,14 @@
 /** Opens files with the WebAssembly core alone, and returns the outcomes of both readers in a comparable form. */
 
+import assert from "node:assert/strict";
 import { open } from "zstn";
-import { describe, loadCore, loadFormats } from "../../../wasm/dist/core-files.js";
+import { loadFormats } from "../../../wasm/dist/core-loaders.js";
+import { describe } from "../../../wasm/dist/core-description.js";
+import { ComparedSource } from "../../../wasm/dist/mixed-versions.js";
+import { ProgressMeter } from "../../../wasm/dist/progress.js";
+import { BytesSource } from "../../../wasm/dist/source/bytes.js";
+import { openPackedFile } from "../../../wasm/dist/zstn/packed-file.js";
+import { PackedModel } from "../../../wasm/dist/zstn/packed-model.js";
 
 const HEAD_BYTES = 32768;
 
@@ -29,6 +36,39 @@ export async function openOutcome(bytes) {
 
 /** Returns the outcome of the core for these bytes. The module with all formats recognises them by itself. */
 export async function coreOutcome(bytes) {
+  return withCoreModel(bytes, (core, model) => {
+    const outcome = describe(core, model);
+    return { ...described(outcome), head: headOf(core.call(() => model.unpacked().head()), outcome) };
+  });
+}
+
+/** Returns what the core knows about a packed file, or that it refuses the file. */
+export function corePackedOutcome(bytes) {
+  return withCoreModel(bytes, (core, model) => {
+    const outcome = describe(core, model);
+    return core.call(() => ({ ...described(outcome), ...packedProperties(model) }));
+  });
+}
+
+/** Returns the same for the reader in TypeScript: `undefined` for a file that it leaves to the core. */
+export async function packedOutcome(bytes) {
+  const source = new BytesSource(bytes);
+  const meter = new ProgressMeter(undefined, { stage: "open" });
+  const file = await openPackedFile(new ComparedSource(source), source, bytes.length, bytes.subarray(0, HEAD_BYTES), "", {}, meter, []);
+  if (!file) return undefined;
+  const model = new PackedModel([file], undefined, () => assert.fail("listing decodes nothing"));
+  return { ...described(model.describe()), ...packedProperties(model) };
+}
+
+/** Returns the properties of a packed model besides its description. */
+function packedProperties(model) {
+  const layout = model.unpacked();
+  const end = layout.sizeBytes();
+  const [head, digests, statistics] = [layout.head(), model.digests(), model.statistics(0)].map((bytes) => bytes && Buffer.from(bytes).toString("latin1"));
+  return { head, digests, statistics, end, isOriginal: layout.isOriginal(), order: [...layout.tensors(0, end)] };
+}
+
+async function withCoreModel(bytes, work) {
   const core = await loadFormats();
   try {
     const opening = core.call(({ Opening }) => Opening.named("", bytes.length, bytes.subarray(0, HEAD_BYTES)));
@@ -39,10 +79,9 @@ export async function coreOutcome(bytes) {
     }
     const catalog = core.call(() => opening.finish());
     const model = core.call(({ Assembly }) => new Assembly([catalog], undefined, undefined).finish(false));
-    const outcome = describe(core, model);
-    const head = headOf(core.call(() => model.unpacked().head()), outcome);
+    const outcome = work(core, model);
     model.free();
-    return { ...described(outcome), head };
+    return outcome;
   } catch (error) {
     return refused(error);
   }
@@ -56,7 +95,7 @@ function headOf(bytes, { tensors }) {
 
 /** Returns whether the core accepts the text of an index. */
 export async function coreIndexOutcome(text) {
-  const core = await loadCore();
+  const core = await loadFormats();
   try {
     core.free(core.call(({ ShardIndex }) => new ShardIndex(text)));
     return { accepted: true };

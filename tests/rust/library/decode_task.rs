@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use zstn::Reader;
-use zstn_core::model::DecodeTask;
+use zstn_core::catalog::FrameTask;
+use zstn_core::model::{DecodeTask, ModelBuilder, Verify};
 use zstn_core::pure::Pure;
 use zstn_tests::cases::{self, text};
 use zstn_tests::foreign::{GOOD, model_folder};
@@ -124,8 +125,54 @@ fn weights_of_several_parts() {
     assert!(count > 40, "{count} tensors");
 }
 
+/// Decodes every tensor of packed files by the task of its frame, whole and damaged.
+#[test]
+fn tensors_by_their_frames() {
+    let (mut count, mut with_digests) = (0, 0);
+    for entry in std::fs::read_dir(cases::path("zstn")).expect("vectors") {
+        let path = entry.expect("an entry").path();
+        let is_wanted = path.extension().is_some_and(|e| e == "zstn");
+        let Some(reader) = is_wanted.then(|| open(&path)).flatten() else {
+            continue;
+        };
+        let bytes = read(&path);
+        let builder = ModelBuilder::new(reader.model().files().to_vec(), None, None);
+        let builder = builder.expect("a model").verify(Verify::Stored);
+        let model = builder.finish(&Pure).expect("a model");
+        for (number, tensor) in model.tensors().iter().enumerate() {
+            let task = model.frame_task(number).expect("a frame");
+            let task = FrameTask::from_bytes(&task.to_bytes()).expect("a task");
+            let bounds = |at: u64| usize::try_from(at).expect("in memory");
+            let stored = tensor.parts[0].stored.clone();
+            let mut stored = bytes[bounds(stored.start)..bounds(stored.end)].to_vec();
+            for damage in [0, 0x55] {
+                if let Some(byte) = stored.last_mut() {
+                    *byte ^= damage;
+                }
+                let expected = model.decode(&Pure, number, &[&stored], None);
+                let expected = expected.map_err(|error| error.to_string());
+                let decoded = task.decode(&Pure, &stored);
+                assert_eq!(
+                    decoded.map_err(|error| error.to_string()),
+                    expected.map(Into::into),
+                    "{}",
+                    tensor.name
+                );
+            }
+            assert!(task.decode(&Pure, &stored[1..]).is_err());
+            count += 1;
+            let has_digest = model.tensor_digest(number).is_some();
+            assert_eq!(reader.model().frame_task(number).is_none(), has_digest);
+            with_digests += usize::from(has_digest);
+        }
+    }
+    assert!(count > 40, "{count} tensors");
+    assert!(with_digests < count, "files of z4ai have no digests");
+}
+
 #[test]
 fn other_bytes_are_not_a_task() {
+    assert!(FrameTask::from_bytes(&[0; 41]).is_err());
     let reader = open(&cases::path("zstn").join("all_dtypes.zstn")).expect("a model");
     let bytes = reader.model().decode_task(0).expect("a tensor").to_bytes();
     for len in 0..bytes.len() {

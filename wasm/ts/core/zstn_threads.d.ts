@@ -1,6 +1,7 @@
 /** The type of the generated glue code of the module with threads. The Rust build writes the script, with a nightly toolchain; this declaration is written by hand. */
 
 import type { CoreDecode } from "../core.js";
+import type { ReaderCore } from "../reader-core.js";
 import type { CoreInput, WasmModule } from "../wasm-input.js";
 
 /** Instantiates the module. */
@@ -13,3 +14,4 @@ export const initThreadPool: (threads: number) => Promise<unknown>;
 /** Runs the work loop of a pool thread; it never returns. */
 export const wbg_rayon_start_worker: (receiver: number) => void;
 export const decode: CoreDecode;
+export const decodeFrame: ReaderCore["decodeFrame"];

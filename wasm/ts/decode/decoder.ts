@@ -1,15 +1,21 @@
 /** The interface between a model and the code that decodes its tensors. */
 
-import type { CoreInstance, CoreModel } from "../core.js";
+import type { CoreModel, ModelInstance } from "../core.js";
 import type { Source } from "../source/source.js";
 import { toTransferable } from "../source/transferable.js";
 import type { TensorInfo } from "../tensor.js";
 
+/** The members of a model that decoding one of its tensors uses. */
+export interface Decodable extends Pick<CoreModel, "decode" | "frameTask" | "isPlain" | "module" | "task"> {
+  /** True if `task` is the task of a frame, which the module `reader` decodes. */
+  readonly isFrame?: boolean;
+}
+
 /** A tensor that can be decoded. */
 export interface DecodeTarget {
   /** The instance that the model lives in. */
-  instance: CoreInstance;
-  model: CoreModel;
+  instance: ModelInstance;
+  model: Decodable;
   /** Index of the tensor in the model. */
   index: number;
   info: TensorInfo;

@@ -4,11 +4,11 @@ import type { WasmModule } from "../wasm-input.js";
 
 /** A request to a worker: one tensor to decode. */
 export interface WorkerRequest {
-  /** True if decoding needs the module with all formats. */
+  /** True if decoding needs the module with all formats; false for the task of a frame. */
   formats: boolean;
   /** The compiled module; `undefined` if the worker already has it. */
   module: WasmModule | undefined;
-  /** The serialised decode task of the core. */
+  /** The serialised task. */
   task: Uint8Array<ArrayBuffer>;
   parts: Uint8Array[];
   reference: Uint8Array | undefined;

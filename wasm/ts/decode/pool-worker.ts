@@ -53,7 +53,7 @@ export class PoolWorker {
   run(task: Task): void {
     const { instance, model, index, parts, reference } = task.request;
     const { formats, module, decodeTask } = instance.call(() => {
-      const formats = model.hasFormats();
+      const formats = !model.isFrame;
       const hasModule = this.#handle.hasModule || this.#modules.has(formats);
       return { formats, module: hasModule ? undefined : model.module(), decodeTask: model.task(index) };
     });

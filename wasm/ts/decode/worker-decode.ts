@@ -1,19 +1,27 @@
 /** Decodes tensors inside a worker, with the WebAssembly modules that the pool sends. */
 
-import type { Core } from "../core.js";
 import * as formats from "../core/zstn_formats.js";
 import * as reader from "../core/zstn_wasm.js";
-import type { WorkerRequest } from "./message.js";
+import type { Glue } from "../glue.js";
+import type { WasmModule } from "../wasm-input.js";
+import type { Handler, WorkerRequest } from "./message.js";
 
-/** The instances; `true` is the key of the one with all formats. */
-const cores = new Map<boolean, Core>();
+/** The functions that decode a request; `true` is the key of the module with all formats. */
+const decoders = new Map<boolean, Handler>();
 
 /** Decodes a request with the module that it names. Instantiates the module if the request contains one. */
 export function decode(request: WorkerRequest): Uint8Array<ArrayBuffer> {
   const { module } = request;
-  if (module) {
-    const { imports, start } = (request.formats ? formats : reader).create();
-    cores.set(request.formats, start(new WebAssembly.Instance(module, imports as WebAssembly.Imports), module));
+  if (module && request.formats) {
+    const { decode } = instantiate(formats.create(), module);
+    decoders.set(true, ({ task, parts, reference }) => decode(task, parts, reference));
+  } else if (module) {
+    const { decodeFrame } = instantiate(reader.create(), module);
+    decoders.set(false, ({ task, parts }) => decodeFrame(task, parts[0]!));
   }
-  return cores.get(request.formats)!.decode(request.task, request.parts, request.reference);
+  return decoders.get(request.formats)!(request);
+}
+
+function instantiate<T>({ imports, start }: Glue<T>, module: WasmModule): T {
+  return start(new WebAssembly.Instance(module, imports as WebAssembly.Imports), module);
 }

@@ -22,7 +22,7 @@ export async function checkAttached(delta: Model, { model, instance }: OpenedMod
   closed.throwIfAborted();
   opened.instance.check();
   const core = instance as CoreInstance;
-  if (!opened.isReferenced && core.call(() => model.restoredKind?.())) {
+  if (!opened.isReferenced && core.call(() => model.restoredKind())) {
     return (await import("./other-format.js")).openInside({ assemble, catalogIn, openFile }, core, delta, model, decoding!, { model: base, opened }, ownsBase);
   }
   checkBase(core, model, opened, base.kind);

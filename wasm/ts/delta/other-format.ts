@@ -6,6 +6,7 @@
 import type { assemble } from "../build-model.js";
 import type { catalogIn, openFile } from "../catalog.js";
 import { describe } from "../core-description.js";
+import { openedModel } from "../core-model.js";
 import type { CoreInstance, CoreModel } from "../core.js";
 import type { Decoding } from "../decode/worker-pool.js";
 import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
@@ -61,7 +62,7 @@ export async function openInside(functions: OpenFunctions, core: CoreInstance, d
     referenced.close();
     throw error;
   }
-  const kind = core.call(() => deltaModel.restoredKind!()!);
+  const kind = core.call(() => deltaModel.restoredKind()!);
   const file = delta.asSafetensorsBlob();
   const model = (kind === "bytes" ? undefined : await openRestored(functions, delta, file, kind, { decoder })) ?? delta;
   restored.set(model, { kind, file });
@@ -87,7 +88,7 @@ function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: Cor
       close();
     };
     const files = [{ source: file.source, sizeBytes, head: new Uint8Array(0), supplied: [] }];
-    return new (classOf(base))({ instance: core, model, files, shards: undefined, isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
+    return new (classOf(base))({ ...openedModel(core, model, files), isReferenced: true }, describe(core, model), base.stats as Traffic, decoding);
   } catch (error) {
     file.close();
     throw error;
@@ -111,7 +112,7 @@ function fileOf({ catalogIn }: OpenFunctions, core: CoreInstance, base: Model, f
   if (base.kind !== "zstn" && base.kind !== "z4dm") return { source, sizeBytes: () => file.sizeBytes, close() {} };
   const catalog = catalogIn(core, file);
   try {
-    if (!core.call(() => catalog.originalKind!())) throw unfit();
+    if (!core.call(() => catalog.originalKind())) throw unfit();
     const unpacked = new RestoredFile({ ...file, core, catalog }, false, { full: false, decoding: async () => decoding });
     return { source: unpacked, sizeBytes: () => unpacked.size(), close: () => unpacked.free() };
   } finally {
@@ -147,9 +148,9 @@ async function openRestored({ assemble, openFile }: OpenFunctions, delta: Model,
     // If the file is refused, the delta remains open.
     const original = { size: () => file.size, close: () => isOpen && delta.close() };
     const files = [{ ...opened, sizeBytes: delta.size, original }];
-    const [instance, model] = await assemble(files, undefined, undefined, false, options, meter);
+    const [restored, description] = await assemble(files, undefined, undefined, false, options, meter);
     isOpen = true;
-    return new (classOf(delta))({ instance, model, files, shards: undefined }, describe(instance, model), delta.stats as Traffic, decoding);
+    return new (classOf(delta))(restored, description, delta.stats as Traffic, decoding);
   } catch (error) {
     if (failure === undefined && isRefusal(error)) return undefined;
     throw failure ?? error;

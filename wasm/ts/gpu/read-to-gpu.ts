@@ -102,7 +102,8 @@ class GpuDecoder implements Decoder {
 
 /** Returns the lists of a tensor; `undefined` if the CPU has to decode it, or has to report an error in its stored bytes. */
 async function listsOf({ instance, model, index, parts, signal }: DecodeRequest): Promise<ShaderLists | undefined> {
-  const task = instance.call(() => model.task(index));
+  const task = instance.call(() => model.frameTask(index));
+  if (!task) return undefined;
   const core = await loadModule();
   signal.throwIfAborted();
   try {

@@ -1,11 +1,15 @@
 /** A model in plain safetensors files, which is read without WebAssembly. */
 
-import type { ModelLayout } from "../core.js";
+import type { ModelInstance, ModelLayout } from "../core.js";
+import type { Decoder } from "../decode/decoder.js";
 import type { Description } from "../description.js";
+import { Instance } from "../instance.js";
 import type { PlainFile } from "../opened-file.js";
+import type { ProgressMeter } from "../progress.js";
+import type { ByteSpan } from "../rows.js";
 import { toTransferable } from "../source/transferable.js";
 import type { ReadOptions } from "../source/source.js";
-import type { TensorInfo } from "../tensor.js";
+import type { StoredPart, StoredPlane, TensorInfo } from "../tensor.js";
 import { compareText } from "./utf8-order.js";
 import { PlainLayout, writeHead } from "./plain-layout.js";
 import { refusal } from "./core-error.js";
@@ -14,7 +18,17 @@ import type { ShardIndex } from "./shard-index.js";
 /** The reason that a tensor cannot be read: the error code, the message and the rule. */
 type Refusal = readonly [kind: string, why: string, rule?: string];
 
+/** The context of a read of a part of a tensor. */
+export interface PlainPartContext {
+  readonly signal: AbortSignal;
+  readonly meter: ProgressMeter;
+  /** Reads and decodes the whole tensor. */
+  readWhole(): Promise<Uint8Array<ArrayBuffer>>;
+}
+
 export class PlainModel implements ModelLayout {
+  /** The instance that may be lost by a trap. A plain file needs none. */
+  readonly instance: ModelInstance = new Instance<unknown>(undefined, () => {});
   readonly files: readonly PlainFile[];
   readonly #tensors: TensorInfo[];
   /** The tensors that cannot be read, sorted by name, with the reason. */
@@ -60,14 +74,40 @@ export class PlainModel implements ModelLayout {
     return [...all].sort(([a], [b]) => compareText(a, b));
   }
 
-  /** Reads a tensor, into `into` if it is given. Otherwise the bytes of the source are copied if they may have other owners. */
-  async read({ parts: [part] }: TensorInfo, options: ReadOptions, into: Uint8Array<ArrayBuffer> | undefined): Promise<Uint8Array<ArrayBuffer>> {
+  /**
+   * Reads a tensor, into `into` if it is given. Otherwise the bytes of the source are copied if they may have other owners.
+   * A packed tensor is decoded by the decoder that `wrap` makes from the model's.
+   */
+  async read({ parts: [part] }: TensorInfo, options: ReadOptions, into: Uint8Array<ArrayBuffer> | undefined, _wrap?: (decoder: Decoder) => Decoder): Promise<Uint8Array<ArrayBuffer>> {
     const bytes = part?.length ? await this.files[part.file]!.source.read(part.offset, part.length, options) : new Uint8Array(0);
     options.signal?.throwIfAborted();
     if (!into) return toTransferable(bytes);
     into.set(bytes);
     return into;
   }
+
+  /** Reads some bytes of a tensor. */
+  readSpan(info: TensorInfo, span: ByteSpan, { signal, meter }: PlainPartContext): Promise<Uint8Array<ArrayBuffer>> {
+    const parts = plainParts(info, span);
+    meter.expectMore(span[1] - span[0]);
+    return this.read({ ...info, parts }, { signal, onBytes: meter.arrived }, undefined);
+  }
+
+  /** Returns the ranges to fetch for some bytes of a tensor; `undefined` if the whole tensor has to be read. */
+  async partsOf(info: TensorInfo, span: ByteSpan, _options: ReadOptions): Promise<StoredPart[] | undefined> {
+    return plainParts(info, span);
+  }
+
+  /**
+   * Returns the number of bytes that are decoded together around `position` in a tensor, or 0 if it is not stored in
+   * blocks; `undefined` if it can only be read as a whole.
+   */
+  async bandBytes(_info: TensorInfo, _position: number, _options: ReadOptions): Promise<number | undefined> {
+    return 0;
+  }
+
+  /** Returns the sizes of a tensor's planes; `undefined` for a tensor that is not stored in planes. Absent if there are none. */
+  planes?(info: TensorInfo, options: ReadOptions): Promise<StoredPlane[] | undefined>;
 
   needsBase(): boolean {
     return false;
@@ -78,10 +118,20 @@ export class PlainModel implements ModelLayout {
     if (refused) throw refusal("unsupported", `this model cannot be restored as a safetensors file, since a tensor cannot be read: ${refused[1][1]}`, { tensor: refused[0] });
     const [file] = this.files;
     if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.#tensors), this.#tensors, false);
-    const head = new Uint8Array(file!.dataBegin);
-    for (const { offset, bytes } of [{ offset: 0, bytes: file!.head }, ...file!.supplied]) head.set(bytes.subarray(0, head.byteLength - offset), offset);
+    return this.original(file!);
+  }
+
+  /** Returns the layout of the file that `file`, the only one, is or was packed from. */
+  protected original(file: PlainFile): PlainLayout {
+    const head = new Uint8Array(file.dataBegin);
+    for (const { offset, bytes } of [{ offset: 0, bytes: file.head }, ...file.supplied]) head.set(bytes.subarray(0, head.byteLength - offset), offset);
     return new PlainLayout(head, this.#tensors, true);
   }
 
   free(): void {}
+}
+
+/** Returns the ranges of some bytes of an uncompressed tensor: one, or none for an empty span. */
+function plainParts({ parts: [part] }: TensorInfo, [begin, end]: ByteSpan): StoredPart[] {
+  return begin === end ? [] : [{ file: part!.file, offset: part!.offset + begin, length: end - begin }];
 }

@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::{Cursor, part};
+use crate::bytes::{Cursor, buffer, part};
 use crate::checksum::agrees;
 use crate::container::tagged::{self, Tag, Value};
 use crate::digest::Digest;
+use crate::engine::Engine;
+use crate::entropy::zstd;
 use crate::{Error, Result, Rule};
 
 mod checksum_builder;
@@ -243,6 +245,24 @@ pub fn without_claim(after_index: &[u8]) -> Result<Option<Vec<u8>>> {
     tagged::copy_without(&mut out, TAG_CLAIMED, records)?;
     seal(&mut out, 0);
     Ok(Some(out))
+}
+
+/// Decodes the copy of a header of `header_len_bytes` that a section contains
+/// (docs/formats/zstn-integrity.md 6). The result still has to be compared with
+/// its checksum.
+///
+/// # Errors
+/// The rule of the zstd format that the copy breaks, for example because it
+/// decodes to another length.
+pub fn decode_header_copy<E: Engine>(
+    engine: &E,
+    copy: &[u8],
+    header_len_bytes: u64,
+) -> Result<Vec<u8>> {
+    zstd::check(copy, header_len_bytes)?;
+    let mut header = buffer(header_len_bytes)?;
+    zstd::decode(engine, copy, &mut header)?;
+    Ok(header)
 }
 
 /// Completes the section that begins at `start` of `out` with its checksum, its length

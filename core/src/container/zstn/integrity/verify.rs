@@ -301,6 +301,30 @@ impl Integrity {
         }
     }
 
+    /// Returns a section that has only the checksum of one frame, the frame of
+    /// record 0.
+    #[cfg(feature = "decode-task")]
+    pub(crate) fn of_checksum(checksum: u64) -> Self {
+        Self {
+            has_head: false,
+            file: None,
+            frames: Some([checksum].into()),
+            tensors: None,
+            tables: None,
+            statistics: None,
+            entries: [0].into(),
+            verify: Verify::Stored,
+        }
+    }
+
+    /// Returns the checksum of the stored frame of record `number`, if the
+    /// section has it.
+    #[cfg(feature = "decode-task")]
+    pub(crate) fn frame_checksum(&self, number: usize) -> Option<u64> {
+        let entry = self.entries.get(number)?;
+        self.frames.as_ref()?.get(*entry).copied()
+    }
+
     /// Compares the checksum of the stored frame of record `number`, which may
     /// be an alias.
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
@@ -336,7 +360,7 @@ impl Integrity {
 
     /// Returns whether reads have to compare digests of decoded bytes, also if this
     /// build omits the code.
-    #[cfg(all(feature = "plan", feature = "decode-task"))]
+    #[cfg(feature = "decode-task")]
     pub(crate) fn wants_digests(&self) -> bool {
         self.requires_digests(self.verify)
     }
