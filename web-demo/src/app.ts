@@ -26,6 +26,7 @@ import type { Route } from "./page/route.js";
 import { MODES, TensorView } from "./tensor/view.js";
 import type { Mode } from "./tensor/view.js";
 import { NO_VIEW } from "./tensor/view-state.js";
+import type { ViewState } from "./tensor/view-state.js";
 import { TensorList } from "./tree/tensor-list.js";
 import { demonstrate } from "./welcome/range-animation.js";
 import type { Demonstration } from "./welcome/range-animation.js";
@@ -224,8 +225,10 @@ export class App {
     this.#overview = undefined;
   }
 
-  #pick(tensor: TensorInfo, replace = false): void {
-    this.#go({ ...overviewOf(this.#route), tensor: tensor.name, mode: this.#loaded?.second ? this.#route.mode : undefined }, replace);
+  /** Shows a tensor, or a place in it. With a second model, the place is shown in the first one alone. */
+  #pick(tensor: TensorInfo, replace = false, place?: ViewState): void {
+    const mode = this.#loaded?.second ? (place ? "alone" : this.#route.mode) : undefined;
+    this.#go({ ...overviewOf(this.#route), ...place, tensor: tensor.name, mode }, replace);
     this.#render();
   }
 
@@ -295,7 +298,7 @@ export class App {
       activities: this.#activities,
       first,
       second,
-      onPick: (tensor) => this.#pick(tensor),
+      onPick: (tensor, place) => this.#pick(tensor, false, place),
       onCompare: () => this.#opener.askSecond(),
       onForgetSecond: () => void this.#forgetSecond(),
       onRoute: (change) => {

@@ -39,11 +39,11 @@ const MSGPACK_EXTENSION: &str = ".msgpack";
 /// extension of such a format and it begins with plausible bytes.
 fn by_name(name: &str, head: &[u8]) -> Option<FileKind> {
     let kind = format_of_extension(name)?;
-    let is_plausible = match kind {
+    let is_plausible = match (kind, head) {
         #[cfg(feature = "onnx")]
-        FileKind::Onnx => onnx::is_plausible(head),
+        (FileKind::Onnx, head) => onnx::is_plausible(head),
         #[cfg(feature = "msgpack")]
-        FileKind::Msgpack => matches!(head, [0x80..=0x8f | 0xde | 0xdf, ..]),
+        (FileKind::Msgpack, [0x80..=0x8f | 0xde | 0xdf, ..]) => true,
         _ => false,
     };
     is_plausible.then_some(kind)

@@ -162,7 +162,7 @@ inBrowser("search by name, type and shape; orders", async (page) => {
 });
 
 inBrowser("the treemap says what is under the pointer, and a click looks inside", async (page, complaints) => {
-  await openModel(page, server, "models/model.zstn");
+  await openModel(page, server, "models/model.zstn", { picture: "treemap" });
   const map = page.locator(".treemap");
   const box = await map.boundingBox();
   await page.mouse.move(box.x + box.width * 0.5, box.y + box.height * 0.6);

@@ -18,7 +18,7 @@ let server;
 /** Every view that a user can reach. */
 const VIEWS = {
   welcome: [{}, "#welcome h1"],
-  overview: [{ src: "sample.zstn" }, ".treemap"],
+  overview: [{ src: "sample.zstn" }, ".cell-grid"],
   tensor: [{ src: "sample.zstn", tensor: TENSOR }, "table.values td"],
   "side by side": [{ src: "sample.zstn", with: "sample-tuned.zstn", tensor: TENSOR, mode: "side" }, ".side:nth-child(2) table.values td"],
   difference: [{ src: "sample.zstn", with: "sample-tuned.zstn", tensor: TENSOR, mode: "difference" }, "table.values td"],

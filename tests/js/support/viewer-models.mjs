@@ -124,3 +124,31 @@ export async function serveHuge() {
   });
   return { ...server, url: `${server.url}model.safetensors`, sentBytes: () => sentBytes };
 }
+
+/**
+ * Returns the tensors of a small model with planted damage: NaN in row 300 of `layers.2.q`, an infinite value in row 10 of
+ * `layers.4.q`, 20 rows of zeros from row 260 on in `layers.3.q`, an outlier in row 40 and column 7 of `layers.1.q`, only
+ * zeros in `layers.0.k`, and three times the usual values in `layers.5.k`. With `isHealthy` there is none of it.
+ */
+export function damagedModel(isHealthy = false) {
+  let state = 7;
+  const noise = () => ((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32 - 0.5) / 10 || 0.01;
+  const columns = 256;
+  const matrix = (rows, change = () => {}) => {
+    const values = Float32Array.from({ length: rows * columns }, noise);
+    if (!isHealthy) change(values);
+    return { dtype: "BF16", shape: [rows, columns], bytes: new Uint8Array(Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16).buffer) };
+  };
+  const rows = (first, count, value) => (values) => values.fill(value, first * columns, (first + count) * columns);
+  const damage = {
+    "2.q": rows(300, 1, Number.NaN),
+    "4.q": (values) => (values[10 * columns + 5] = Number.NEGATIVE_INFINITY),
+    "3.q": rows(260, 20, 0),
+    "1.q": (values) => (values[40 * columns + 7] = 50),
+    "0.k": (values) => values.fill(0),
+    "5.k": (values) => values.forEach((value, i) => (values[i] = 3 * value)),
+  };
+  const layers = Array.from({ length: 6 }, (_, layer) => ["q", "k"].map((kind) => [`model.layers.${layer}.${kind}.weight`, matrix(kind === "q" ? 512 : 256, damage[`${layer}.${kind}`])])).flat();
+  const norms = Array.from({ length: 6 }, (_, layer) => [`model.layers.${layer}.norm.weight`, { dtype: "F32", shape: [columns], bytes: new Uint8Array(new Float32Array(columns).fill(1).buffer) }]);
+  return Object.fromEntries([["model.embed_tokens.weight", matrix(300)], ...layers, ...norms, ["model.position_ids", { dtype: "I64", shape: [1, 8], bytes: new Uint8Array(64) }]]);
+}

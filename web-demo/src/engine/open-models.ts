@@ -10,6 +10,7 @@ import { Matrix } from "./matrix.js";
 import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
+import { readConfigFile } from "./config-file.js";
 import { decodedInfo, decodedSource, storedSource } from "./tensor-source.js";
 import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
@@ -29,6 +30,8 @@ export class OpenModels {
   readonly #models = new Map<Slot, Model>();
   readonly #generations = new Map<Slot, number>();
   #lastGeneration = 0;
+  /** The input of the first model. */
+  #firstInput: ModelRequest | undefined;
   #matrices: { key: string; matrix: Matrix }[] = [];
   #comparison: ChangeComparison | undefined;
 
@@ -50,6 +53,11 @@ export class OpenModels {
     if (!model) throw new Error("Open a model first.");
     if (generation !== undefined && generation !== this.#generations.get(slot)) throw new Error("This model has been closed. Open it again.");
     return model;
+  }
+
+  /** Returns the text of the `config.json` next to the first model; `undefined` if it cannot be read. */
+  async config(signal: AbortSignal): Promise<string | undefined> {
+    return this.#firstInput && readConfigFile(this.#firstInput.source, this.#firstInput.token, signal);
   }
 
   /** Opens a model, and a second one if requested. Models that are already open stay open until both have been opened. */
@@ -79,6 +87,7 @@ export class OpenModels {
     }
     this.#close();
     for (const [slot, model] of opened) this.#models.set(slot, model);
+    this.#firstInput = input;
     this.#log.begin(logs.first);
     this.#log.beginSecond(opened.has("second") ? logs.second : undefined);
     return {

@@ -1,7 +1,7 @@
 /** The messages that the page and its worker exchange. Models live in the worker; the page refers to them by slot. */
 
 import type { BlockScaled, Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
-import type { BandLevel } from "./bands.js";
+import type { BandLevel, StoredFigures } from "./bands.js";
 import type { Levels } from "./levels/report.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 
@@ -226,6 +226,26 @@ export interface Values {
   readonly values: Float64Array<ArrayBuffer>;
 }
 
+/** Statistics of a tensor, stored or measured. `zeroRows` is the number of rows that contain only zeros, known only if all values were read. */
+export interface Measured extends TensorStatistics {
+  readonly zeroRows?: number;
+}
+
+/** A request for the rows with a problem, among the rows of these ranges; ends are exclusive. */
+export interface LocateRequest {
+  readonly of: Reference;
+  readonly ranges: readonly (readonly [begin: number, end: number])[];
+  readonly problem: "nan" | "infinite" | "dead" | "outlier";
+}
+
+/** The rows that were found, in order. `rows` has at most 200 of them, and `count` is their number. */
+export interface Located {
+  readonly rows: readonly number[];
+  readonly count: number;
+  /** The column of the value, if it is the only one that was looked for or the only row. */
+  readonly column: number | undefined;
+}
+
 /** The stored bytes of packed tensors by bit plane and encoding. */
 export interface ByteBreakdown {
   /** The sums by plane and method, largest first. */
@@ -256,6 +276,10 @@ export interface Calls {
   stated: { request: { tensors: readonly string[] }; result: readonly StatedChange[] };
   changes: { request: ChangesRequest; result: ChangesResult };
   statistics: { request: { slot: Slot }; result: ReadonlyMap<string, TensorStatistics> | undefined };
+  bands: { request: { of: Reference }; result: StoredFigures | undefined };
+  locate: { request: LocateRequest; result: Located };
+  measure: { request: { slot: Slot; tensors: readonly string[] }; result: ReadonlyMap<string, Measured> };
+  config: { request: undefined; result: string | undefined };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
   pack: { request: { file: File; base: File | undefined; effort: "fast" | "balanced" | "max"; extended: boolean }; result: PackReport & { blob: Blob } };
 }

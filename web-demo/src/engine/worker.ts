@@ -2,12 +2,16 @@
 
 import { pack } from "zstn";
 import type { Context } from "./context.js";
+import { storedFigures } from "./bands.js";
 import { describe } from "./describe.js";
 import { serializeError } from "./serialized-error.js";
 import { OpenModels } from "./open-models.js";
 import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
 import { probe, raster } from "./raster.js";
 import { save } from "./save.js";
+import { locate } from "./locate.js";
+import { measure } from "./measure.js";
+import { matrixShape } from "./shape.js";
 import { thumbnail } from "./thumbnail.js";
 import { statedChanges } from "./recorded-changes.js";
 import { vectorSeries } from "./vector.js";
@@ -35,6 +39,14 @@ const handlers: Handlers = {
   stated: ({ tensors }) => statedChanges(models.model("first"), models.model("second"), tensors),
   changes: (request, context) => models.comparison().compare(request, context),
   statistics: ({ slot }) => models.model(slot).statistics(),
+  bands: async ({ of }, { signal }) => {
+    const model = models.model(of.slot, of.generation);
+    const info = model.tensors.get(of.tensor);
+    return info && storedFigures(model, info, matrixShape(info.shape).columns, signal);
+  },
+  locate: (request, context) => locate(models.matrix(request.of), request, context),
+  measure: ({ slot, tensors }, context) => measure(models.model(slot), tensors, context),
+  config: (_, { signal }) => models.config(signal),
   save: ({ of, format }, context) => save(models.model(of.slot, of.generation), of.tensor, format, context),
   pack: ({ file, base, effort, extended }, { signal, onStep }) => {
     const options = { effort, extended, signal, onProgress: onStep };

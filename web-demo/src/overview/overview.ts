@@ -1,15 +1,18 @@
 /** The overview of one model, or of two. */
 
-import type { TensorInfo } from "zstn";
+import type { TensorStatistics } from "zstn";
 import type { Engine } from "../engine/client.js";
 import type { ByteBreakdown } from "../engine/protocol.js";
 import type { Activities } from "../network/activity.js";
 import { button, element } from "../page/element.js";
 import type { OpenedModel } from "../page/opened-model.js";
 import type { Picture, Route } from "../page/route.js";
+import { ModelLine } from "./about/model-line.js";
 import { byteBreakdownCard } from "./byte-breakdown.js";
 import { metadata, tied, unreadable } from "./cards.js";
 import { ChangesView } from "./changes/changes-view.js";
+import type { PickPlace } from "./health/finding-place.js";
+import { HealthCard } from "./health/health-card.js";
 import { PictureCard } from "./picture/picture-card.js";
 import { byDtype, totals } from "./totals.js";
 
@@ -21,7 +24,7 @@ export interface OverviewOptions {
   readonly activities: Activities;
   readonly first: OpenedModel;
   readonly second: OpenedModel | undefined;
-  readonly onPick: (tensor: TensorInfo) => void;
+  readonly onPick: PickPlace;
   readonly onCompare: () => void;
   readonly onForgetSecond: () => void;
   /** Called with the part of the route that the user has changed. */
@@ -33,27 +36,37 @@ export interface OverviewOptions {
 /** The approximate length of the longest file whose block tables are fetched together with its index, in bytes. */
 const TABLES_ALONG_BYTES = 200e6;
 
-const PICTURES: Readonly<Record<Picture, string>> = { changes: "What changed", treemap: "Treemap", layers: "Layers" };
+const PICTURES: Readonly<Record<Picture, string>> = { changes: "What changed", layers: "Layers", treemap: "Treemap" };
 
 export class Overview {
   readonly node = element("div", { class: "overview" });
   readonly #options: OverviewOptions;
   readonly #picture: PictureCard;
+  readonly #line: ModelLine;
+  readonly #health: HealthCard;
   readonly #body = element("div", {});
   readonly #tabs = element("div", { class: "segments", role: "group", "aria-label": "View" });
   readonly #tabButtons: ReadonlyMap<Picture, HTMLElement>;
   #changes: ChangesView | undefined;
   #about: HTMLElement | undefined;
   #route: OverviewRoute = {};
+  /** True if the file has statistics; `undefined` while they are being loaded. */
+  #hasStatistics: boolean | undefined;
+  readonly #closing = new AbortController();
 
   constructor(options: OverviewOptions) {
     this.#options = options;
-    const { engine, first, onPick } = options;
-    this.#picture = new PictureCard({ engine, model: first, onPick, onRoute: (change) => this.#go(change) });
+    const { engine, activities, first, onPick } = options;
+    // Only packed files contain statistics.
+    this.#hasStatistics = first.kind === "zstn" ? undefined : false;
+    const statistics = this.#loadStatistics();
+    this.#health = new HealthCard({ engine, activities, model: first, statistics, onPick, onReveal: () => this.#go({ picture: this.#picture.hasLayers ? "layers" : "treemap", colour: undefined }), onMeasured: (measured) => this.#picture.useStatistics(measured) });
+    this.#line = new ModelLine(first, engine, [this.#health.summary]);
+    this.#picture = new PictureCard({ model: first, onPick, onRoute: (change) => this.#go(change) });
     this.#tabButtons = new Map(this.#pictures.map((picture) => [picture, button(PICTURES[picture], () => this.#go({ picture, colour: undefined }), { class: "button small" })]));
     this.#tabs.append(...this.#tabButtons.values());
     this.#tabs.hidden = this.#tabButtons.size < 2;
-    this.node.append(this.#head(), this.#tabs, this.#body);
+    this.node.append(this.#head(), this.#line.node, this.#tabs, this.#body);
   }
 
   /** Shows the state that the URL describes. */
@@ -62,6 +75,8 @@ export class Overview {
     const { picture: asked, colour, area } = route;
     this.#route = { picture: asked, colour, area };
     const shown = this.#shown;
+    // The first picture depends on the statistics, which need no download.
+    if (shown === undefined) return;
     for (const [picture, tab] of this.#tabButtons) tab.setAttribute("aria-pressed", String(picture === shown));
     const changes = this.#options.second && this.#changesView(this.#options.second);
     if (changes && shown === "changes") {
@@ -76,18 +91,39 @@ export class Overview {
 
   /** Stops all reads of the overview. */
   close(): void {
+    this.#closing.abort();
+    this.#line.close();
+    this.#health.close();
     this.#changes?.close();
     this.#picture.close();
   }
 
   get #pictures(): Picture[] {
-    const own: Picture[] = this.#picture.hasLayers ? ["treemap", "layers"] : ["treemap"];
+    const own: Picture[] = this.#picture.hasLayers ? ["layers", "treemap"] : ["treemap"];
     return this.#options.second ? ["changes", ...own] : own;
   }
 
-  get #shown(): Picture {
+  /** The picture to show: the one in the URL, or the first one that says most; `undefined` until that is known. */
+  get #shown(): Picture | undefined {
     const { picture } = this.#route;
-    return picture !== undefined && this.#pictures.includes(picture) ? picture : this.#pictures[0]!;
+    if (picture !== undefined && this.#pictures.includes(picture)) return picture;
+    if (this.#options.second) return "changes";
+    if (!this.#picture.hasLayers) return "treemap";
+    // Without statistics, layers of equal sizes have equal colours.
+    return this.#hasStatistics === undefined ? undefined : this.#hasStatistics ? "layers" : "treemap";
+  }
+
+  /** Loads the statistics that the packer stored; `undefined` if there are none. If they are damaged, reading a tensor reports the error. */
+  async #loadStatistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined> {
+    const { engine, first } = this.#options;
+    if (first.kind !== "zstn") return undefined;
+    const found = await engine.call("statistics", { slot: "first" }, { signal: this.#closing.signal }).catch(() => undefined);
+    if (this.#closing.signal.aborted) return undefined;
+    const isUseful = found !== undefined && found.size > 0;
+    this.#hasStatistics = isUseful;
+    if (isUseful) this.#picture.useStatistics(found);
+    if (this.#body.childElementCount === 0) this.show(this.#route);
+    return found;
   }
 
   #go(change: OverviewRoute): void {
@@ -124,7 +160,8 @@ export class Overview {
     if (!this.#about) {
       const bytes = first.kind === "zstn" ? byteBreakdownCard(breakdown, first.sizeBytes <= TABLES_ALONG_BYTES) : undefined;
       const cards = [byDtype(first), bytes, tied(first, onPick), unreadable(first), metadata(first)].filter((card) => card !== undefined);
-      this.#about = element("div", {}, totals(first), this.#picture.node, element("div", { class: "cards" }, ...cards));
+      const picture = first.tensors.length > 0 && this.#picture.node;
+      this.#about = element("div", { class: "model-view" }, totals(first), picture, this.#health.node, element("div", { class: "cards" }, ...cards));
     }
     return this.#about;
   }

@@ -3,12 +3,11 @@
 import type { TensorInfo } from "zstn";
 import type { ModelSummary } from "../engine/protocol.js";
 import { element } from "../page/element.js";
-import { formatBytes, formatCount, formatMagnitude, formatRatio, formatShare } from "../page/format.js";
-import { dtypeFamily, isFloat, typeOf } from "../tree/dtype-family.js";
+import { formatBytes, formatCount, formatRatio, formatShare } from "../page/format.js";
+import { dtypeFamily, typeOf } from "../tree/dtype-family.js";
 import { originalBytesOf, ownBytes } from "../tree/node.js";
 import { dtypeChip } from "../tree/row.js";
-
-export const valuesOf = ({ shape }: Pick<TensorInfo, "shape">): number => shape.reduce((product, size) => product * size, 1);
+import { valuesOf } from "./about/parameters.js";
 
 /** The formats that are made from a file and restore it. For others, the stored size is compared with that of all tensors. */
 const RESTORED = ["zstn", "z4dm", "safetensors"];
@@ -16,23 +15,20 @@ const RESTORED = ["zstn", "z4dm", "safetensors"];
 /** The label of the original size of a model. */
 const originalLabel = ({ kind }: ModelSummary): string => (RESTORED.includes(kind) ? "Original" : "Uncompressed");
 
-/** Returns the figures of a model: size, original size, ratio and parameters. */
+/** Returns the figures of a model: its size, the number of tensors, and what packing or quantising has saved. */
 export function totals(model: ModelSummary): HTMLElement {
   const { sizeBytes, tensors, fileCount, kind } = model;
-  const own = tensors.filter(({ aliasOf }) => aliasOf === undefined);
-  const [values, floats] = [own, own.filter(({ dtype }) => isFloat(dtype))].map((some) => some.reduce((sum, tensor) => sum + valuesOf(tensor), 0)) as [number, number];
   const plain = kind === "safetensors";
   const isRestored = RESTORED.includes(kind);
   const originalBytes = isRestored ? model.originalBytes : tensors.reduce((sum, tensor) => sum + originalBytesOf(tensor), 0);
   const ratio = originalBytes / sizeBytes;
-  const saved = !isRestored ? "uncompressed to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : plain ? "not packed" : "no savings";
+  const saved = !isRestored ? "uncompressed to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : "no savings";
   return element(
     "dl",
     { class: "figures" },
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
-    entry(originalLabel(model), formatBytes(originalBytes), plain ? "uncompressed" : isRestored ? "when restored" : "all tensors"),
-    entry("Ratio", formatRatio(ratio), saved),
-    entry("Parameters", formatMagnitude(values), floats === values || floats === 0 ? formatCount(values) : `${formatMagnitude(floats)} floating-point, ${formatMagnitude(values - floats)} integer`),
+    // The size of a plain file is that of its tensors.
+    ...(plain ? [] : [entry(originalLabel(model), formatBytes(originalBytes), isRestored ? "when restored" : "all tensors"), entry("Ratio", formatRatio(ratio), saved)]),
     entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
   );
 }
@@ -95,7 +91,7 @@ export function byDtype(model: ModelSummary): HTMLElement {
       element("td", {}, sum.values > 0 ? ((8 * sum.storedBytes) / sum.values).toFixed(2) : "–"),
     ),
   );
-  const table = element("table", { class: "table" }, element("thead", {}, head), element("tbody", {}, ...rows));
+  const table = element("table", { class: "table by-dtype" }, element("thead", {}, head), element("tbody", {}, ...rows));
   return element("section", { class: "card" }, element("h2", {}, "By dtype"), element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Sizes by dtype" }, table));
 }
 

@@ -33,6 +33,9 @@ export const ownBytes = ({ aliasOf, storedLength }: TensorInfo): number => (alia
  */
 export const originalBytesOf = ({ byteLength, originalLength = byteLength }: Pick<TensorInfo, "byteLength" | "originalLength">): number => originalLength;
 
+/** Returns whether a tensor is stored in another length than before packing, or shares the bytes of another one. */
+export const isPacked = (tensor: TensorInfo): boolean => tensor.aliasOf !== undefined || tensor.base !== undefined || tensor.storedLength !== originalBytesOf(tensor);
+
 /** Returns the tree, in file order. A module with a single child is joined with it. */
 export function treeOf(tensors: Iterable<TensorInfo>): Branch {
   const root = branch("", "");

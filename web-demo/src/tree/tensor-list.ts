@@ -7,7 +7,7 @@ import { readPreference, writePreference } from "../page/preference.js";
 import type { Route } from "../page/route.js";
 import { typeOf } from "./dtype-family.js";
 import { ExpressionSearch } from "./expression-search.js";
-import { treeOf } from "./node.js";
+import { isPacked, treeOf } from "./node.js";
 import type { Branch } from "./node.js";
 import { firstOpen, listRows, treeRows } from "./rows.js";
 import type { Order, Row } from "./rows.js";
@@ -87,6 +87,8 @@ export class TensorList {
     const density = button("", () => this.#setRoomy(!this.node.classList.contains("roomy")), { class: "button small density", "aria-label": "Taller rows", title: "Taller rows" });
     const tools = element("div", { class: "tools" }, this.#search, this.#byDtype, this.#byOrder, density);
     this.node = element("div", { class: "list" }, tools, this.#count, this.#empty, this.#tree.node);
+    // The ratio of every tensor of an unpacked file is 1, which tells nothing.
+    this.node.classList.toggle("unpacked", !tensors.some((tensor) => isPacked(tensor)));
     this.#setRoomy(readPreference("rows") === "roomy");
     this.#search.addEventListener("input", () => {
       this.#closed.clear();

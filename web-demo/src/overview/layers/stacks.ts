@@ -33,8 +33,13 @@ const MIN_LAYERS = 2;
 /** The maximum number of readable columns. The list shows the rest. */
 const MAX_COLUMNS = 64;
 
+/** The stacks of the lists of tensors that were arranged before, since several views of a model use them. */
+const arranged = new WeakMap<readonly TensorInfo[], Stacks>();
+
 /** Arranges tensors in stacks. The first number in a name is the layer number. */
 export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
+  const known = arranged.get(tensors);
+  if (known) return known;
   const byPrefix = new Map<string, Map<number, Map<string, TensorInfo[]>>>();
   for (const tensor of tensors) {
     const place = placeOf(tensor.name);
@@ -45,7 +50,9 @@ export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
   }
   const stacks = [...byPrefix].filter(([, layers]) => layers.size >= MIN_LAYERS).map(([prefix, layers]) => stackOf(prefix, layers));
   const prefixes = new Set(stacks.map(({ prefix }) => prefix));
-  return { stacks, outside: tensors.filter(({ name }) => !prefixes.has(placeOf(name)?.prefix ?? "\0")) };
+  const result = { stacks, outside: tensors.filter(({ name }) => !prefixes.has(placeOf(name)?.prefix ?? "\0")) };
+  arranged.set(tensors, result);
+  return result;
 }
 
 function stackOf(prefix: string, layers: ReadonlyMap<number, ReadonlyMap<string, TensorInfo[]>>): Stack {

@@ -1,7 +1,6 @@
 /** The picture of a model: its treemap, or its layer matrix. */
 
-import type { TensorInfo } from "zstn";
-import type { Engine } from "../../engine/client.js";
+import type { TensorInfo, TensorStatistics } from "zstn";
 import { element, select } from "../../page/element.js";
 import type { OpenedModel } from "../../page/opened-model.js";
 import type { Route } from "../../page/route.js";
@@ -12,7 +11,6 @@ import type { Metric } from "./metric.js";
 import { Treemap } from "./treemap.js";
 
 export interface PictureCardOptions {
-  readonly engine: Engine;
   readonly model: OpenedModel;
   readonly onPick: (tensor: TensorInfo) => void;
   readonly onRoute: (change: Pick<Route, "colour" | "area">) => void;
@@ -38,7 +36,6 @@ export class PictureCard {
     const { model, onPick } = options;
     this.#treemap = new Treemap(treeOf(model.tensors), model.tensors, onPick, this.#closing.signal);
     this.#layers = new LayerMatrix({ tensors: model.tensors, onPick, unknown: "not known" });
-    void this.#loadStatistics();
   }
 
   get hasLayers(): boolean {
@@ -86,12 +83,8 @@ export class PictureCard {
     this.#closing.abort();
   }
 
-  /** Loads the statistics that the packer stored. They need no tensor bytes, so they are fetched immediately. */
-  async #loadStatistics(): Promise<void> {
-    const { engine } = this.#options;
-    // Without statistics the picture has fewer metrics. If the file is damaged, reading a tensor reports the error.
-    const statistics = await engine.call("statistics", { slot: "first" }, { signal: this.#closing.signal }).catch(() => undefined);
-    if (!statistics || this.#closing.signal.aborted) return;
+  /** Adds the metrics of statistics, which were stored by the packer or measured. */
+  useStatistics(statistics: ReadonlyMap<string, TensorStatistics>): void {
     this.#metrics = metricsOf(statistics);
     if (this.#shown) this.show(this.#shown.kind, this.#shown.route);
   }

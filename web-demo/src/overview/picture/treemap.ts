@@ -11,28 +11,18 @@ import { legend } from "./legend.js";
 import { markPatterns } from "./mark-patterns.js";
 import { MARK_TEXTS } from "./metric.js";
 import type { Metric } from "./metric.js";
-import { orderedLayout } from "./ordered-layout.js";
+import { LABEL_HEIGHT, Structures, TreemapLayout } from "./layout.js";
+import type { Frame, TensorCell } from "./layout.js";
 import type { Rectangle } from "./ordered-layout.js";
 import { colourAt, scaleOf } from "./scale.js";
 import type { Scale } from "./scale.js";
-
-/** The area of the smallest rectangle that is divided further, in square pixels. */
-const MIN_AREA = 14;
-const LABEL_HEIGHT = 17;
-
-interface Cell extends Rectangle {
-  readonly tensor: TensorInfo;
-}
-
-interface Frame extends Rectangle {
-  readonly label: string;
-}
 
 export type Measure = "stored" | "original";
 
 export class Treemap {
   readonly node: HTMLElement;
   readonly #root: Branch;
+  #structures: Structures | undefined;
   readonly #canvas = element("canvas", { class: "treemap", role: "img", "aria-label": "Treemap of the model: the area of a tensor is its size. The list has the same tensors." });
   readonly #caption = element("p", { class: "caption" });
   readonly #legend = element("div", {});
@@ -40,9 +30,9 @@ export class Treemap {
   #measure: Measure = "stored";
   /** The metric that colours tensors; `undefined` to colour them by dtype. */
   #metric: Metric | undefined;
-  #cells: Cell[] = [];
-  #frames: Frame[] = [];
-  #under: Cell | undefined;
+  #cells: readonly TensorCell[] = [];
+  #frames: readonly Frame[] = [];
+  #under: TensorCell | undefined;
   /** The rendered picture without the outline of the cell under the pointer. */
   readonly #picture = element("canvas");
 
@@ -73,9 +63,9 @@ export class Treemap {
   draw(): void {
     const canvas = fitCanvas(this.#canvas);
     if (!canvas) return;
-    this.#cells = [];
-    this.#frames = [];
-    this.#place(this.#root.children, { x: 0, y: 0, width: canvas.width, height: canvas.height }, 0);
+    this.#structures ??= new Structures(this.#root);
+    const room = { x: 0, y: 0, width: canvas.width, height: canvas.height };
+    ({ cells: this.#cells, frames: this.#frames } = new TreemapLayout(this.#root, room, this.#structures, (node) => this.#bytes(node)));
     this.#paint();
   }
 
@@ -150,25 +140,6 @@ export class Treemap {
     return this.#measure === "stored" ? node.storedBytes : node.originalBytes;
   }
 
-  #place(nodes: readonly Node[], room: Rectangle, depth: number): void {
-    const sized = nodes.map((node) => ({ node, size: this.#bytes(node) })).filter(({ size }) => size > 0);
-    const places = orderedLayout(sized.map(({ size }) => size), room);
-    for (const [i, { node }] of sized.entries()) {
-      const place = places[i]!;
-      if (node.kind === "tensor") {
-        this.#cells.push({ ...place, tensor: node.tensor });
-      } else if (place.width * place.height < MIN_AREA) {
-        const tensor = largest(node);
-        if (tensor) this.#cells.push({ ...place, tensor });
-      } else {
-        const framed = depth < 3 && place.width > 54 && place.height > 44;
-        if (framed) this.#frames.push({ ...place, label: node.label });
-        const inside = framed ? { x: place.x + 2, y: place.y + LABEL_HEIGHT, width: place.width - 5, height: place.height - LABEL_HEIGHT - 3 } : place;
-        this.#place(node.children, inside, depth + 1);
-      }
-    }
-  }
-
   #label(ctx: CanvasRenderingContext2D, fill: (tensor: TensorInfo) => string): void {
     ctx.font = `500 11.5px ${getComputedStyle(this.#canvas).fontFamily}`;
     ctx.textBaseline = "middle";
@@ -201,11 +172,11 @@ export class Treemap {
     return `: ${this.#metric.describe?.([tensor]) ?? (value === undefined ? "" : `${this.#metric.label} ${this.#metric.format(value)}`)}`;
   }
 
-  #at({ offsetX, offsetY }: MouseEvent): Cell | undefined {
+  #at({ offsetX, offsetY }: MouseEvent): TensorCell | undefined {
     return this.#cells.find(({ x, y, width, height }) => x <= offsetX && offsetX < x + width && y <= offsetY && offsetY < y + height);
   }
 
-  #point(cell: Cell | undefined, always = false): void {
+  #point(cell: TensorCell | undefined, always = false): void {
     if (cell?.tensor === this.#under?.tensor && !always) return;
     this.#under = cell;
     this.#canvas.classList.toggle("pickable", cell !== undefined);
@@ -247,16 +218,6 @@ function byDtype(): (tensor: TensorInfo) => string {
     if (!colours.has(family)) colours.set(family, colour(family));
     return colours.get(family)!;
   };
-}
-
-/** Returns the largest tensor of a module, which represents a module that is too small to be divided. */
-function largest({ children }: Branch): TensorInfo | undefined {
-  let best: TensorInfo | undefined;
-  for (const child of children) {
-    const tensor = child.kind === "tensor" ? child.tensor : largest(child);
-    if (tensor && (!best || tensor.byteLength > best.byteLength)) best = tensor;
-  }
-  return best;
 }
 
 function fitting(ctx: CanvasRenderingContext2D, text: string, width: number): string {

@@ -1,0 +1,69 @@
+/** The line at the top of the overview: what the model is. */
+
+import type { Engine } from "../../engine/client.js";
+import { button, element } from "../../page/element.js";
+import type { OpenedModel } from "../../page/opened-model.js";
+import { dtypeChip } from "../../tree/row.js";
+import { parseConfig } from "./config.js";
+import type { ModelConfig } from "./config.js";
+import { factsOf } from "./facts.js";
+import type { Fact } from "./facts.js";
+
+/** The maximum number of types that are listed. */
+const MAX_TYPES = 5;
+
+export class ModelLine {
+  readonly node = element("section", { class: "model-line", "aria-label": "About this model" });
+  readonly #model: OpenedModel;
+  readonly #engine: Engine;
+  /** Elements of other views that follow the facts. */
+  readonly #more: readonly HTMLElement[];
+  readonly #closing = new AbortController();
+  #config: ModelConfig | undefined;
+  #isSearched = false;
+
+  constructor(model: OpenedModel, engine: Engine, more: readonly HTMLElement[]) {
+    this.#model = model;
+    this.#engine = engine;
+    this.#more = more;
+    this.#show();
+    // In a repository and among local files, looking for a file costs no failed request on somebody's server.
+    if (hasListedNeighbours(model)) void this.#readConfig();
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  #show(): void {
+    const { facts, types, notes, needsConfig } = factsOf(this.#model, this.#config);
+    const chips = types.slice(0, MAX_TYPES).map(dtypeChip);
+    const rest = types.length - chips.length;
+    const line = element("p", { class: "facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
+    const items = [...facts.map(({ before = "", figure, after = "", source }) => `${[before, figure, after].join(" ").trim()}: ${source}`), ...notes];
+    const ask = needsConfig && !this.#isSearched && button("Read config.json", () => void this.#readConfig(), { class: "link" });
+    const lost = needsConfig && this.#isSearched && this.#config === undefined && !hasListedNeighbours(this.#model) && element("span", { class: "quiet" }, "There is no config.json here.");
+    const sources = items.length > 0 && element("details", { class: "sources" }, element("summary", {}, "How this is known"), element("ul", { class: "plain" }, ...items.map((item) => element("li", {}, item))));
+    const wasOpen = this.node.querySelector("details")?.open ?? false;
+    if (sources) sources.open = wasOpen;
+    this.node.replaceChildren(line, element("div", { class: "below" }, sources, ask, lost));
+  }
+
+  async #readConfig(): Promise<void> {
+    this.#isSearched = true;
+    // Without the file, the line contains only what the shapes prove.
+    const found = await this.#engine.call("config", undefined, { signal: this.#closing.signal }).catch(() => undefined);
+    if (this.#closing.signal.aborted) return;
+    this.#config = found === undefined ? undefined : parseConfig(found, "config.json");
+    this.#show();
+  }
+}
+
+/** Returns whether the model is in a repository of a hub, or was dropped together with other files. */
+function hasListedNeighbours({ source }: OpenedModel): boolean {
+  return "file" in source ? source.siblings.some(({ name }) => name === "config.json") : /^hf:\/\/|\/resolve\//.test(source.address);
+}
+
+function factNode({ key, before, figure, after, exact, source }: Fact): HTMLElement {
+  return element("span", { class: "fact", "data-fact": key, title: source }, before !== undefined && `${before} `, element("b", {}, figure), after !== undefined && ` ${after}`, exact !== undefined && element("span", { class: "exact" }, ` ${exact}`));
+}
