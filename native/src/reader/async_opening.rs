@@ -10,7 +10,7 @@ use zstn_core::model::wants_config;
 
 use super::async_driver::run;
 use super::async_reader::{AsyncReader, Files};
-use super::external::{self, Beside, Found, PackedFiles};
+use super::external::{self, Beside, Found, FoundFiles, PackedFiles};
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
 use super::{ReaderOptions, View, check_takes_base, gguf_set};
@@ -163,7 +163,7 @@ impl ReaderOptions {
         engine: &Engine,
         catalogs: &mut [FileCatalog],
         locations: &[Option<Location>],
-    ) -> Result<Vec<(Found<Arc<dyn AsyncSource>>, FileCatalog)>> {
+    ) -> Result<FoundFiles<Arc<dyn AsyncSource>>> {
         let files = external::find(catalogs, locations);
         let count = files.len();
         let opened = files.iter().map(|file| async move {

@@ -44,6 +44,9 @@ pub(super) struct Found<S> {
     packed: Option<Arc<Model>>,
 }
 
+/// Opened files with their catalogs.
+pub(super) type FoundFiles<S> = Vec<(Found<S>, FileCatalog)>;
+
 impl<S> Found<S> {
     /// Describes a file of `len_bytes` that is read as it is.
     pub fn plain(source: S, len_bytes: u64) -> Self {
@@ -73,7 +76,7 @@ pub(super) struct PackedFiles(Vec<(usize, Arc<Model>)>);
 impl PackedFiles {
     /// Adds opened files to the `sources` and the `catalogs` of a model.
     pub fn add<S>(
-        found: Vec<(Found<S>, FileCatalog)>,
+        found: FoundFiles<S>,
         sources: &mut Vec<S>,
         catalogs: &mut Vec<FileCatalog>,
     ) -> Self {
@@ -108,7 +111,7 @@ pub(super) fn open(
     http: &HttpOptions,
     catalogs: &mut [FileCatalog],
     locations: &[Option<Location>],
-) -> Result<Vec<(Found<Box<dyn Source>>, FileCatalog)>> {
+) -> Result<FoundFiles<Box<dyn Source>>> {
     let files = find(catalogs, locations);
     let is_remote = |file: &ExternalFile| {
         let location = file.location.as_ref();
@@ -247,7 +250,7 @@ pub(super) fn catalogs<S>(
     catalogs: &mut [FileCatalog],
     files: &[ExternalFile],
     opened: Vec<Result<Found<S>>>,
-) -> Result<Vec<(Found<S>, FileCatalog)>> {
+) -> Result<FoundFiles<S>> {
     let mut all = Vec::new();
     let mut missing: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
     for (file, opened) in files.iter().zip(opened) {
