@@ -63,7 +63,7 @@ impl FrameTask {
         };
         let name = cursor.take(cursor.remaining() as u64, "a task")?;
         Ok(Self {
-            name: String::from_utf8_lossy(name).into_owned(),
+            name: core::str::from_utf8(name).unwrap_or_default().into(),
             len_bytes,
             stored: start..start.saturating_add(stored_len),
             table_start,
