@@ -20,7 +20,7 @@ export function checkSize({ name, byteLength, storedLength }: TensorInfo): void 
   const maxBytes = Math.max(byteLength, storedLength);
   if (maxBytes <= MAX_BYTES) return;
   throw new LimitError(
-    `This read of ${name} takes ${maxBytes} bytes; at most ${MAX_BYTES} can be read at once in JavaScript. ` +
+    `This read of ${name} takes ${maxBytes} bytes; at most ${MAX_BYTES} can be read at once. ` +
       "Read parts with `rows` or `select`, or the whole tensor with `zstn get`.",
     { tensor: name },
   );

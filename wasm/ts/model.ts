@@ -4,8 +4,7 @@
 import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
 import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/worker-pool.js";
-import { outputView } from "./decode/output-buffer.js";
-import { typedArray } from "./dtype.js";
+import { typedArray, type Dtype } from "./dtype.js";
 import { ModelClosedError, type ZstnError } from "./errors.js";
 import type { GpuReadOptions, GpuTensor } from "./gpu/target.js";
 import { checkOptions } from "./known-options.js";
@@ -20,7 +19,7 @@ import type { Source } from "./source/source.js";
 import type { Stats, Traffic } from "./source/traffic.js";
 import { checkSize } from "./limits.js";
 import type { ModelKind } from "./model-kind.js";
-import { createTensor, type StoredPlane, type Tensor, type TensorInfo } from "./tensor.js";
+import { countElements, createTensor, type StoredPlane, type Tensor, type TensorInfo } from "./tensor.js";
 import type { OpenedModel } from "./opened-model.js";
 import { ONLY_SIGNAL, PLAN_OPTIONS, TENSOR_OPTIONS, type PlanOptions, type TensorOptions } from "./tensor-options.js";
 import type { SafetensorsBlob } from "./safetensors-view/blob.js";
@@ -46,6 +45,8 @@ export class Model {
   readonly metadata: Readonly<Record<string, string>>;
   /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's own list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /** The number of elements of each dtype, in all `tensors`. Their sum is the number of parameters. */
+  readonly parameterCounts: ReadonlyMap<Dtype, number>;
   /** Weights that cannot be read, by name, with the error: their parts or their description are damaged or unknown. */
   readonly unreadable: ReadonlyMap<string, ZstnError>;
   /** Live counters of the requests and bytes that this model has used. Reads of the base count in `base.stats`. */
@@ -76,6 +77,7 @@ export class Model {
     this.originalSize = description.originalSize;
     this.metadata = Object.freeze(description.metadata);
     this.tensors = new Map(description.tensors.map((info) => [info.name, Object.freeze(info)]));
+    this.parameterCounts = countElements(description.tensors);
     for (const name of this.tensors.keys()) this.#indices.set(name, this.#indices.size);
     this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
@@ -115,7 +117,7 @@ export class Model {
     const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
     const part = await partOf(whole, options.rows, options.select);
     const info = part?.info ?? whole;
-    const into = options.into && outputView(info, options.into);
+    const into = options.into && (await import("./decode/output-buffer.js")).outputView(info, options.into);
     if (part) checkSize(info);
     const core = this.#core;
     const bandBytes = (position: number, signal: AbortSignal) => (core instanceof PlainModel ? core.bandBytes(whole, position, { signal }) : this.#opened.planner!.bandBytes(this.#indices.get(name)!, position, { signal }));
@@ -176,10 +178,9 @@ export class Model {
   }
 
   /**
-   * Returns the tensor digests recorded in the files, by name, without reading any tensor: the first 16 bytes of the
-   * BLAKE3 of the decoded bytes, in hexadecimal digits. Tensors with equal dtype, shape and digest are identical,
-   * provided that the files record correct digests; `verify: "full"` compares the digests when tensors are read. Packed
-   * files and deltas have digests. Tensors without one are absent.
+   * Returns the recorded digests of tensors, by name, without reading any tensor: the first 16 bytes of the BLAKE3 of the
+   * decoded bytes, in hexadecimal digits. Tensors with equal dtype, shape and digest are identical if the files are right;
+   * `verify: "full"` compares digests when tensors are read. Packed files and deltas have them. Others are absent.
    */
   async digests(): Promise<ReadonlyMap<string, string>> {
     const { digestsOf } = await import("./digests.js");

@@ -69,6 +69,13 @@ export interface TensorInfo {
   readonly aliasOf?: string;
 }
 
+/** Returns the number of elements of each dtype. */
+export function countElements(tensors: readonly TensorInfo[]): Map<Dtype, number> {
+  const counts = new Map<Dtype, number>();
+  for (const { dtype, shape } of tensors) counts.set(dtype, shape.reduce((product, size) => product * size, 1) + (counts.get(dtype) ?? 0));
+  return counts;
+}
+
 /** A tensor with its data. Comparing its `dtype` narrows the type of `data`. */
 export type Tensor = { [D in Dtype]: TypedTensor<D> }[Dtype];
 

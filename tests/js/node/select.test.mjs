@@ -193,3 +193,13 @@ test("a part that a tensor does not have is refused with axis, value and shape, 
   model.close();
   await assert.rejects(reading, { code: "closed" });
 });
+
+test("parameters are counted by dtype", async () => {
+  for (const [file, base] of LAYOUTS) {
+    const model = await open(path(file), base === undefined ? {} : { base: path(base) });
+    const counts = {};
+    for (const [dtype, shape] of Object.values(SHAPES)) counts[dtype] = (counts[dtype] ?? 0) + countOf(shape);
+    assert.deepEqual(Object.fromEntries(model.parameterCounts), counts, file);
+    model.close();
+  }
+});

@@ -39,7 +39,11 @@ test("up to the length allowed, and not a byte more", async () => {
   await against({ always: whole }, async (server) => {
     await assert.rejects(open(server.url, { maxFullDownloadBytes: file.bytes.length - 1 }), { code: "range_not_supported", message: /maxFullDownloadBytes/ });
     await assert.rejects(open(server.url, { maxFullDownloadBytes: 0 }), { code: "range_not_supported" });
-    assert.equal((await open(server.url, { maxFullDownloadBytes: file.bytes.length })).tensors.size, 5);
+    const told = [];
+    const onFullDownload = (...about) => told.push(about);
+    assert.equal((await open(server.url, { maxFullDownloadBytes: file.bytes.length, onFullDownload })).tensors.size, 5);
+    await assert.rejects(open(server.url, { maxFullDownloadBytes: 0, onFullDownload }), { code: "range_not_supported" });
+    assert.deepEqual(told, [[server.url, file.bytes.length]]);
   });
 });
 

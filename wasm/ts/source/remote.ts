@@ -24,7 +24,7 @@ export function remoteSource(address: URL, options: HttpOptions, coalesce: Coale
   const url = new URL(address);
   url.hash = "";
   const client = new HttpClient(url.href, { fetch, headers, traffic });
-  const file = new HttpSource(client, { retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, clock: systemClock, onRetry: () => traffic.retried() });
+  const file = new HttpSource(client, { retries, idleTimeoutMs, giveUpAfterMs, maxFullDownloadBytes, onFullDownload: options.onFullDownload, clock: systemClock, onRetry: () => traffic.retried() });
   const coalesced = coalesce === false ? file : withCoalescing(file, coalesce);
   const source = cache ? cachedSource(coalesced, cache, () => cacheKey(cache), (bytes) => traffic.cached(bytes)) : coalesced;
 

@@ -39,6 +39,11 @@ export interface HttpOptions {
    * default; with 0, such files are not downloaded.
    */
   maxFullDownloadBytes?: number;
+  /**
+   * Called before a file is downloaded whole because its server does not support ranges, with the URL of the file and
+   * its length in bytes. A page can tell its user why opening takes long.
+   */
+  onFullDownload?: (url: string, bytes: number) => void;
   /** The URL of the hub that `hf://` addresses refer to. In Node `HF_ENDPOINT` by default, otherwise Hugging Face. */
   endpoint?: string;
   /**

@@ -19,11 +19,13 @@ import type { ReadOptions, Source } from "../source.js";
 import { canDistinguishVersions, ifRangeOf, sameVersion, strongEtag, validatorsOf } from "./validator.js";
 import type { Validators } from "./validator.js";
 import type { HttpClient } from "./client.js";
+import type { HttpOptions } from "./options.js";
 import type { PendingResponse } from "./pending-response.js";
 
 export interface HttpSourceOptions extends RetryLimits {
   /** The longest file that is read as a whole if its server does not support ranges, in bytes. */
   maxFullDownloadBytes: number;
+  onFullDownload: HttpOptions["onFullDownload"];
   clock: Clock;
   onRetry: () => void;
 }
@@ -148,6 +150,7 @@ export class HttpSource implements Source {
           "Use a server that does, or download the file and open it locally.",
       );
     }
+    this.#options.onFullDownload?.(this.#client.url, maxBytes);
     options.onTotal?.(maxBytes);
     buffer.begin(maxBytes);
     await readBody(pending, buffer, { maxBytes, exact: true, what: shortened(this.#client.url) });
