@@ -15,6 +15,7 @@ const { stacksOf } = await load("overview/layers/stacks.ts");
 const { scaleOf } = await load("overview/picture/scale.ts");
 const { MeasuredChanges } = await load("overview/changes/measured.ts");
 const { ValueStats } = await load("engine/value-stats.ts");
+const { Matrix } = await load("engine/matrix.ts");
 const { aggregate } = await load("engine/aggregate.ts");
 const { treeOf } = await load("tree/node.ts");
 const { ratioOf } = await load("tree/rows.ts");
@@ -125,6 +126,17 @@ test("statistics of 64-bit floats reach from the smallest to the largest", () =>
 test("pictures of values whose squares leave the range are of those values", () => {
   const picture = (numbers) => aggregate({ rows: 1, columns: numbers.length, cached: () => ({ rowBegin: 0, rowEnd: 1, numbers }) }, { rowBegin: 0, rowEnd: 1, columnBegin: 0, columnEnd: numbers.length }, { rowBegin: 0, rowEnd: 1, columnBegin: 0, columnEnd: numbers.length }, numbers.length, 1, true).levels;
   assert.deepEqual([...picture(Float64Array.of(1e300, -1e-300, Number.NaN, 2))], [1e300, 1e-300, Number.POSITIVE_INFINITY, 2]);
+});
+
+test("of a stack of matrices, the first one is sampled if it is short enough to be read without a question", async () => {
+  const info = { name: "experts", dtype: "F32", format: "MXFP4", shape: [32, 3000, 2880], byteLength: 2 * 32 * 3000 * 2880, storedLength: 17 * 32 * 3000 * 90 };
+  const sampleOf = async (bytes) => {
+    const matrix = new Matrix({ info, plan: async () => ({ whole: false, bytes }), stored: async () => undefined });
+    await matrix.prepare({ signal: new AbortController().signal, onStep: () => {} });
+    return [matrix.isSmall, matrix.sample];
+  };
+  assert.deepEqual(await sampleOf(17 * 3000 * 90), [false, [[0, 3000]]]);
+  assert.deepEqual(await sampleOf(17 << 20), [false, []]);
 });
 
 test("a part of the page that is not built yet is said to be that", async () => {

@@ -46,13 +46,17 @@ export function magnitudes({ distinct }: UnitValues, precision: Precision): Poin
   return { distances, errors: distances.map((distance) => roundingError(distance, precision)) };
 }
 
+/** The rounding of a 32-bit sum of a multiple and an offset, relative to the largest value. */
+const SUM_ERROR = 2 ** -22;
+
 /** Returns the distances of all distinct values, zero included, from the smallest one. */
 export function distancesFromLeast({ distinct, hasZero }: UnitValues, precision: Precision): Points {
   const values = hasZero ? sortedSet(Float64Array.of(...distinct, 0)) : distinct;
   const [least = 0] = values;
+  const ofSum = SUM_ERROR * Math.max(Math.abs(least), Math.abs(values.at(-1) ?? 0));
   const own = (value: number) => (value === 0 ? 0 : roundingError(value, precision));
-  // Differences are rounded once more, to the same precision, when the offset is added.
-  const errors = values.map((value) => 2 * (own(value) + own(least)));
+  // Multiples may be rounded to the same precision before the offset is added.
+  const errors = values.map((value) => 2 * (own(value) + own(least)) + ofSum);
   return { distances: values.subarray(1).map((value) => value - least), errors: errors.subarray(1) };
 }
 
