@@ -98,8 +98,9 @@ fn lists(task: &[u8], stored: &[u8]) -> Result<Option<(Vec<u32>, Vec<u8>)>> {
     Ok(Some((words, decoded)))
 }
 
-/// Returns whether the shaders can decode a plan: they have no palettes, sparse frames
-/// and lattices, and a thread that decodes a long rANS stream would block the device for too long.
+/// Returns whether the shaders can decode a plan: they have no palettes, sparse frames and
+/// lattices, and a thread that decodes a long rANS stream would block the device for too
+/// long.
 fn is_for_shaders(plan: &DevicePlan) -> bool {
     const MAX_SYMBOLS: u32 = 1 << 18;
     let joins = [Join::Bytes, Join::Bfloat16, Join::Float16, Join::Float32];
