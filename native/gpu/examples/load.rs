@@ -130,7 +130,7 @@ enum Step {
         at: u64,
     },
     Decode {
-        plan: DevicePlan,
+        plan: Box<DevicePlan>,
         host: Vec<Vec<u8>>,
         source: Memory,
         outputs: Vec<(Range<u64>, Memory, u64)>,
@@ -229,7 +229,7 @@ impl Queue for RecordedQueue {
             (output.planned.clone(), output.memory.clone(), output.at)
         };
         self.recording.steps.push(Step::Decode {
-            plan: plan.clone(),
+            plan: Box::new(plan.clone()),
             host: host.to_vec(),
             source: source.clone(),
             outputs: outputs.iter().map(owned).collect(),
