@@ -40,10 +40,17 @@ const aboutInPage: Plugin = {
   transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
 };
 
+/** Leaves out the code that decodes tensors on a GPU, which the viewer never calls. */
+const withoutGpu = (): Plugin => ({
+  name: "without-gpu",
+  apply: "build",
+  load: (id) => (id.endsWith("/gpu/read-to-gpu.js") ? 'export function readToGpu() { throw new Error("The viewer does not decode on a GPU."); }' : undefined),
+});
+
 export default defineConfig({
   base: "./",
-  plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive],
-  worker: { format: "es" },
+  plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive, withoutGpu()],
+  worker: { format: "es", plugins: () => [withoutGpu()] },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },
