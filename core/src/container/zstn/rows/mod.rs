@@ -4,6 +4,7 @@
 //! does not merge ranges over gaps; the caller that fetches them may.
 
 use alloc::borrow::Cow;
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::entropy::zstd;
 use crate::frame::Edition;
 use crate::frame::plane::{Method, Plane};
 use crate::frame::z4ai::Transform;
-use crate::{Error, Result, sort};
+use crate::{Error, Result};
 use block_table::Block;
 
 mod block_table;
@@ -396,13 +397,18 @@ fn pieces(plane: &PlaneBlocks, wanted: &[Range<u64>]) -> Vec<Piece> {
 /// Merges the blocks of all planes into ascending ranges that do not touch.
 fn merged(planes: &[PlanePlan]) -> Vec<Range<u64>> {
     let pieces = planes.iter().flat_map(|plane| &plane.pieces);
-    let stored: Vec<Range<u64>> = pieces.map(|piece| piece.stored.clone()).collect();
-    let stored = sort::sorted(stored, |range| (range.start, range.end));
+    let stored = pieces.map(|piece| (piece.stored.start, piece.stored.end));
+    let mut stored: Vec<(u64, u64)> = stored.collect();
+    // Blocks are usually in order. Sorting with a heap takes a tenth of the code of the
+    // standard sort, which no other function of a small reader needs.
+    if !stored.is_sorted() {
+        stored = BinaryHeap::from(stored).into_sorted_vec();
+    }
     let mut ranges: Vec<Range<u64>> = Vec::new();
-    for range in stored {
+    for (start, end) in stored {
         match ranges.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => ranges.push(range),
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => ranges.push(start..end),
         }
     }
     ranges
