@@ -78,6 +78,10 @@ export class PackedModel extends PlainModel {
     }
   }
 
+  override isPlain(index: number): boolean {
+    return !this.#places.has(super.describe().tensors[index]!.name);
+  }
+
   override describe(): Description {
     const packed = this.files.map((file) => (file as Partial<PackedFile>).packed);
     const originalSize = this.files.reduce((sum, { sizeBytes }, file) => sum + (packed[file]?.originalBytes ?? sizeBytes), 0);
