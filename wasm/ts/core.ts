@@ -79,6 +79,8 @@ export interface CoreAssembly {
 export interface ModelLayout {
   /** Returns whether the model is a delta. */
   needsBase(): boolean;
+  /** Returns whether the stored bytes are the tensor itself, so that there is nothing to decode or verify. */
+  isPlain(index: number): boolean;
   /** Returns the layout of the model as one safetensors file. Throws if that is not possible. */
   unpacked(): CoreUnpacked;
   free(): void;
@@ -123,8 +125,6 @@ export interface CoreModel extends ModelLayout {
   statistics(file: number): Uint8Array | undefined;
   /** Returns the short digests of all tensors, concatenated: 16 bytes for each tensor, zeros if its file has no digest. */
   digests(): Uint8Array;
-  /** Returns whether the stored bytes are the tensor itself, so that there is nothing to decode or verify. */
-  isPlain(index: number): boolean;
   /** Returns the serialised task with which another instance decodes this tensor: the first argument of `CoreDecode`. */
   task(index: number): Uint8Array<ArrayBuffer>;
   /** Returns the compiled module that this instance runs. */

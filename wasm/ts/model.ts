@@ -222,7 +222,7 @@ export class Model {
     closing.throwIfAborted();
     const decode = (info: TensorInfo, signal: AbortSignal) => this.#raw(info, signal, new ProgressMeter(undefined, { stage: "tensor" }));
     this.#unpacked ??= this.#instance.call(() => this.#core.unpacked());
-    return modelBlob({ kind: this.kind, tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked: this.#unpacked, decode }, options, closing);
+    return modelBlob({ kind: this.kind, isPlain: (index) => this.#core.isPlain(index), tensors: this.tensors, files: this.#sources, instance: this.#instance, unpacked: this.#unpacked, decode }, options, closing);
   }
 
   /** Frees the memory of the model and aborts all reads. Calling it again does nothing. */

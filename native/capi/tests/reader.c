@@ -130,7 +130,7 @@ static void reads_parts(const fixture *files) {
     OK(zstn_read_select(reader, "big", axes, 2, NULL, 0, &failure));
     FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 3, out, 1048576, &failure));
     axes[0].end = 3;
-    FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 1, out, 1048576, &failure));
+    CHECK(zstn_read_select(reader, "big", axes, 1, out, 1048576, &failure) == ZSTN_ERROR_USAGE);
     CHECK(strstr(failure.message, "axis 0") != NULL);
     axes[0].end = 513;
     FAILS(ZSTN_ERROR_USAGE, zstn_read_select(reader, "big", axes, 1, out, 1048576, &failure));

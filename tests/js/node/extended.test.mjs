@@ -128,8 +128,8 @@ test("rows of a difference take blocks of the delta and of a base with digests",
       assert.deepEqual(shape, [end - begin, COLUMNS]);
       assert.ok(fetched * 3 < model.tensors.get(name).storedLength + model.base.tensors.get(name).storedLength, `${name}: ${fetched} bytes`);
       assert.equal((await model.plan(name, { rows: [begin, end] })).whole, false);
-      // A base without digests can only be checked by reading whole tensors.
-      assert.equal((await plain.plan(name, { rows: [begin, end] })).whole, true);
+      // A base without digests can only be checked by reading whole tensors. No rows need no bytes.
+      assert.equal((await plain.plan(name, { rows: [begin, end] })).whole, begin < end);
       assert.ok(Buffer.from((await plain.tensor(name, { rows: [begin, end] })).bytes).equals(expected));
     }
   }

@@ -1,7 +1,7 @@
 /** Packed models as virtual safetensors files, which a safetensors reader reads in slices. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { open } from "zstn";
@@ -92,6 +92,21 @@ test("a plain file is itself, whatever its header looks like", async () => {
   assert.deepEqual(copy, bytes);
   assert.notEqual(copy.buffer, bytes.buffer, "the caller may change what it got");
   assert.equal(file.size, model.size);
+});
+
+test("a shard that is packed is decoded, whether the first shard is packed or not", async () => {
+  const [[a, first], [b, second]] = Object.entries(tensors);
+  const files = { "model-1.safetensors": safetensors({ [a]: first }), "model-2.safetensors": safetensors({ [b]: second }) };
+  const weight_map = { [a]: "model-1.safetensors", [b]: "model-2.safetensors" };
+  const index = new TextEncoder().encode(JSON.stringify({ metadata: {}, weight_map }));
+  const plainFile = await whole(await open(index, { siblings: (name) => files[name] && new Uint8Array(files[name]) }));
+  for (const name of Object.keys(files)) {
+    writeFileSync(join(scratch, name), files[name]);
+    await pack(join(scratch, name), join(scratch, `${name}.packed`));
+    const mixed = { ...files, [name]: readFileSync(join(scratch, `${name}.packed`)) };
+    const model = await open(index, { siblings: (sibling) => mixed[sibling] && new Uint8Array(mixed[sibling]) });
+    assert.ok(plainFile.equals(await whole(model)), `${name} is packed`);
+  }
 });
 
 test("shards of plain files come as one file, of which only the bytes asked for are read", async () => {

@@ -7,11 +7,12 @@ import { TensorCache } from "./tensor-cache.js";
 import { VirtualFile } from "./virtual-file.js";
 
 /** Returns the source of the generated file, which caches up to `cacheBytes` bytes of decoded tensors. */
-export function generatedFile({ kind, tensors, files, instance, unpacked, decode }: Readable, cacheBytes: number): Source {
+export function generatedFile({ kind, isPlain, tensors, files, instance, unpacked, decode }: Readable, cacheBytes: number): Source {
   const infos = [...tensors.values()];
-  if (kind === "safetensors") return new VirtualFile(instance, unpacked, (index, begin, end, signal) => readStored(files, infos[index]!, begin, end, signal && { signal }));
   const decoded = new TensorCache(cacheBytes, (index, signal) => decode(infos[index]!, signal));
   return new VirtualFile(instance, unpacked, async (index, begin, end, signal) => {
+    // The further files of a model that begins with a plain one may be packed.
+    if (kind === "safetensors" && isPlain(index)) return readStored(files, infos[index]!, begin, end, signal && { signal });
     const bytes = await decoded.get(index, infos[index]!.byteLength, signal);
     return bytes.subarray(begin, end);
   });

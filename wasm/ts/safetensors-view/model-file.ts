@@ -25,6 +25,8 @@ const DEFAULT_DECODED_BYTES = 64 << 20;
 /** The members of a model that a generated file uses. */
 export interface Readable {
   kind: string;
+  /** Returns whether the stored bytes of a tensor are the tensor itself. */
+  isPlain: (index: number) => boolean;
   tensors: ReadonlyMap<string, TensorInfo>;
   files: readonly Source[];
   instance: ModelInstance;

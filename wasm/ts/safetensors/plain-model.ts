@@ -109,6 +109,10 @@ export class PlainModel implements ModelLayout {
   /** Returns the sizes of a tensor's planes; `undefined` for a tensor that is not stored in planes. Absent if there are none. */
   planes?(info: TensorInfo, options: ReadOptions): Promise<StoredPlane[] | undefined>;
 
+  isPlain(_index: number): boolean {
+    return true;
+  }
+
   needsBase(): boolean {
     return false;
   }

@@ -14,7 +14,7 @@ export interface IndexRecord {
   /** The range of the tensor in the original data; `end` is exclusive. */
   begin: number;
   end: number;
-  /** The number of the record whose frame holds the tensor: its own number, or that of another one for an alias. */
+  /** The number of the record whose frame holds the tensor. Only an alias has the number of another record. */
   target: number;
   /** The range of the record's own frame in the file; `undefined` for an alias. */
   frame: { begin: number; end: number } | undefined;

@@ -23,7 +23,7 @@ export async function openPackedFile(compared: ComparedSource, source: Source, s
     if (!ranges) return undefined;
     if (ranges.length === 0) break;
     meter.expectMore(totalBytes(ranges));
-    // Only the decoder restores the copy of a long header, which is then among the bytes that are being read.
+    // Only the decoder can restore a long header from its copy, which is among the bytes that are being read.
     if (fetched.mayHaveCopy) loadReader().catch(() => {});
     const parts = await readRanges([compared], ranges, options);
     for (const [i, bytes] of parts.entries()) {

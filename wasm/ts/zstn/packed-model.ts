@@ -78,6 +78,10 @@ export class PackedModel extends PlainModel {
     }
   }
 
+  override isPlain(index: number): boolean {
+    return !this.#places.has(super.describe().tensors[index]!.name);
+  }
+
   override describe(): Description {
     const packed = this.files.map((file) => (file as Partial<PackedFile>).packed);
     const originalSize = this.files.reduce((sum, { sizeBytes }, file) => sum + (packed[file]?.originalBytes ?? sizeBytes), 0);
@@ -232,7 +236,7 @@ class PackedLayout extends PlainLayout {
 }
 
 /**
- * Creates the model of opened files of which at least one is packed. If the caller has chosen the `workers`, they are
+ * Creates the model of opened files. At least one of them is packed. If the caller has chosen the `workers`, they are
  * created at once, so that a wrong choice is an error of `open`.
  */
 export async function packedModel(files: readonly PlainFile[], index: ShardIndex | undefined, decoding: () => Promise<Decoding>, workers: number | WorkerPool | undefined): Promise<PackedModel> {

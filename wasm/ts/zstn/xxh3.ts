@@ -86,8 +86,7 @@ function medium(view: DataView): bigint {
 /** Returns the checksum of more than 240 bytes. */
 function long(view: DataView): bigint {
   const length = view.byteLength;
-  // Each of the eight accumulators consists of its lower and its upper 32 bits. Integers of this length are much faster
-  // than those of 64 bits.
+  // Each of the eight accumulators is stored as its lower and its upper 32 bits, because integers of 64 bits are slow.
   const initial = [PRIMES_32[2], ...PRIMES.slice(0, 4), PRIMES_32[1], PRIMES[4], PRIMES_32[0]].map(BigInt);
   const sums = Uint32Array.from(initial.flatMap((value) => [Number(value & 0xffffffffn), Number(value >> 32n)]));
   const blocks = Math.floor((length - 1) / BLOCK);
