@@ -51,8 +51,10 @@ const brightness = ([red, green, blue]) => red + green + blue;
 
 /** Moves the pointer to a position in fractions of the map. Returns the read-out once it contains more than the position. */
 async function readOut(page, across, down) {
-  const box = await page.locator(".heatmap").boundingBox();
-  await page.mouse.move(box.x + across * box.width, box.y + down * box.height);
+  const heatmap = page.locator(".heatmap");
+  const { width, height } = await heatmap.boundingBox();
+  // Unlike a move of the mouse, this scrolls the position into view.
+  await heatmap.hover({ position: { x: across * width, y: down * height }, force: true });
   const pill = page.locator(".pill").filter({ hasText: / · .* · / });
   await pill.waitFor();
   return pill.innerText();
