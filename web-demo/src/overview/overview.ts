@@ -84,7 +84,9 @@ export class Overview {
       changes.show(route.colour);
       changes.start();
     } else if (shown !== "changes") {
-      this.#body.replaceChildren(this.#modelView());
+      const view = this.#modelView();
+      // A view that is inserted again would lose its focus.
+      if (view.parentElement !== this.#body) this.#body.replaceChildren(view);
       this.#picture.show(shown, route);
     }
   }
