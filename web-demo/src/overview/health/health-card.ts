@@ -42,7 +42,8 @@ const TITLES: Readonly<Record<Problem, string>> = { nan: "NaN", infinite: "Infin
 const ABSENT: Readonly<Record<Problem, string>> = { nan: "no NaN", infinite: "no infinite values", zero: "no tensor of zeros", dead: "no sign of rows of zeros", outlier: "no outliers", unlike: "no matrix with over twice or under half the median RMS of its module" };
 
 export class HealthCard {
-  readonly node = element("section", { class: "card wide health", "aria-labelledby": "health" });
+  // Firefox ESR crashes when the card is labelled by its heading (`aria-labelledby`).
+  readonly node = element("section", { class: "card wide health", "aria-label": "Health" });
   /** A button with the result, which leads to this card. */
   readonly summary = button("", () => this.#reveal(), { class: "link verdict", hidden: true });
   readonly #options: HealthOptions;
@@ -51,7 +52,7 @@ export class HealthCard {
 
   constructor(options: HealthOptions) {
     this.#options = options;
-    this.node.append(element("h2", { id: "health" }, "Health"), this.#body);
+    this.node.append(element("h2", {}, "Health"), this.#body);
     this.#body.append(element("p", { class: "quiet" }, "Checking…"));
     void options.statistics.then((statistics) => {
       if (this.#closing.signal.aborted) return;
