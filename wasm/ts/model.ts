@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** An open model: its tensors and the methods that read them. */
 
-import type { CoreInstance, CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
+import type { CoreModel, CoreUnpacked, ModelInstance } from "./core.js";
 import { loadCoreFiles } from "./core-files-loader.js";
 import type { Decoding } from "./decode/worker-pool.js";
 import { typedArray, type Dtype } from "./dtype.js";
@@ -171,8 +171,8 @@ export class Model {
     return this.#whileOpen(options.signal, async (signal) => {
       const { StoredStatistics } = await import("./statistics.js");
       signal.throwIfAborted();
-      // Models of this format are always read by the core.
-      this.#statistics ??= new StoredStatistics(this.#instance as CoreInstance, this.#core as CoreModel, this.#sources, this.tensors);
+      // Every model of a packed file has this method, whether or not the core reads it.
+      this.#statistics ??= new StoredStatistics(this.#instance, this.#core as Pick<CoreModel, "statistics">, this.#sources, this.tensors);
       return name === undefined ? this.#statistics.all : this.#statistics.withBands(name, { signal });
     });
   }

@@ -246,7 +246,7 @@ inBrowser("is it really int4: the verdict names bits and group size, with the va
   const [plain, reason] = await shown("plain.weight");
   assert.match(plain, /^No grid found: [\d,]+ distinct values in the 131,072 that were read$/);
   assert.match(reason, /Up to 3\d distinct values in 32 neighbours, and a 4-bit code has 16 values\./);
-  // A sample never stands for all rows.
+  // The card states on how many rows its verdict is based.
   await openTensor(page, server, "models/large.safetensors", LARGE.name);
   await page.locator(".levels").waitFor();
   assert.match(await page.locator(".levels").innerText(), /Compared with grids: [\d,]+ values in \d+ rows/);

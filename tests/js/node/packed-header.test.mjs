@@ -1,5 +1,5 @@
 /**
- * TypeScript lists files that were packed from safetensors, and leaves those that it does not accept to the core, which
+ * TypeScript lists files that were packed from safetensors, and passes the files that it does not accept to the core, which
  * explains why. Here both read the same files: valid ones, forged ones and thousands of mutations.
  */
 

@@ -102,7 +102,7 @@ fn onnx_in_files(folder: &Path) -> PathBuf {
     path
 }
 
-/// Opens the ONNX model at `path` with both readers, and checks what they read.
+/// Opens the ONNX model at `path` with both readers, and checks the values that they read.
 fn check_onnx_in_files(path: &Path) {
     let check = |names: Vec<&str>, files: usize, refused: Vec<(String, String)>, far: Vec<u8>| {
         assert_eq!((names, files), (vec!["own", "far"], 2));

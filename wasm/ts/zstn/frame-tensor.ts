@@ -79,7 +79,7 @@ export class FrameTensor implements Decodable {
     return this.#instance.read((api) => api.decodeFrame(this.#task, stored!, into));
   }
 
-  /** Returns the ranges of the file to fetch for a part of the tensor: [offset, length, …]. */
+  /** Returns the plan for reading a part of the tensor, as `ReaderCore.partRanges` documents it. */
   partRanges(table: Uint8Array, begin: number, end: number): Float64Array {
     return this.#instance.read((api) => api.partRanges(this.#task, table, begin, end));
   }

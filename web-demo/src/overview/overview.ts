@@ -105,7 +105,7 @@ export class Overview {
     return this.#options.second ? ["changes", ...own] : own;
   }
 
-  /** The picture to show: the one in the URL, or the first one that says most; `undefined` until that is known. */
+  /** The picture to show: the one in the URL, or the most informative one; `undefined` until that is known. */
   get #shown(): Picture | undefined {
     const { picture } = this.#route;
     if (picture !== undefined && this.#pictures.includes(picture)) return picture;

@@ -87,7 +87,7 @@ export class TensorList {
     const density = button("", () => this.#setRoomy(!this.node.classList.contains("roomy")), { class: "button small density", "aria-label": "Taller rows", title: "Taller rows" });
     const tools = element("div", { class: "tools" }, this.#search, this.#byDtype, this.#byOrder, density);
     this.node = element("div", { class: "list" }, tools, this.#count, this.#empty, this.#tree.node);
-    // The ratio of every tensor of an unpacked file is 1, which tells nothing.
+    // In an unpacked file, the ratio of every tensor is 1, so it is not shown.
     this.node.classList.toggle("unpacked", !tensors.some((tensor) => isPacked(tensor)));
     this.#setRoomy(readPreference("rows") === "roomy");
     this.#search.addEventListener("input", () => {

@@ -106,8 +106,8 @@ impl<'a> Frame<'a> {
         &self.symbols
     }
 
-    /// Decodes the scales of all groups, and their zero offsets, of which there are none
-    /// if the grid has none.
+    /// Decodes the scales and the zero offsets of all groups. The list of offsets is empty
+    /// if the grid has no offsets.
     #[cfg(all(feature = "plan", feature = "extensions"))]
     pub(super) fn group_properties<E: Engine>(&self, engine: &E) -> Result<(Vec<f32>, Vec<u8>)> {
         let groups = self.side.decode(engine, &self.head)?;

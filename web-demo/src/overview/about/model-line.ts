@@ -53,7 +53,7 @@ export class ModelLine {
 
   async #readConfig(): Promise<void> {
     this.#isSearched = true;
-    // Without the file, the line contains only what the shapes prove.
+    // Without the file, the line contains only the facts that the shapes prove.
     const found = await this.#engine.call("config", undefined, { signal: this.#closing.signal }).catch(() => undefined);
     if (this.#closing.signal.aborted) return;
     this.#config = found === undefined ? undefined : parseConfig(found, "config.json");

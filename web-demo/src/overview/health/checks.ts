@@ -33,8 +33,8 @@ const MIN_SIBLINGS = 3;
 /** A matrix is unlike its siblings if its RMS is more than this many times their median, or less than the median divided by it. */
 const UNLIKE = 2;
 /**
- * An outlier is at least this many times the RMS of its matrix, and this many times what is usual among its siblings.
- * Normally distributed values reach about six times the RMS.
+ * An outlier has a magnitude of at least this many times the RMS of its matrix. This ratio is also at least this many
+ * times the median of its siblings. Normally distributed values reach about six times the RMS.
  */
 const OUTLIER = 30;
 const OUTLIER_OF_SIBLINGS = 3;
