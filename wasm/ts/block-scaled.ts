@@ -16,14 +16,21 @@ export interface BlockScaled {
   readonly shape: readonly number[];
   /** The number of neighbouring values in the last dimension that share a scale. */
   readonly blockLength: number;
-  /** The name of the tensor with the elements, which may be packed in bytes, and their type. */
+  /** The name of the tensor with the elements, which may be packed in bytes. */
   readonly elements: string;
+  /** The type of an element. */
   readonly elementType: "F4" | "F6_E2M3" | "F6_E3M2" | "F8_E4M3" | "F8_E5M2";
-  /** The name of the tensor with the scales of the blocks, and their type. */
+  /** The name of the tensor with the scales of the blocks. */
   readonly scales: string;
+  /** The type of a scale. */
   readonly scaleType: "F8_E8M0" | "F8_E4M3";
-  /** The scale of the scales: the tensor's name, and whether scales are multiplied by it or divided. */
-  readonly global?: { readonly name: string; readonly divides: boolean };
+  /** The scale of the scales, if there is one. */
+  readonly global?: {
+    /** The name of its tensor, which has one element. */
+    readonly name: string;
+    /** Whether the scales of the blocks are divided by it. Otherwise they are multiplied by it. */
+    readonly divides: boolean;
+  };
 }
 
 /** Options of `readBlockScaled`. */

@@ -52,9 +52,9 @@ const brightness = ([red, green, blue]) => red + green + blue;
 /** Moves the pointer to a position in fractions of the map. Returns the read-out once it contains more than the position. */
 async function readOut(page, across, down) {
   const heatmap = page.locator(".heatmap");
-  const { width, height } = await heatmap.boundingBox();
-  // Unlike a move of the mouse, this scrolls the position into view.
-  await heatmap.hover({ position: { x: across * width, y: down * height }, force: true });
+  await heatmap.evaluate((map) => map.scrollIntoView({ block: "center", behavior: "instant" }));
+  const { x, y, width, height } = await heatmap.boundingBox();
+  await page.mouse.move(x + across * width, y + down * height);
   const pill = page.locator(".pill").filter({ hasText: / · .* · / });
   await pill.waitFor();
   return pill.innerText();
