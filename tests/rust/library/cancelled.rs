@@ -287,7 +287,8 @@ fn time_to_end(work: impl Fn(&Job) -> Result<()>, wait_ms: u64) -> Duration {
 
 #[test]
 fn a_token_ends_work_at_once() {
-    /// The largest share of the time of the whole work that its end may take.
+    /// A cancelled job ends in less than the time of the whole work divided by this.
+    /// Both times grow with the load of the machine.
     const MOST: u32 = 6;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
