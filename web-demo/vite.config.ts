@@ -3,6 +3,7 @@ import { defineConfig } from "vite";
 import type { Plugin } from "vite";
 import { archive } from "./archive.js";
 import { sampleFiles } from "./sample/plugin.js";
+import { standaloneScripts } from "./standalone/plugin.js";
 
 /** The content security policy of the built page. `connect-src` is open because people view models on any host. */
 const CONTENT_SECURITY_POLICY = [
@@ -46,13 +47,13 @@ const NO_GPU = "\0without-gpu";
 const withoutGpu: Plugin = {
   name: "without-gpu",
   enforce: "pre",
-  resolveId: (source) => (source.endsWith("/gpu/read-to-gpu.js") ? NO_GPU : undefined),
+  resolveId: (source) => (/\/(gpu\/read-to-gpu|core\/zstn_gpu)\.js$/.test(source) ? NO_GPU : undefined),
   load: (id) => (id === NO_GPU ? "export {};" : undefined),
 };
 
 export default defineConfig({
   base: "./",
-  plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, archive],
+  plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, standaloneScripts, archive],
   // Workers have their own list of plugins, and only they use the package.
   worker: { format: "es", plugins: () => [withoutGpu] },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },

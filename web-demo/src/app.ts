@@ -14,7 +14,8 @@ import type { UserInput } from "./open/resolve-input.js";
 import { Tokens } from "./open/tokens.js";
 import { Overview } from "./overview/overview.js";
 import { PackPanel } from "./pack/panel.js";
-import { copyLinkButton } from "./page/copy-link.js";
+import { isEmbedded } from "./page/appearance.js";
+import { copyLinkButton, openOutside } from "./page/copy-link.js";
 import { getById } from "./page/element.js";
 import { plural } from "./page/format.js";
 import { announce, clearNotice } from "./page/notice.js";
@@ -69,8 +70,9 @@ export class App {
       tokens,
       origins,
       hub: () => this.#hub,
-      askToken: (origin) => this.#opener.askToken(origin),
-      askSecond: () => this.#opener.askSecond(),
+      // An embedded page takes no tokens, and has no field for a second model.
+      askToken: (origin) => (isEmbedded ? openOutside() : this.#opener.askToken(origin)),
+      askSecond: () => this.#askSecond(),
       open: (input) => this.open(input),
       openSecond: (input) => void this.#openSecond(input),
       useSample: () => this.openSample(false),
@@ -192,6 +194,11 @@ export class App {
     this.#render(true);
   }
 
+  #askSecond(): void {
+    if (isEmbedded) openOutside();
+    else this.#opener.askSecond();
+  }
+
   async #openSecond(input: UserInput): Promise<void> {
     if (!this.#loaded) return getById("address").focus();
     if ("text" in input) this.#origins.named(originOf(input.text), "person");
@@ -299,7 +306,7 @@ export class App {
       first,
       second,
       onPick: (tensor, place) => this.#pick(tensor, false, place),
-      onCompare: () => this.#opener.askSecond(),
+      onCompare: () => this.#askSecond(),
       onForgetSecond: () => void this.#forgetSecond(),
       onRoute: (change) => {
         this.#go({ ...this.#route, ...change });

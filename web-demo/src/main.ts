@@ -2,12 +2,14 @@
 
 import { App } from "./app.js";
 import { acceptDrops } from "./open/drop.js";
+import { applyAppearance, isEmbedded } from "./page/appearance.js";
 import { handleKeys } from "./page/keys.js";
 import { getById } from "./page/element.js";
 import { connectResizer } from "./page/resizer.js";
 import { forgetPendingRoute } from "./page/route.js";
 import { connectTabs } from "./page/tabs.js";
 
+applyAppearance();
 const app = new App();
 
 acceptDrops(getById("drop-veil"), (files) => app.drop(files));
@@ -40,4 +42,6 @@ for (const link of document.querySelectorAll<HTMLElement>("[data-go], [data-open
   });
 }
 
-void app.follow();
+await app.follow();
+// The service worker comes last, so that its downloads do not delay the model.
+if ("offline" in document.documentElement.dataset && !isEmbedded) await navigator.serviceWorker?.register("./offline-worker.js").catch(() => undefined);

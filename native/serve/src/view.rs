@@ -36,6 +36,13 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'/');
 
+/// The policy of the viewer's files, equal to the one in its page
+/// (`web-demo/vite.config.ts`), which does not apply to workers. Models can be on any
+/// host.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; \
+    worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src * blob:; \
+    base-uri 'none'; form-action 'self'";
+
 /// Headers of every answer. The referrer policy keeps the secret path from other
 /// websites.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -178,7 +185,8 @@ impl LoggedSite for Site {
         let (mut response, body_bytes, note) = self.respond(&request).await;
         for (name, value) in HEADERS {
             let headers = response.headers_mut();
-            headers.insert(name, HeaderValue::from_static(value));
+            // A second policy for the page restricts the first one.
+            headers.append(name, HeaderValue::from_static(value));
         }
         let status = response.status().as_u16();
         (response, Served::new(&request, status, body_bytes, note))
@@ -357,6 +365,8 @@ impl Page {
             headers.insert(header::CONTENT_TYPE, kind);
         }
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        let policy = HeaderValue::from_static(PAGE_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         if *is_gzip {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));

@@ -1,6 +1,6 @@
 /** The viewer under test: a server with the page and models, and functions that find elements. */
 
-import { cpSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 import { browserName } from "./browser.mjs";
@@ -9,25 +9,32 @@ import { answerRange, startServer } from "./server.mjs";
 
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".json": "application/json" };
 
-/** Creates a folder with the built page, to which tests add models. */
-export function viewerFolder() {
+/**
+ * Creates a folder with the built page, to which tests add models. Without `offline`, the page installs no service
+ * worker, whose requests would be counted.
+ */
+export function viewerFolder({ offline = false } = {}) {
   const folder = scratchFolder();
   cpSync(fileURLToPath(new URL("../../../web-demo/dist", import.meta.url)), folder, { recursive: true });
   mkdirSync(join(folder, "models"));
+  const page = join(folder, "index.html");
+  if (!offline) writeFileSync(page, readFileSync(page, "utf8").replace(" data-offline", ""));
   return folder;
 }
 
 /**
- * Serves the folder with ranges. `before(request)` may return a promise, which delays the answer, or a status, which
- * rejects the request. `fetched(path)` returns the number of requests and bytes for a file.
+ * Serves the folder with ranges. `before(request)` may return a promise, which delays the answer, a status, which
+ * rejects the request, or "abort", which closes the connection. `headers` are added to every answer. `fetched(path)`
+ * returns the number of requests and bytes for a file, and `renew()` reads changed files again.
  */
-export async function serveViewer(folder, before = () => undefined) {
+export async function serveViewer(folder, before = () => undefined, headers = {}) {
   const contents = new Map();
   const asked = new Map();
   const server = await startServer(async (request, response) => {
     const url = new URL(request.url, "http://localhost");
     const path = decodeURIComponent(url.pathname) === "/" ? "/index.html" : decodeURIComponent(url.pathname);
     const verdict = await before(request, path);
+    if (verdict === "abort") return response.destroy();
     if (typeof verdict === "number") return response.writeHead(verdict).end("no");
     if (typeof verdict === "object") return response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(verdict));
     const file = join(folder, normalize(path));
@@ -38,9 +45,9 @@ export async function serveViewer(folder, before = () => undefined) {
     asked.set(path, count);
     count.requests += 1;
     if (range) count.bytes += Math.min(Number(range[2]), contents.get(file).length - 1) - Number(range[1]) + 1;
-    answerRange(request, response, contents.get(file), { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "accept-ranges": "bytes", etag: `"${contents.get(file).length}"` });
+    answerRange(request, response, contents.get(file), { "content-type": TYPES[extname(path)] ?? "application/octet-stream", "accept-ranges": "bytes", ...headers, etag: `"${contents.get(file).length}"` });
   });
-  return { ...server, fetched: (path) => asked.get(path) ?? { requests: 0, bytes: 0 }, forget: () => asked.clear() };
+  return { ...server, fetched: (path) => asked.get(path) ?? { requests: 0, bytes: 0 }, forget: () => asked.clear(), renew: () => contents.clear() };
 }
 
 /** Opens the page with a route: {src, tensor, …}. */

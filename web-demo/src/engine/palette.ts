@@ -45,12 +45,6 @@ export function palette(shading: Shading, dark: boolean): (level: number) => num
   };
 }
 
-/**
- * Returns the second pixel of the checkered pattern that marks areas of non-finite levels, so that they are
- * recognisable without colours.
- */
-export const alternate = (dark: boolean): number => packed(dark ? LIGHT.ground : DARK.ground);
-
 function ramp(stops: readonly Colour[]): Uint32Array {
   return Uint32Array.from({ length: STEPS + 1 }, (_, step) => {
     const place = (step / STEPS) * (stops.length - 1);

@@ -98,8 +98,9 @@ export interface Raster {
   readonly isExceeded: boolean;
   /** The value that the end of the colour scale would have for this view alone. */
   readonly ownLimit: number;
-  /** True if a cell in view is NaN or infinite. The pixels of such cells are marked. */
+  /** True if a cell in view is NaN or infinite. `marks` is then an image whose opaque pixels have such cells. */
   readonly hasNonFinite: boolean;
+  readonly marks?: Uint8ClampedArray<ArrayBuffer>;
   /** True if a pixel in view is finite. If none is, the limits have no meaning. */
   readonly hasFinite: boolean;
   /** The root mean square of each row and column of the image, over the cells in view that were read; NaN if there are none. */

@@ -4,7 +4,7 @@ import { aggregate, cellsOf, clampArea, isForBand, isRead } from "./aggregate.js
 import { bandLevel } from "./bands.js";
 import { colourLimit, exceeds } from "./colour-limit.js";
 import type { MatrixReader } from "./matrix-reader.js";
-import { alternate, palette } from "./palette.js";
+import { palette } from "./palette.js";
 import type { Area, Probe, Raster, RasterRequest } from "./protocol.js";
 import type { Context } from "./context.js";
 
@@ -25,20 +25,16 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   const rgba = new Uint8ClampedArray(width * height * 4);
   const pixels = new Uint32Array(rgba.buffer);
   for (let i = 0; i < levels.length; i++) pixels[i] = colours(levels[i]! / limit);
-  if (hasNonFinite) dot(pixels, levels, width, colours(Number.POSITIVE_INFINITY), alternate(request.dark));
   for (let y = 0; y < height; y++) if (isBanded[y] === 1) for (let x = 0; x < width; x++) rgba[4 * (y * width + x) + 3] = BAND_ALPHA;
   const bandRows = isBanded.includes(1) ? reader.stored?.bandRows : undefined;
-  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(bandRows !== undefined && { bandRows }) };
+  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(hasNonFinite && { marks: marksOf(levels) }), ...(bandRows !== undefined && { bandRows }) };
 }
 
-/** Paints every other pixel of non-finite areas in another colour. An isolated pixel keeps its colour. */
-function dot(pixels: Uint32Array, levels: Float64Array, width: number, own: number, other: number): void {
-  for (let i = 0; i < levels.length; i++) {
-    if (Number.isFinite(levels[i]!) || Number.isNaN(levels[i]!)) continue;
-    const isAfter = i % width > 0 && pixels[i - 1] === own;
-    const isBelow = i >= width && pixels[i - width] === own;
-    if (isAfter || isBelow) pixels[i] = other;
-  }
+/** Returns an image whose opaque pixels are those of levels that are not finite, for the pattern that marks them. */
+function marksOf(levels: Float64Array): Uint8ClampedArray<ArrayBuffer> {
+  const rgba = new Uint8ClampedArray(levels.length * 4);
+  levels.forEach((level, i) => (rgba[4 * i + 3] = Math.abs(level) === Number.POSITIVE_INFINITY ? 255 : 0));
+  return rgba;
 }
 
 /** Returns the sums over the cells of an area that are in memory, and the level of its bands if its pixels show that. */

@@ -1,7 +1,8 @@
 /** The bar at the bottom of the page: live network counters and running activities. */
 
 import type { ByteRange, NetworkStats } from "../engine/protocol.js";
-import { button, colour, darkScheme, element, dataValue, fitCanvas } from "../page/element.js";
+import { darkScheme } from "../page/appearance.js";
+import { button, colour, element, dataValue, fitCanvas } from "../page/element.js";
 import { formatBytes, formatCount, formatDuration, formatShare, plural } from "../page/format.js";
 import type { Activities } from "./activity.js";
 

@@ -1,19 +1,29 @@
-/** Copies the link to the current view. */
+/** Links to the current view. */
 
+import { isEmbedded } from "./appearance.js";
 import { button } from "./element.js";
-import { flushRoute, readRoute } from "./route.js";
+import { flushRoute, readRoute, urlOf } from "./route.js";
 import { toast } from "./toast.js";
 
-/** Creates a button that copies the URL of the page. Local files have no URL that other people could open. */
+/**
+ * Creates a button that copies the link to the view. Local files have no link that other people could open. In an
+ * embedded page, the button opens the link in a new tab.
+ */
 export function copyLinkButton(isLocal: boolean): HTMLElement {
-  return button("Copy link", () => void copyLink(isLocal), { class: "button small" });
+  return isEmbedded && !isLocal ? button("Open in viewer", openOutside, { class: "button small" }) : button("Copy link", () => void copyLink(isLocal), { class: "button small" });
+}
+
+/** Opens the view in a new tab, which has the fields that an embedded page lacks. */
+export function openOutside(): void {
+  flushRoute();
+  open(urlOf(readRoute()), "_blank", "noopener");
 }
 
 async function copyLink(isLocal: boolean): Promise<void> {
   if (isLocal) return toast("Local files have no link. Put the model on a server to share it.");
   flushRoute();
   try {
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(urlOf(readRoute()).href);
     const { src, with: second } = readRoute();
     toast(hasQuery(src) || hasQuery(second) ? "Link copied. This link contains the query of the address." : "Link copied. It opens this view.");
   } catch {

@@ -50,8 +50,6 @@ export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-export const darkScheme = matchMedia("(prefers-color-scheme: dark)");
-
 /**
  * Resizes a canvas to the device pixels of its box. The returned context draws in CSS pixels; `undefined` if the box is
  * empty.

@@ -59,7 +59,13 @@ const PARAMETERS: Readonly<Record<keyof Route, readonly string[] | undefined>> =
   dtype: undefined,
   order: undefined,
 };
-const NAMES = Object.keys(PARAMETERS) as (keyof Route)[];
+export const NAMES = Object.keys(PARAMETERS) as (keyof Route)[];
+
+/** Parameters that concern the page as a whole (`page/appearance.ts`). They are not part of a route, nor of its link. */
+const PAGE_PARAMETERS = ["embed", "theme"] as const;
+
+/** Returns a parameter of the page from its URL. */
+export const pageParameter = (name: (typeof PAGE_PARAMETERS)[number]): string | null => new URLSearchParams(location.search).get(name);
 
 /** Returns the route without the tensor that is shown and the state of its view. */
 export const overviewOf = ({ tensor, mode, against, at, shade, cells, pin, values, slice, ...rest }: Route): Route => rest;
@@ -77,7 +83,7 @@ export function readRoute(): Route {
   return Object.fromEntries(entries) as Route;
 }
 
-/** Returns the URL of this page with the route as its only query parameters. */
+/** Returns the link to a view: the URL of this page with the route as its only query parameters. */
 export function urlOf(route: Route): URL {
   const url = new URL(location.pathname, location.href);
   for (const name of NAMES) {
@@ -103,6 +109,10 @@ let timer: ReturnType<typeof setTimeout> | undefined;
  */
 export function writeRoute(route: Route, replace = false, state: unknown = null): void {
   const url = urlOf(route);
+  for (const name of PAGE_PARAMETERS) {
+    const value = pageParameter(name);
+    if (value !== null) url.searchParams.set(name, value);
+  }
   if (!pending && url.href === location.href && state === null) return;
   if (replace || url.href === location.href) {
     clearTimeout(timer);

@@ -2,7 +2,8 @@
 
 import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { colour, darkScheme, element } from "../page/element.js";
+import { darkScheme } from "../page/appearance.js";
+import { colour, element } from "../page/element.js";
 import { loadPlot } from "./load-plot.js";
 
 export interface ChartData {

@@ -5,13 +5,14 @@
 
 import type { Engine } from "../engine/client.js";
 import type { Area, Probe, Raster, Reference, Shading } from "../engine/protocol.js";
-import { colour, darkScheme, element, fitCanvas } from "../page/element.js";
+import { darkScheme } from "../page/appearance.js";
+import { colour, element, fitCanvas } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 import { announce, showError } from "../page/notice.js";
 import type { Activities } from "../network/activity.js";
 import { drawAxis } from "./axes.js";
 import { attachGestures } from "./gestures.js";
-import { hatching } from "./hatching.js";
+import { crossing, hatching } from "./hatching.js";
 import { legend } from "./legend.js";
 import { drawMarginal, largest } from "./marginal.js";
 import { cellsText } from "./cells-text.js";
@@ -52,6 +53,8 @@ export interface HeatmapOptions {
 interface Picture {
   readonly raster: Raster;
   readonly image: HTMLCanvasElement;
+  /** An image of the pixels that are not finite, if there are any. */
+  readonly marks: HTMLCanvasElement | undefined;
 }
 
 export class Heatmap {
@@ -210,7 +213,7 @@ export class Heatmap {
     ctx.imageSmoothingEnabled = false;
     for (const picture of [this.#whole, this.#current]) {
       if (!picture) continue;
-      const { raster: { area: of }, image } = picture;
+      const { raster: { area: of }, image, marks } = picture;
       const place = [(of.columnBegin - area.columnBegin) * x, (of.rowBegin - area.rowBegin) * y, (of.columnEnd - of.columnBegin) * x, (of.rowEnd - of.rowBegin) * y] as const;
       // The finer picture replaces the coarse one. Its gaps are rows that have not been read.
       if (picture === this.#current && picture !== this.#whole) {
@@ -220,11 +223,26 @@ export class Heatmap {
         ctx.fillRect(...place);
       }
       ctx.drawImage(image, ...place);
+      if (marks) this.#cross(ctx, marks, place);
     }
     drawAxis(this.rowAxis, area.rowBegin, area.rowEnd, rows, "down");
     drawAxis(this.columnAxis, area.columnBegin, area.columnEnd, columns, "across");
     this.#drawMarginals();
     this.#pin.place();
+  }
+
+  /** Draws a pattern over the opaque pixels of `marks`. */
+  #cross(ctx: CanvasRenderingContext2D, marks: HTMLCanvasElement, place: readonly [number, number, number, number]): void {
+    const layer = element("canvas", { width: this.map.width, height: this.map.height });
+    const pen = layer.getContext("2d");
+    if (!pen) return;
+    pen.setTransform(ctx.getTransform());
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(marks, ...place);
+    pen.globalCompositeOperation = "source-in";
+    pen.fillStyle = crossing(pen);
+    pen.fillRect(0, 0, this.map.width, this.map.height);
+    ctx.drawImage(layer, 0, 0, this.map.clientWidth, this.map.clientHeight);
   }
 
   #drawMarginals(): void {
@@ -332,8 +350,11 @@ export class Heatmap {
 }
 
 function pictureOf(raster: Raster): Picture {
-  const { width, height, rgba } = raster;
-  const image = element("canvas", { width, height });
-  image.getContext("2d")?.putImageData(new ImageData(rgba, width, height), 0, 0);
-  return { raster, image };
+  const { width, height, rgba, marks } = raster;
+  const imageOf = (pixels: Uint8ClampedArray<ArrayBuffer>): HTMLCanvasElement => {
+    const image = element("canvas", { width, height });
+    image.getContext("2d")?.putImageData(new ImageData(pixels, width, height), 0, 0);
+    return image;
+  };
+  return { raster, image: imageOf(rgba), marks: marks && imageOf(marks) };
 }

@@ -5,7 +5,8 @@ import type { Engine } from "../engine/client.js";
 import { colourLimit, exceeds } from "../engine/colour-limit.js";
 import { palette } from "../engine/palette.js";
 import type { Shading, Thumbnail } from "../engine/protocol.js";
-import { button, colour, darkScheme, element, select } from "../page/element.js";
+import { darkScheme, press } from "../page/appearance.js";
+import { button, colour, element, select } from "../page/element.js";
 import { formatBytes, formatCount, formatValue } from "../page/format.js";
 import { announce, showError } from "../page/notice.js";
 import { isAbort } from "../page/error-text.js";
@@ -93,7 +94,7 @@ class Multiples {
       return { canvas, note, cell };
     });
     const parts = this.#isVector ? "Values of a sample from left to right" : "Rows of a sample from top to bottom";
-    const words = element("p", { class: "quiet" }, `${parts}, without the gaps between them; one colour scale for all. Click to open.`);
+    const words = element("p", { class: "quiet" }, `${parts}, without the gaps between them; one colour scale for all. ${press} to open.`);
     const retry = button("Continue", () => void this.#load(), { class: "button small" });
     retry.hidden = true;
     this.#body.replaceChildren(words, this.#legend, element("ol", { class: "multiple-list" }, ...this.#cells.map(({ cell }) => element("li", {}, cell))), retry);

@@ -20,10 +20,10 @@ export class TensorPanel {
   readonly node = element("div", { class: "panel" });
   readonly #options: PanelOptions;
   readonly #sampled = element("div", { class: "sampled" });
-  readonly #figures = element("div", {});
+  readonly #figures = element("div", { class: "figures-box" });
   readonly #plots = element("div", {});
   readonly #charts = element("div", { class: "cards charts" });
-  readonly #values = element("div", {});
+  readonly #values = element("div", { class: "values-box" });
   #card: PlotCard | undefined;
 
   constructor(options: PanelOptions) {

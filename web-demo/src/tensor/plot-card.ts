@@ -1,5 +1,6 @@
 /** The card with the picture of a tensor: a heatmap for a matrix or a line for a vector, with its controls. */
 
+import { isTouch } from "../page/appearance.js";
 import { button, colour, element, select } from "../page/element.js";
 import { formatBytes, formatCount, formatShape } from "../page/format.js";
 import { foldOf } from "../engine/shape.js";
@@ -62,11 +63,11 @@ export function matrixCard(options: PlotCardOptions): PlotCard {
     const { raster, shading } = heatmap;
     const [low, high] = raster ? scaleEnds(raster, shading) : ["", ""];
     const tones = shading === "mean" ? ["heat-least", "heat-low", "heat-ground", "heat-high", "heat-most"] : ["heat-ground", "heat-half", "heat-high", "heat-most"];
-    const notes = [raster && !raster.isComplete && (raster.bandRows === undefined ? "Hatched: not read." : "Hatched: bands of rows, from the file."), raster?.hasNonFinite && "Orange, dotted: NaN or ∞.", "Edges: RMS by row and column."].filter((note) => typeof note === "string");
+    const notes = [raster && !raster.isComplete && (raster.bandRows === undefined ? "Hatched: not read." : "Hatched: bands of rows, from the file."), raster?.hasNonFinite && "Orange, crossed lines: NaN or ∞.", "Edges: RMS by row and column."].filter((note) => typeof note === "string");
     return { title, facts: [factsOf(options), ...(fold === undefined ? [] : [fold]), withoutAdvice(heatmap.caption)], plot: heatmap.node.querySelector(".plot")!, scale: { name: SHADING_NAMES[shading], low, high, colours: tones.map(colour) }, notes, address: plotAddress(readRoute()) };
   };
   const fold = foldText(options);
-  const help = [fold, "Drag to pan. Click to pin values, then scroll to zoom. Press F to fit."].filter(Boolean).join(" ");
+  const help = [fold, isTouch ? "Tap to pin values, then drag to pan and pinch to zoom." : "Drag to pan. Click to pin values, then scroll to zoom. Press F to fit."].filter(Boolean).join(" ");
   const refresh = () => {
     heatmap.refresh();
     // The lens depends on the width of the heatmap, which is available once it is on the page.
@@ -82,7 +83,7 @@ export function vectorCard(options: PlotCardOptions): PlotCard {
   restore(options);
   const plot = new VectorPlot({ engine, activities, of, minus, viewport, maxValues: affordable(options, viewport.columns), label: `Values of ${title} by index`, signal, onPick: (index) => onPick(index, 0), onSettle: () => onState({ at: areaText(viewport) }) });
   const image = (): PlotImage => ({ title, facts: [factsOf(options), withoutAdvice(plot.caption)], plot: plot.node.querySelector(".plot")!, notes: [], address: plotAddress(readRoute()) });
-  const help = "Drag to pan. Click to list values from here, then scroll to zoom. Press F to fit.";
+  const help = isTouch ? "Tap to list values from here, then drag to pan and pinch to zoom." : "Drag to pan. Click to list values from here, then scroll to zoom. Press F to fit.";
   const node = card("Values by index", plot.node, [...zoomButtons(viewport), saveButton(info.name, image)], help);
   return { node, start: [0, 0], refresh: () => plot.refresh() };
 }

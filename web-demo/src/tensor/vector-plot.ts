@@ -2,13 +2,14 @@
 
 import type { Engine } from "../engine/client.js";
 import type { Reference, VectorSeries } from "../engine/protocol.js";
-import { colour, darkScheme, element, fitCanvas } from "../page/element.js";
+import { darkScheme } from "../page/appearance.js";
+import { colour, element, fitCanvas } from "../page/element.js";
 import { formatCount, formatValue } from "../page/format.js";
 import { announce, showError } from "../page/notice.js";
 import type { Activities } from "../network/activity.js";
 import { AXIS_FONT, drawAxis, ticks } from "./axes.js";
 import { attachGestures } from "./gestures.js";
-import { hatching } from "./hatching.js";
+import { crossing, hatching } from "./hatching.js";
 import { ReadOut } from "./read-out.js";
 import type { Viewport } from "./viewport.js";
 
@@ -133,7 +134,7 @@ export class VectorPlot {
     ctx.fillStyle = hatching(ctx);
     for (let bin = 0; bin < means.length; bin++) if (Number.isNaN(mins[bin])) ctx.fillRect(x(bin), 0, binWidth + 0.5, height);
     const zero = Math.max(0, Math.min(height, y(0)));
-    ctx.fillStyle = colour("accent");
+    ctx.fillStyle = crossing(ctx);
     for (let bin = 0; bin < means.length; bin++) if (!Number.isNaN(mins[bin]) && !Number.isFinite(means[bin])) ctx.fillRect(x(bin), 0, Math.max(2, binWidth), height);
     ctx.fillStyle = colour("saved");
     // If a bin has at most two values, they are its minimum and its maximum.

@@ -6,7 +6,7 @@ use zstn_core::frame::select::Effort;
 use zstn_serve::Page;
 use zstn_tests::checkpoint;
 
-use super::{bind, get, run, serve};
+use super::{bind, get, is_strict_policy, run, serve};
 
 #[test]
 fn hidden_files_are_not_there() {
@@ -197,6 +197,16 @@ fn the_viewer_is_next_to_the_files() {
             answer.header("content-type").unwrap().starts_with(kind),
             "{path}"
         );
+    }
+    for (path, is_page) in [
+        ("/_view/index.html", true),
+        ("/_view/assets/a.js", true),
+        ("/_view/own.txt", false),
+        ("/m.zstn", false),
+    ] {
+        let answer = get(address, path, &[]);
+        let policy = answer.header("content-security-policy");
+        assert_eq!(policy.is_some_and(is_strict_policy), is_page, "{path}");
     }
     assert_eq!(get(address, "/_view/../secret", &[]).status, 404);
     assert_eq!(get(address, "/_view/missing.js", &[]).status, 404);

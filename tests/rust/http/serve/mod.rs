@@ -49,7 +49,12 @@ pub struct Answer {
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
+        self.headers(name).next()
+    }
+
+    /// Returns all values of a header that may occur several times.
+    pub fn headers<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.head.lines().filter_map(move |line| {
             let (key, value) = line.split_once(": ")?;
             key.eq_ignore_ascii_case(name).then_some(value)
         })
@@ -63,6 +68,11 @@ impl Answer {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
+}
+
+/// Returns whether a content security policy allows no inline scripts and styles.
+pub fn is_strict_policy(policy: &str) -> bool {
+    policy.contains("default-src 'none'") && !policy.contains("unsafe-inline")
 }
 
 /// Sends exactly these bytes and reads until the server closes or resets the

@@ -1,6 +1,7 @@
 /** The layer matrix: a row for each layer and a column for each module type, coloured by a metric. */
 
 import type { TensorInfo } from "zstn";
+import { isTouch } from "../../page/appearance.js";
 import { button, element } from "../../page/element.js";
 import { formatCount, formatShape, plural } from "../../page/format.js";
 import { legend } from "../picture/legend.js";
@@ -166,7 +167,7 @@ export class LayerMatrix {
 
   #point(target: EventTarget | null | undefined): void {
     const cell = this.#cellAt(target);
-    if (!cell) return this.#readOut.replaceChildren("Point at a cell to read its value. Click it to inspect the tensor.");
+    if (!cell) return this.#readOut.replaceChildren(isTouch ? "Tap a cell to inspect its tensor." : "Point at a cell to read its value. Click it to inspect the tensor.");
     const [first] = cell;
     const about = cell.length === 1 ? `${formatShape(first!.shape)} ${typeOf(first!)}` : `${formatCount(cell.length)} tensors`;
     this.#readOut.replaceChildren(element("b", {}, nameOf(cell)), ` ${this.#describe(cell)} · ${about}`);

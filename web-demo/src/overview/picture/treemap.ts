@@ -1,7 +1,8 @@
 /** The treemap of a model. The area of a tensor represents its size. */
 
 import type { TensorInfo } from "zstn";
-import { colour, darkScheme, element, fitCanvas } from "../../page/element.js";
+import { darkScheme, press } from "../../page/appearance.js";
+import { colour, element, fitCanvas } from "../../page/element.js";
 import { formatBytes, formatShape } from "../../page/format.js";
 import { dtypeFamily, typeOf } from "../../tree/dtype-family.js";
 import { dtypeChip } from "../../tree/row.js";
@@ -184,7 +185,7 @@ export class Treemap {
       const { name, shape, storedLength } = cell.tensor;
       this.#caption.replaceChildren(element("b", {}, name), ` ${typeOf(cell.tensor)} ${formatShape(shape)}, ${formatBytes(originalBytesOf(cell.tensor))}, stored in ${formatBytes(storedLength)}${this.#about(cell.tensor)}`);
     } else {
-      this.#caption.replaceChildren(`Area = ${this.#measure} size. Click a tensor to inspect it.`);
+      this.#caption.replaceChildren(`Area = ${this.#measure} size. ${press} a tensor to inspect it.`);
     }
     this.#mark();
   }
