@@ -82,7 +82,7 @@ export function overlay(first: Description, second: Description, names: readonly
   const key = (name: string, tone: string) => element("span", { class: "key" }, element("i", { class: tone, "aria-hidden": "true" }), name);
   const zeros = [first, second].map(({ zeros, count }) => formatShare(zeros / Math.max(1, count)));
   const note = first.zeros + second.zeros > 0 ? `Density of the values without zeros (${zeros.join(" and ")}).` : "Density of the values.";
-  return element("section", { class: "card wide chart-card overlay" }, element("div", { class: "card-head" }, element("h3", {}, "Values of both"), element("p", { class: "legend" }, key(names[0], "first"), key(names[1], "second"))), chart.node, element("p", { class: "quiet" }, note));
+  return element("section", { class: "card wide chart-card overlay" }, element("div", { class: "card-head" }, element("h2", {}, "Values of both"), element("p", { class: "legend" }, key(names[0], "first"), key(names[1], "second"))), chart.node, element("p", { class: "quiet" }, note));
 }
 
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";

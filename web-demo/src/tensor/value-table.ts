@@ -47,7 +47,7 @@ export class ValueTable {
       step("Next columns", "▶", this.#column, () => this.#width),
     ];
     const places = element("div", { class: "places" }, ...byRow, ...(this.#isVector ? [] : byColumn));
-    const scroll = element("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Values" }, this.#table);
+    const scroll = element("div", { class: "scroll", tabIndex: 0, role: "group", "aria-label": "Values" }, this.#table);
     this.node = element("section", { class: "card wide" }, element("div", { class: "card-head" }, element("h2", {}, "Values"), places), scroll);
   }
 
