@@ -20,8 +20,8 @@ const element = (attributes) => `<!doctype html><title>A model</title><script sr
 const { inBrowser } = browserTests({
   ready: async () => {
     server = await serveViewer(folder);
-    const pages = { "/element": element('src="sample.zstn" theme="dark"'), "/frame": `<!doctype html><title>A model</title><iframe src="${server.url}?embed&src=sample.zstn" width="700" height="500" title="Contents of the model"></iframe>` };
-    site = await startSite({}, pages, { "content-security-policy": `default-src 'none'; script-src ${server.url}; frame-src ${server.url}` });
+    const pages = { "/favicon.ico": "", "/element": element('src="sample.zstn" theme="dark"'), "/frame": `<!doctype html><title>A model</title><iframe src="${server.url}?embed&src=sample.zstn" width="700" height="500" title="Contents of the model"></iframe>` };
+    site = await startSite({}, pages, { "content-security-policy": `default-src 'none'; script-src ${server.url}; frame-src ${server.url}; img-src 'self'` });
   },
   done: () => Promise.all([server?.stop(), site?.stop()]),
 });
