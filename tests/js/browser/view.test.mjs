@@ -40,9 +40,12 @@ async function viewing(inputs, work, page = ["--page", PAGE]) {
   }
 }
 
-inBrowser("a packed model is shown", async (page, complaints) => {
+inBrowser("a packed model is shown, under the policy of the page as a header", async (page, complaints) => {
   await viewing([packed], async (link) => {
-    await page.goto(link);
+    const answer = await page.goto(link);
+    const policy = await page.locator('meta[http-equiv="Content-Security-Policy"]').getAttribute("content");
+    const sent = answer.headers()["content-security-policy"];
+    assert.ok(sent.includes(policy) && sent.includes("frame-ancestors 'none'"), sent);
     await page.locator(".tree .row").first().waitFor();
     const figures = await page.locator(".figures").first().innerText();
     assert.match(figures, /34/, "tensors");
@@ -57,6 +60,8 @@ inBrowser("the program has the page with it", async (page, complaints) => {
     async (link) => {
       await page.goto(link);
       await page.locator(".tree .row").first().waitFor();
+      assert.equal(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length), 0, "it has no service worker");
+      assert.equal(await page.locator("html").getAttribute("data-offline"), null);
       assert.deepEqual(complaints, []);
     },
     own,

@@ -1,6 +1,6 @@
 /**
  * Every screen of the viewer in both colour schemes and at five widths: axe finds nothing, nothing is cut off, and the
- * content security policy, sent as a header, blocks nothing.
+ * content security policy, sent as a header, blocks nothing. ZSTN_SCREENSHOTS names a folder for pictures of all screens.
  */
 
 import assert from "node:assert/strict";
