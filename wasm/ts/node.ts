@@ -1,4 +1,9 @@
-/** The entry for Node: inputs may also be paths and file: URLs, and the WebAssembly modules are read from disk. */
+/**
+ * The entry for Node: inputs may also be paths and file: URLs, and the WebAssembly modules are read from disk. Its types
+ * are those of all entries.
+ *
+ * @module zstn
+ */
 
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
