@@ -20,8 +20,11 @@ import type { ReadOptions, Source } from "./source/source.js";
 /** The first bytes of an index; the last one is the version. */
 const MAGIC = [0x5a, 0x53, 0x54, 0x4e, 0x49, 0x44, 0x58, 1];
 
-/** The most bytes that an index may have after decompression. Those of the largest models have a few million. */
-const MAX_BYTES = 256 << 20;
+/**
+ * The most bytes that an index may have after decompression: those of the largest models have a few million, and lists of
+ * tensors become 10 to 30 times shorter.
+ */
+const maxBytesOf = (compressedBytes: number): number => Math.min(256 << 20, (1 << 20) + 200 * compressedBytes);
 
 /** Returns whether an index may contain only `kept` bytes of a read of `length` bytes. Memory is allocated for all of them. */
 const mayLack = (length: number, kept: number): boolean => length <= 4 * kept + 2 * HEAD_BYTES;
@@ -98,7 +101,7 @@ export async function readIndex(index: unknown): Promise<WithIndex> {
   const isMagic = (byte: number, at: number) => index[at] === byte;
   if (!MAGIC.slice(0, -1).every(isMagic)) throw damaged("it does not begin like one");
   if (!MAGIC.every(isMagic)) throw new UnsupportedError("The index of the model was made by another version of this package: open the model without it, and make another one.");
-  const bytes = await through(new DecompressionStream("gzip"), [index.subarray(MAGIC.length)], MAX_BYTES).catch((error: unknown) => {
+  const bytes = await through(new DecompressionStream("gzip"), [index.subarray(MAGIC.length)], maxBytesOf(index.byteLength)).catch((error: unknown) => {
     throw error instanceof LimitError ? error : damaged("it cannot be decompressed", error);
   });
   const files = new Map(parse(bytes).map((file) => [file.name, file]));

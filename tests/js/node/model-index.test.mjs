@@ -7,7 +7,6 @@ import { after, before, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { open, pack } from "zstn";
 import { bf16Tensor, safetensors, xorshift } from "../support/checkpoint.mjs";
-import { packAll } from "../support/cli.mjs";
 import { ggufFile } from "../support/gguf.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
@@ -163,7 +162,7 @@ test("without ETag and Last-Modified, and for local files, the bytes are read an
 test("a damaged index is refused, and so is one of another version", async () => {
   for (const name of ["plain.safetensors", "plain.zstn"]) {
     const { index } = await indexed(name);
-    for (let at = 0; at < index.length; at += Math.max(1, Math.floor(index.length / 150))) {
+    for (let at = 0; at < index.length; at += Math.max(1, Math.floor(index.length / 50))) {
       for (const wrong of [index.with(at, index[at] ^ 0x41), index.subarray(0, at)]) {
         // The header of a gzip stream has fields without meaning for its contents.
         const result = await again(name, wrong).catch((error) => error);
@@ -207,14 +206,14 @@ test("a hostile index costs no memory, and its bytes are parsed like those of a 
   const header = Buffer.from(contents.subarray(textEnd));
   header[header.indexOf('"data_offsets":[0,8]') + 16] += 1;
   await assert.rejects(again("many.safetensors", rewritten(() => {}, header)), { code: "malformed", rule: "safetensors.offsets" });
-  const zeros = Buffer.concat([index.subarray(0, 8), gzipSync(Buffer.alloc(300 << 20), { level: 1 })]);
+  const zeros = Buffer.concat([index.subarray(0, 8), gzipSync(Buffer.alloc(8 << 20))]);
   await assert.rejects(again("many.safetensors", zeros), { code: "limit" });
 });
 
 test("models without an index are named", async () => {
-  writeFileSync(join(scratch, "w.gguf"), files["w.gguf"]);
-  await packAll([join(scratch, "w.gguf")], join(scratch, "packed"));
-  const model = await open(join(scratch, "packed", "w.gguf.zstn"));
+  const { blob } = await pack(files["w.gguf"]);
+  const model = await open(blob);
+  assert.equal(model.tensors.size, 1);
   await assert.rejects(model.index(), { code: "unsupported", message: /packed from other formats/ });
   model.close();
   await assert.rejects(model.index(), { code: "closed" });
