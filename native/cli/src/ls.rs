@@ -279,11 +279,9 @@ impl Serialize for Tensors<'_> {
             let all = self.summaries?;
             Some(all[number].as_ref().map(figures_json))
         };
-        serializer.collect_seq(self.chosen.iter().map(|&number| {
-            Entry {
-                statistics: statistics(number),
-                ..Entry::new(self.model, number, &self.places)
-            }
+        serializer.collect_seq(self.chosen.iter().map(|&number| Entry {
+            statistics: statistics(number),
+            ..Entry::new(self.model, number, &self.places)
         }))
     }
 }

@@ -50,7 +50,10 @@ fn digests_are_those_that_the_file_stores() {
     let packed = zstn(folder.path(), &["pack", "m.safetensors"]);
     assert!(packed.status.success(), "{}", text(&packed.stderr));
     let whole = zstn_core::digest::of_pieces([&content[..]]);
-    let hex: String = whole[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = whole[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     assert_eq!(digests("m.zstn"), [hex.clone().into(), Value::String(hex)]);
 }
 
