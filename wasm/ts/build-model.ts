@@ -12,7 +12,7 @@ import type { CoreInstance, CoreModel } from "./core.js";
 import { loadFormats } from "./core-loaders.js";
 import type { Description } from "./description.js";
 import { isPlain } from "./opened-file.js";
-import type { OpenedFile } from "./opened-file.js";
+import type { OpenedFile, ReadShards } from "./opened-file.js";
 import type { OpenedModel } from "./opened-model.js";
 import type { ProgressMeter } from "./progress.js";
 import type { ReadOptions } from "./source/source.js";
@@ -23,7 +23,7 @@ import type { ReadOptions } from "./source/source.js";
  */
 export async function assemble(
   files: readonly OpenedFile[],
-  shards: Uint8Array | undefined,
+  shards: ReadShards | undefined,
   config: Uint8Array | undefined,
   full: boolean,
   options: ReadOptions,
@@ -42,7 +42,7 @@ export async function assemble(
 
 async function build(
   files: readonly OpenedFile[],
-  shards: Uint8Array | undefined,
+  shards: ReadShards | undefined,
   config: Uint8Array | undefined,
   full: boolean,
   options: ReadOptions,
@@ -58,7 +58,7 @@ async function build(
     file.core.free(file.catalog);
     return catalogIn(core, file);
   });
-  const index = shards && core.call(({ ShardIndex }) => new ShardIndex(shards));
+  const index = shards && core.call(({ ShardIndex }) => new ShardIndex(shards.text));
   const assembly = core.call(({ Assembly }) => new Assembly(catalogs, index, config));
   let finished = false;
   try {

@@ -1,12 +1,11 @@
 /** Reads `config.json`, which describes how the weights of a model are stored. */
 
-import { isAbsent } from "./siblings.js";
+import { isAbsent } from "./shard-source.js";
 import { LimitError } from "./errors.js";
 import { isPlain } from "./opened-file.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { OpenContext } from "./shards.js";
 import type { ModelInput } from "./model-input.js";
-import { mayHaveParts } from "./safetensors/plain-file.js";
 
 /**
  * The longest accepted `config.json`, in bytes. A usual one has a few kilobytes, and one that lists every module by
@@ -15,12 +14,12 @@ import { mayHaveParts } from "./safetensors/plain-file.js";
 const MAX_CONFIG_BYTES = 100_000_000;
 
 /**
- * Returns the text of `config.json`; `undefined` if the model does not need it, if the caller has turned it off
- * (`given` is `false`), or if there is no such file. A file that the caller has named must exist.
+ * Returns the text of `config.json`; `undefined` if the model does not need it, or if there is no such file. A file that the
+ * caller has `given` must exist. The plain ones of `files` need it, if there are any.
  */
-export async function readConfig(context: OpenContext, files: readonly OpenedFile[], given: ModelInput | false | undefined): Promise<Uint8Array | undefined> {
-  const wantsConfig = (file: OpenedFile) => (isPlain(file) ? mayHaveParts(file) : file.core.call(() => file.catalog.wantsConfig()));
-  if (given === false || !files.some(wantsConfig)) return undefined;
+export async function readConfig(context: OpenContext, files: readonly OpenedFile[], given: ModelInput | undefined): Promise<Uint8Array | undefined> {
+  const wantsConfig = (file: OpenedFile) => (isPlain(file) || file.core.call(() => file.catalog.wantsConfig()));
+  if (!files.some(wantsConfig)) return undefined;
   const input = given ?? context.resolveSibling("config.json");
   if (input === undefined) return undefined;
   const { openSource, options, meter } = context;

@@ -4,6 +4,7 @@ import { toZstnError } from "./core-errors.js";
 import type { CoreInstance, CoreModel } from "./core.js";
 import type { Description } from "./description.js";
 import { DTYPES_IN_ORDER } from "./safetensors/header.js";
+import { SHORT_DIGEST_BYTES, shortDigest } from "./short-digest.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 
 /** Returns the description of `model`, which lives in `core`. */
@@ -38,6 +39,12 @@ export function describe(core: CoreInstance, model: CoreModel): Description {
     };
     if (alias >= 0) aliases.set(info, alias);
     tensors.push(info);
+  }
+  const digests = core.call(() => model.digests());
+  for (const [number, info] of tensors.entries()) {
+    const digest = shortDigest(digests, number * SHORT_DIGEST_BYTES);
+    // The core returns zeros for a tensor whose file has no digest of it.
+    if (/[^0]/.test(digest)) Object.assign(info, { digest });
   }
   for (const [info, alias] of aliases) Object.assign(info, { aliasOf: tensors[alias]!.name });
   return { kind, originalSize, metadata, tensors, refused: refused.map(toZstnError) };

@@ -55,7 +55,7 @@ export type { HttpOptions } from "./source/http/options.js";
 export { memoryCache } from "./source/cache/memory.js";
 export { opfsCache } from "./source/cache/opfs.js";
 export type { OpfsCacheOptions } from "./source/cache/opfs.js";
-export type { ReadOptions, Source } from "./source/source.js";
+export type { ReadOptions, Sliceable, Source } from "./source/source.js";
 export type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
 export type { AxisSelection, ReadPlan, RowRange } from "./rows.js";
 export type { Figures, StatisticsOptions, TensorStatistics } from "./statistics.js";

@@ -5,7 +5,7 @@ import { hasCode } from "./errors.js";
 import type { HttpError } from "./errors.js";
 import { HEAD_BYTES } from "./limits.js";
 import type { ModelInput } from "./model-input.js";
-import { isAbsent } from "./siblings.js";
+import { isAbsent } from "./shard-source.js";
 import type { CoreFile } from "./opened-file.js";
 import { closeWith, isRefusal } from "./original.js";
 import { isOfOtherFormat } from "./packed-names.js";

@@ -57,8 +57,8 @@ export function withFirstFrame(source: Source, sizeBytes: number, head: Uint8Arr
       if (last > end) bytes.set(await source.read(end, last - end, options), end - offset);
       return bytes;
     },
-    get version() {
-      return source.version;
+    get pinned() {
+      return source.pinned;
     },
   };
 }

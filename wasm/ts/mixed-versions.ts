@@ -28,8 +28,8 @@ export class ComparedSource implements Source {
     return this.#change;
   }
 
-  get version(): string | undefined {
-    return this.#source.version;
+  get pinned(): Source["pinned"] {
+    return this.#source.pinned;
   }
 
   /**

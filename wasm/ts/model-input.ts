@@ -1,13 +1,13 @@
 /** The inputs that `open` and `pack` accept. */
 
 import type { HttpOptions } from "./source/http/options.js";
-import type { Source } from "./source/source.js";
+import type { Sliceable, Source } from "./source/source.js";
 
 /** Bytes in memory. */
 export type BytesInput = ArrayBuffer | Uint8Array;
 
-/** An input that needs no request to a web server: bytes, a `Blob` or `File`, or your own `Source`. */
-export type LocalInput = Blob | BytesInput | Source;
+/** An input that needs no request to a web server: bytes, a `Blob` or `File`, an object with `byteLength` and `slice`, or your own `Source`. */
+export type LocalInput = Blob | BytesInput | Sliceable | Source;
 
 /** Options for finding the URL of a `HubInput`. */
 export type LocateOptions = HttpOptions & {
@@ -41,8 +41,8 @@ export interface HubInput {
 }
 
 /**
- * The inputs of `open`: a URL (in Node also a path), a `Blob` or `File`, bytes, your own `Source`, or a model in a hub
- * repository. A model in a repository is the result of `hub()` of `zstn/hub`, or an address `hf://owner/name` or
+ * The inputs of `open`: a URL (in Node also a path), a `Blob` or `File`, bytes, an object with `byteLength` and `slice`,
+ * your own `Source`, or a model in a hub repository. A model in a repository is the result of `hub()` of `zstn/hub`, or an address `hf://owner/name` or
  * `hf://owner/name@revision/file`. In browsers a relative URL is resolved against the page.
  */
 export type ModelInput = string | URL | LocalInput | HubInput;

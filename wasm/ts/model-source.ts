@@ -31,15 +31,15 @@ export function nameOf(input: ModelInput): string {
 }
 
 /**
- * Returns the source of an input. Every request is counted in `traffic`. Throws an `InvalidInputError` for a value that
- * is not an input.
+ * Returns the source of an input, which reads the version `pinned` of an address if it is given. Every request is counted
+ * in `traffic`. Throws an `InvalidInputError` for a value that is not an input.
  */
-export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic): Source {
+export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Traffic, pinned?: Source["pinned"]): Source {
   const { coalesce } = options;
   const place = isPlace(input) ? platform.resolve(input) : input;
-  if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic));
+  if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic, pinned));
   const source = localSource(place as LocalInput);
-  if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read().");
+  if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read(), or byteLength and slice().");
   const counted = withValidation(withStats(source, traffic));
   return coalesce === false || source instanceof BytesSource ? counted : withCoalescing(counted, coalesce);
 }

@@ -89,7 +89,7 @@ export class Model {
 
   /** @internal Identifies this version of all files; `undefined` if a source has no version identifier. */
   get version(): string | undefined {
-    const versions = this.#sources.map((source) => source.version);
+    const versions = this.#sources.map((source) => source.pinned?.version);
     if (this.#base) versions.push(this.#base.version);
     return versions.includes(undefined) ? undefined : versions.join(" ");
   }
@@ -178,13 +178,14 @@ export class Model {
   }
 
   /**
-   * Returns the recorded digests of tensors, by name, without reading any tensor: the first 16 bytes of the BLAKE3 of the
-   * decoded bytes, in hexadecimal digits. Tensors with equal dtype, shape and digest are identical if the files are right;
-   * `verify: "full"` compares digests when tensors are read. Packed files and deltas have them. Others are absent.
+   * Returns the bytes that opening this model has read, with the versions (`ETag`, `Last-Modified`) and lengths of its
+   * files, for the option `index` of `open`: a later visit or another worker then needs no request to list the tensors.
+   * It contains no addresses and no secrets. Rejects with an `UnsupportedError` for files that were packed from other
+   * formats than safetensors, models in several files without an index of shards, and compressed-tensors.
    */
-  async digests(): Promise<ReadonlyMap<string, string>> {
-    const { digestsOf } = await import("./digests.js");
-    return this.#whileOpen(undefined, async () => digestsOf(this.#instance, this.#core, this.tensors.keys()));
+  async index(): Promise<Uint8Array<ArrayBuffer>> {
+    const { writeIndex } = await import("./model-index.js");
+    return this.#whileOpen(undefined, () => writeIndex(this.#opened, this.kind));
   }
 
   /**

@@ -1,4 +1,9 @@
-/** The entry for Node: inputs may also be paths and file: URLs, and the WebAssembly modules are read from disk. */
+/**
+ * The entry for Node: inputs may also be paths and file: URLs, and the WebAssembly modules are read from disk. Its types
+ * are those of all entries.
+ *
+ * @module zstn
+ */
 
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
@@ -8,9 +13,11 @@ import type { WasmFiles } from "./configure.js";
 import { startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
 import { FileSource } from "./node/file.js";
+import { networkCause } from "./node/network-cause.js";
 import { startNodeWorker } from "./node/worker-handle.js";
 import { isDeno } from "./is-deno.js";
 import { setPlatform } from "./platform.js";
+import { setNetworkCause } from "./source/http/network-failure.js";
 import type { Source } from "./source/source.js";
 
 export * from "./exports.js";
@@ -19,6 +26,7 @@ export { folderCache } from "./node/folder-cache.js";
 // In Deno, `node:worker_threads` copies the transferred buffers, which takes 4 s for 20 MB. Deno's own workers do not.
 const startWorker = isDeno() ? startWebWorker : startNodeWorker;
 
+setNetworkCause(networkCause);
 setPlatform({ readModule, ownModule, loadAdvice, startWorker, coreCount: availableParallelism, resolve, siblingPath, loadHub: () => import("./hub/node.js") });
 
 /**

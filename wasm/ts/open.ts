@@ -2,7 +2,6 @@
 
 import { siblingResolver } from "./siblings.js";
 import type { ResolveSibling } from "./siblings.js";
-import { readConfig } from "./config.js";
 import type { Decoding, WorkerPool } from "./decode/worker-pool.js";
 import { BaseRequiredError, InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
@@ -12,14 +11,16 @@ import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
 import { checkEndpoint, isHubInput, located, withHub } from "./resolve-hub-input.js";
 import { Model } from "./model.js";
+import type { WithIndex } from "./model-index.js";
 import type { BytesInput, LocalInput, ModelInput } from "./model-input.js";
 import { isPackedFile, isPlain } from "./opened-file.js";
 import { platform } from "./platform.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { abortSiblingsOnFailure } from "./abort-siblings.js";
+import { mayHaveParts } from "./safetensors/plain-file.js";
 import { PlainModel } from "./safetensors/plain-model.js";
-import { cacheOf, optionsForRelatedFile } from "./source/http/options.js";
+import { cacheOf } from "./source/http/options.js";
 import type { HttpOptions } from "./source/http/options.js";
 import { isPlace, nameOf, sourceOf } from "./model-source.js";
 import type { ReadOptions } from "./source/source.js";
@@ -67,6 +68,13 @@ export interface OpenOptions {
    * bytes in memory are never merged.
    */
   coalesce?: CoalesceOptions | false;
+  /**
+   * The result of `model.index()` of the same model, from an earlier visit or another worker. A URL is then opened without
+   * a request; the bytes of other inputs are read, and compared with the index. A file that has changed is refused with a
+   * `SourceChangedError`: by `open` if that reads it, otherwise by the first read of a tensor. Rejects with a `FormatError`
+   * for a damaged index, and with an `UnsupportedError` for an index of another version of this package.
+   */
+  index?: Uint8Array;
 }
 
 /**
@@ -84,7 +92,10 @@ export type Verify = "stored" | "full";
 
 type AllOptions = OpenOptions & HttpOptions;
 
-const OPTIONS: OptionNames<AllOptions> = { signal: 1, onProgress: 1, base: 1, siblings: 1, config: 1, workers: 1, verify: 1, coalesce: 1, ...HTTP_OPTIONS };
+/** The options that apply to all files of a model. */
+const SHARED_OPTIONS = { verify: 1, coalesce: 1, ...HTTP_OPTIONS } as const;
+
+const OPTIONS: OptionNames<AllOptions> = { signal: 1, onProgress: 1, base: 1, siblings: 1, config: 1, workers: 1, index: 1, ...SHARED_OPTIONS };
 
 /**
  * Opens a model for reading tensors: recognises its format and lists its tensors, usually in two round trips. See
@@ -110,19 +121,18 @@ function lazyDecoding(workers: number | WorkerPool | undefined): LazyDecoding {
 async function openWithBase(given: ModelInput, options: AllOptions, decoding = lazyDecoding(options.workers)): Promise<Model> {
   const [input, base] = await Promise.all([withHub(given, options.endpoint), withHub(options.base, options.endpoint)]);
   if (base === undefined) return withoutBase(await openOne(input, options, decoding));
-  if (base instanceof Model) return withBase(await openOne(input, options, decoding), base, false);
-  const optionsOfBase = optionsFor(base, input, options);
-  // The base uses the same workers. They are stopped with the model, not with the base.
-  const decodingOfBase = async () => ({ decoder: (await decoding()).decoder });
+  const isOpen = base instanceof Model;
   const opened: Model[] = [];
   try {
     // The model and its base are opened concurrently, so that the base costs no further round trips.
     const [model, baseModel] = await abortSiblingsOnFailure([options.signal], (signal) => {
       const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
-      const opening = openOne(input, { ...options, signal }, decoding).then(keep);
-      return Promise.all([opening, openWithBase(base, { ...optionsOfBase, signal, config: false }, decodingOfBase).catch(nameBase).then(keep)]);
+      // The base uses the same workers. They are stopped with the model, not with the base.
+      const decodingOfBase = async () => ({ decoder: (await decoding()).decoder });
+      const openBase = (base: ModelInput) => openWithBase(base, { ...optionsFor(base, input, options), signal, config: false }, decodingOfBase).catch(nameBase).then(keep);
+      return Promise.all([openOne(input, { ...options, signal }, decoding).then(keep), isOpen ? base : openBase(base)]);
     });
-    return await withBase(model, baseModel, true);
+    return await model.attach(baseModel, !isOpen);
   } catch (error) {
     for (const model of opened) model.close();
     throw error;
@@ -149,16 +159,6 @@ export function nameBase(error: unknown): never {
   throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");
 }
 
-/** Attaches `base` to `model`. Closes the model if that fails. */
-async function withBase(model: Model, base: Model, ownsBase: boolean): Promise<Model> {
-  try {
-    return await model.attach(base, ownsBase);
-  } catch (error) {
-    model.close();
-    throw error;
-  }
-}
-
 /** Returns the options for another file that belongs to `input`. Secrets are passed on only to the origin of `input`. */
 export function optionsFor(other: ModelInput, input: ModelInput, options: AllOptions): AllOptions {
   const origin = (place: ModelInput): string | undefined => {
@@ -168,7 +168,8 @@ export function optionsFor(other: ModelInput, input: ModelInput, options: AllOpt
     return resolved instanceof URL ? resolved.origin : undefined;
   };
   const sameOrigin = origin(input) !== undefined && origin(input) === origin(other);
-  return { ...optionsForRelatedFile(options, sameOrigin), ...(options.coalesce !== undefined && { coalesce: options.coalesce }), ...(options.verify && { verify: options.verify }) };
+  const isKept = ([name, value]: [string, unknown]) => name in SHARED_OPTIONS && value !== undefined && (sameOrigin || !/^(headers|token)$/.test(name));
+  return Object.fromEntries(Object.entries(options).filter(isKept));
 }
 
 /** Returns whether the option `verify` requests digests. Throws an `InvalidInputError` for an unknown value. */
@@ -185,12 +186,14 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   const readOptions: ReadOptions = { onBytes: meter.arrived, onTotal: (bytes) => meter.expect(bytes) };
   if (options.signal) readOptions.signal = options.signal;
   const resolveSibling = siblingResolver(input, options.siblings);
-  const openSource = async (other: ModelInput) => {
+  const withIndex: WithIndex = options.index === undefined ? (_, create) => create() : await (await import("./model-index.js")).readIndex(options.index);
+  const openSource = async (other: ModelInput, name?: string) => {
     // `optionsFor` needs the origin, which an hf:// address has only after this step.
     const wanted = await withHub(other, options.endpoint);
-    return sourceOf(...(await located(wanted, optionsFor(wanted, input, options))), traffic);
+    const place = await located(wanted, optionsFor(wanted, input, options));
+    return withIndex(name, (pinned) => sourceOf(...place, traffic, pinned));
   };
-  const first = sourceOf(input, options, traffic);
+  const first = withIndex("", (pinned) => sourceOf(input, options, traffic, pinned));
   const name = nameOf(input);
   // Fetching the core and the head of the file concurrently saves a round trip. If it fails here, loading is repeated
   // when the core is needed, and that attempt reports the failure.
@@ -198,12 +201,13 @@ async function openOne(given: ModelInput, givenOptions: AllOptions, decoding: La
   const sizeBytes = await first.size(readOptions);
   const context: OpenContext = { meter, options: readOptions, openSource, resolveSibling, full, decoding };
   const { files, shards } = await openFiles(context, first, sizeBytes, name);
-  const config = await readConfig(context, files, options.config);
+  const inParts = files.filter((file) => !isPlain(file) || mayHaveParts(file));
+  const config = inParts.length > 0 && options.config !== false ? await (await loadCoreFiles()).readConfig(context, inParts, options.config) : undefined;
   if (config === undefined && files.every(isPlain)) {
     const index = shards?.index;
     const model = files.some(isPackedFile) ? await (await loadCoreFiles()).packedModel(files, index, decoding, options.workers) : new PlainModel(files, index);
-    return new Model({ instance: model.instance, model, files, shards: shards?.text }, model.describe(), traffic, undefined);
+    return new Model({ instance: model.instance, model, files, shards }, model.describe(), traffic, undefined);
   }
   const { assemble } = await loadCoreFiles();
-  return new Model(...(await assemble(files, shards?.text, config, full, readOptions, meter)), traffic, await decoding());
+  return new Model(...(await assemble(files, shards, config, full, readOptions, meter)), traffic, await decoding());
 }

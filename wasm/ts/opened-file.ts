@@ -16,12 +16,18 @@ export interface ReadFile {
   original?: Original;
   /** Reads the tensors that are only parts of entries of this packed file; absent if there are none. */
   views?: Views;
-  /** The name of the file, if it determines the format. */
+  /** The name of the file, if it determines the format or if the file is a shard. */
   name?: string;
   /** The first bytes of the file. */
   head: Uint8Array;
   /** The ranges that were read after the head. */
   supplied: Supplied[];
+}
+
+/** The index of a model in several files. */
+export interface ReadShards {
+  source: Source;
+  text: Uint8Array;
 }
 
 /** Bytes of a file, and their position. */

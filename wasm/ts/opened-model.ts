@@ -1,7 +1,7 @@
 /** The type of a model whose files have been opened. */
 
 import type { CoreModel, ModelInstance } from "./core.js";
-import type { ReadFile } from "./opened-file.js";
+import type { ReadFile, ReadShards } from "./opened-file.js";
 import type { readCoreTensor } from "./read-core-tensor.js";
 import type { RowPlanner } from "./row-planner.js";
 import type { PlainModel } from "./safetensors/plain-model.js";
@@ -15,8 +15,8 @@ export interface OpenedModel {
   readTensor?: typeof readCoreTensor;
   /** Reads rows of these tensors. */
   planner?: RowPlanner;
-  /** The text of the shard index; `undefined` for a model in one file. */
-  shards: Uint8Array | undefined;
+  /** The shard index; `undefined` for a model in one file. */
+  shards: ReadShards | undefined;
   /** Whether the tensors are the bytes that a delta refers to in a file of another format than safetensors. */
   isReferenced?: boolean;
 }

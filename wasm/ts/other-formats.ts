@@ -10,6 +10,7 @@ import type { OpenContext } from "./shards.js";
 import type { Source } from "./source/source.js";
 
 export { assemble } from "./build-model.js";
+export { readConfig } from "./config.js";
 export { checkAttached } from "./delta/attach.js";
 export { isPacked } from "./packed-magics.js";
 export { sourceOfShard };

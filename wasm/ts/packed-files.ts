@@ -24,6 +24,9 @@ export const isPacked = async (head: Uint8Array, name: string): Promise<boolean 
 /** Calls `sourceOfShard` of shard-source.ts. */
 export const sourceOfShard = async (context: OpenContext, name: string, input: ModelInput | undefined): Promise<Source> => (await loadOtherFormats()).sourceOfShard(context, name, input);
 
+/** Calls `readConfig` of config.ts. */
+export const readConfig: OtherFormats["readConfig"] = async (...of) => (await loadOtherFormats()).readConfig(...of);
+
 /** Calls `assemble` of build-model.ts. */
 export const assemble: OtherFormats["assemble"] = async (...of) => (await loadOtherFormats()).assemble(...of);
 

@@ -84,8 +84,8 @@ export class RestoredFile implements Source, Original, Views {
     return this.#failure;
   }
 
-  get version(): string | undefined {
-    return this.#source.version;
+  get pinned(): Source["pinned"] {
+    return this.#source.pinned;
   }
 
   size(): number {

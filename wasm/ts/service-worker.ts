@@ -27,7 +27,7 @@ import type { HttpOptions } from "./source/http/options.js";
 export type { CoreInput } from "./wasm-input.js";
 
 /** Options for reading the packed models. */
-export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress" | "workers"> & HttpOptions & SafetensorsBlobOptions;
+export type ServeOptions = Omit<OpenOptions, "signal" | "onProgress" | "workers" | "index"> & HttpOptions & SafetensorsBlobOptions;
 
 const SERVE_OPTIONS: OptionNames<ServeOptions> = { base: 1, siblings: 1, config: 1, verify: 1, coalesce: 1, cacheBytes: 1, ...HTTP_OPTIONS };
 

@@ -1,10 +1,10 @@
 /** Finds the files of a model in several files, some of which may be packed (docs/formats/sharded.md 2). */
 
-import { InvalidInputError } from "./errors.js";
+import { InvalidInputError, ReadError, hasCode } from "./errors.js";
+import type { HttpError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { isOfOtherFormat } from "./packed-names.js";
 import type { OpenContext } from "./shards.js";
-import { isAbsent } from "./siblings.js";
 import type { Source } from "./source/source.js";
 
 /**
@@ -13,7 +13,7 @@ import type { Source } from "./source/source.js";
  */
 export async function sourceOfShard({ options, openSource, resolveSibling }: OpenContext, name: string, input: ModelInput | undefined): Promise<Source> {
   const open = async (given: ModelInput) => {
-    const source = await openSource(given);
+    const source = await openSource(given, given === input ? name : undefined);
     await source.size(options);
     return source;
   };
@@ -33,4 +33,10 @@ export async function sourceOfShard({ options, openSource, resolveSibling }: Ope
       throw isAbsent(second) ? error : second;
     });
   }
+}
+
+/** Returns whether an error means that a file does not exist. */
+export function isAbsent(error: unknown): boolean {
+  if (hasCode<HttpError>(error, "http")) return error.status === 404 || error.status === 410;
+  return error instanceof ReadError && (error.cause as { code?: unknown } | undefined)?.code === "ENOENT";
 }

@@ -6,7 +6,7 @@ import type { Decoding } from "./decode/worker-pool.js";
 import { LimitError, ZstnError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { isPlain } from "./opened-file.js";
-import type { OpenedFile } from "./opened-file.js";
+import type { OpenedFile, ReadShards } from "./opened-file.js";
 import type { ProgressMeter } from "./progress.js";
 import { HEAD_BYTES } from "./limits.js";
 import { described, isPacked } from "./safetensors/file-kind.js";
@@ -26,8 +26,8 @@ const MAX_INDEX_BYTES = 100_000_000;
 export interface OpenContext {
   meter: ProgressMeter;
   options: ReadOptions;
-  /** Returns the source of another file of the model. */
-  openSource: (input: ModelInput) => Promise<Source>;
+  /** Returns the source of another file of the model: of the shard `name`, if it is given. */
+  openSource: (input: ModelInput, name?: string) => Promise<Source>;
   resolveSibling: ResolveSibling;
   /** Whether reads compare digests of the decoded tensors. */
   full: boolean;
@@ -38,7 +38,7 @@ export interface OpenContext {
 /** The opened files, in the order of the index, and the index if there is one. */
 export interface ModelFiles {
   files: OpenedFile[];
-  shards?: { text: Uint8Array; index: ShardIndex };
+  shards?: ReadShards & { index: ShardIndex };
 }
 
 /** Opens the file that `source` reads or, if that is an index, all files that the index names. */
@@ -48,7 +48,7 @@ export async function openFiles(context: OpenContext, source: Source, sizeBytes:
   if (!isShardIndex(head)) return { files: await openFile(context, source, sizeBytes, head, name) };
   const text = await readText(source, sizeBytes, head, options, meter);
   const index = parseShardIndex(text);
-  return { files: await openShards(context, index.files), shards: { text, index } };
+  return { files: await openShards(context, index.files), shards: { source, text, index } };
 }
 
 /** Reads the first bytes of a file, enough to recognise its format. */
@@ -105,10 +105,10 @@ async function openShard(context: OpenContext, name: string): Promise<OpenedFile
   const { options, openSource, resolveSibling } = context;
   const input = resolveSibling(name);
   try {
-    const source = await (input && name.endsWith(".safetensors") ? openSource(input) : (await loadCoreFiles()).sourceOfShard(context, name, input));
+    const source = await (input && name.endsWith(".safetensors") ? openSource(input, name) : (await loadCoreFiles()).sourceOfShard(context, name, input));
     const sizeBytes = await source.size(options);
     const head = await readHead(context, source, sizeBytes);
-    return (await openFile(context, source, sizeBytes, head, name))[0]!;
+    return Object.assign((await openFile(context, source, sizeBytes, head, name))[0]!, { name });
   } catch (error) {
     // The failure of another file aborts this one, and names that file.
     if (error instanceof ZstnError && !options.signal?.aborted) error.message = `In ${name}: ${error.message}`;

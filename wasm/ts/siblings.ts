@@ -1,7 +1,5 @@
 /** Resolves sibling files: the shards next to an index, or the `config.json` next to a model. */
 
-import { hasCode, ReadError } from "./errors.js";
-import type { HttpError } from "./errors.js";
 import type { ModelInput } from "./model-input.js";
 import { platform } from "./platform.js";
 
@@ -21,10 +19,4 @@ export function siblingResolver(input: ModelInput, siblings: ResolveSibling | un
     url.search = resolved.search;
     return url;
   };
-}
-
-/** Returns whether an error means that a file does not exist. */
-export function isAbsent(error: unknown): boolean {
-  if (hasCode<HttpError>(error, "http")) return error.status === 404 || error.status === 410;
-  return error instanceof ReadError && (error.cause as { code?: unknown } | undefined)?.code === "ENOENT";
 }

@@ -67,6 +67,12 @@ export interface TensorInfo {
   readonly base?: "copy" | "difference";
   /** Name of the tensor with equal bytes whose stored bytes this one shares (tied weights). Absent if there is none. */
   readonly aliasOf?: string;
+  /**
+   * The first 16 bytes of the BLAKE3 of the decoded tensor, in hexadecimal digits, as the file records them. Tensors with
+   * equal dtype, shape and digest are identical if the files are right; `verify: "full"` compares digests when tensors are
+   * read. Packed files and deltas have digests. Absent in other files.
+   */
+  readonly digest?: string;
 }
 
 /** Returns the number of elements of each dtype. */

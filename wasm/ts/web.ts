@@ -1,20 +1,27 @@
 /**
- * The entry for browsers and their workers: URLs are resolved against the page, and the WebAssembly modules are
- * fetched.
- *
- * @module zstn
+ * The entry for browsers and their workers. The functions that need the platform set it when this module is evaluated, so
+ * that a bundle with none of them contains only the code that it uses, such as one error class.
  */
 
-import { coreCount, isWorkerOfFirefox, startWebWorker } from "./decode/web-worker-handle.js";
 import { InvalidInputError } from "./errors.js";
-import { pageAddress } from "./page-address.js";
-import { setPlatform } from "./platform.js";
-import { httpFunctions } from "./source/http/http-functions.js";
+import * as frames from "./frames.js";
+import { open as openModel } from "./open.js";
+import { pack as packFile } from "./pack.js";
 import type { StoredCache, StoredCacheOptions } from "./source/cache/stored-cache.js";
+import { unpack as unpackFile } from "./unpack.js";
+import { onWeb } from "./web-platform.js";
 
 export * from "./exports.js";
+export { workerPool } from "./web-worker-pool.js";
 
-setPlatform({ readModule: (address) => fetch(address), startWorker: startWebWorker, avoidsWorkers: isWorkerOfFirefox, coreCount, resolve: pageAddress, loadHub: () => import("./hub/for-open.js").then(({ hubWith }) => hubWith(httpFunctions)) });
+// A bundler removes a call with this annotation if nothing uses its result.
+export const open = /* @__PURE__ */ onWeb(openModel);
+export const pack = /* @__PURE__ */ onWeb(packFile);
+export const unpack = /* @__PURE__ */ onWeb(unpackFile);
+export const compress = /* @__PURE__ */ onWeb(frames.compress);
+export const compressDelta = /* @__PURE__ */ onWeb(frames.compressDelta);
+export const decompress = /* @__PURE__ */ onWeb(frames.decompress);
+export const decompressDelta = /* @__PURE__ */ onWeb(frames.decompressDelta);
 
 /**
  * Creates a cache in a folder, which is created if necessary. Several programs may share it. Available in Node only;

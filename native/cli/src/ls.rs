@@ -279,12 +279,9 @@ impl Serialize for Tensors<'_> {
             let all = self.summaries?;
             Some(all[number].as_ref().map(figures_json))
         };
-        serializer.collect_seq(self.chosen.iter().map(|&number| {
-            let tensor = &self.model.tensors()[number];
-            Entry {
-                statistics: statistics(number),
-                ..Entry::new(self.model, tensor, self.places.parts(tensor))
-            }
+        serializer.collect_seq(self.chosen.iter().map(|&number| Entry {
+            statistics: statistics(number),
+            ..Entry::new(self.model, number, &self.places)
         }))
     }
 }
@@ -300,6 +297,7 @@ struct Entry<'a> {
     alias_of: Option<&'a str>,
     base: Option<&'a str>,
     format: Option<&'a str>,
+    digest: Option<String>,
     parts: Vec<Stored>,
     /// The statistics, if requested; `Some(None)` for a tensor without statistics.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -328,8 +326,10 @@ struct Stored {
 }
 
 impl<'a> Entry<'a> {
-    fn new(model: &'a Model, tensor: &'a TensorInfo, parts: &[StoredPart]) -> Self {
-        let parts = parts.iter().map(|part| Stored {
+    fn new(model: &'a Model, number: usize, places: &Places<'a>) -> Self {
+        let tensor = &model.tensors()[number];
+        let digest = model.tensor_digest(number);
+        let parts = places.parts(tensor).iter().map(|part| Stored {
             file: part.file,
             offset: part.stored.start,
             packed_bytes: part.len_bytes(),
@@ -344,6 +344,7 @@ impl<'a> Entry<'a> {
             alias_of: alias_of.map(|target| target.name.as_str()),
             base: tensor.base_use().map(BaseUse::name),
             format: tensor.format(),
+            digest: digest.map(|digest| format!("{:032x}", u128::from_be_bytes(digest))),
             parts: parts.collect(),
             statistics: None,
         }

@@ -242,9 +242,8 @@ impl Reader {
     /// The index entry of a tensor; `None` if there is no tensor with this name.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<Option<TensorInfo>> {
         let reader = self.get(py)?;
-        let mut tensors = reader.tensors().iter();
         Ok(match reader.model().find(name) {
-            Ok(number) => tensors.nth(number).map(TensorInfo::from),
+            Ok(number) => Some(TensorInfo::of(reader.model(), number)),
             Err(error) if error.kind() == zstn::zstn_core::ErrorKind::NotFound => None,
             Err(error) => return Err(to_python(py, error.into())),
         })

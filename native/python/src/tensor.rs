@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use zstn::zstn_core::dtype::Dtype;
-use zstn::zstn_core::model;
+use zstn::zstn_core::model::Model;
 
 /// The index entry of a tensor.
 #[pyclass(frozen, eq, hash, module = "zstn", get_all)]
@@ -25,12 +25,15 @@ pub struct TensorInfo {
     /// Length of the tensor in bytes in the file that it was packed from, or in its own
     /// file. It differs from `nbytes` for quantised values.
     original_nbytes: u64,
+    /// The first 16 bytes of the BLAKE3 of the decoded tensor in hex, as the file records
+    /// them. `None` if it has none.
+    digest: Option<String>,
 }
 
 #[pymethods]
 impl TensorInfo {
     #[new]
-    #[pyo3(signature = (name, dtype, shape, nbytes, stored_nbytes, original_nbytes = None))]
+    #[pyo3(signature = (name, dtype, shape, nbytes, stored_nbytes, original_nbytes = None, digest = None))]
     fn new(
         name: String,
         dtype: &str,
@@ -38,6 +41,7 @@ impl TensorInfo {
         nbytes: u64,
         stored_nbytes: u64,
         original_nbytes: Option<u64>,
+        digest: Option<String>,
     ) -> PyResult<Self> {
         let known = Dtype::from_name(dtype);
         let unknown = || PyValueError::new_err(format!("{dtype:?} is not a dtype"));
@@ -48,11 +52,12 @@ impl TensorInfo {
             nbytes,
             stored_nbytes,
             original_nbytes: original_nbytes.unwrap_or(nbytes),
+            digest,
         })
     }
 
     /// The arguments of `__new__`, for pickle.
-    fn __getnewargs__(&self) -> (&str, &str, &[u64], u64, u64, u64) {
+    fn __getnewargs__(&self) -> (&str, &str, &[u64], u64, u64, u64, Option<&str>) {
         (
             &self.name,
             self.dtype,
@@ -60,6 +65,7 @@ impl TensorInfo {
             self.nbytes,
             self.stored_nbytes,
             self.original_nbytes,
+            self.digest.as_deref(),
         )
     }
 
@@ -81,8 +87,11 @@ impl TensorInfo {
     }
 }
 
-impl From<&model::TensorInfo> for TensorInfo {
-    fn from(tensor: &model::TensorInfo) -> Self {
+impl TensorInfo {
+    /// Returns the index entry of tensor `number` in `model`.
+    pub fn of(model: &Model, number: usize) -> Self {
+        let tensor = &model.tensors()[number];
+        let digest = model.tensor_digest(number);
         Self {
             name: tensor.name.clone(),
             dtype: tensor.dtype.name(),
@@ -90,6 +99,7 @@ impl From<&model::TensorInfo> for TensorInfo {
             nbytes: tensor.len_bytes(),
             stored_nbytes: tensor.stored_share_bytes(),
             original_nbytes: tensor.original_len_bytes(),
+            digest: digest.map(|digest| format!("{:032x}", u128::from_be_bytes(digest))),
         }
     }
 }

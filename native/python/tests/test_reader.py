@@ -73,6 +73,8 @@ def test_a_reader_is_a_mapping(plain: Path, packed: Path, tensors) -> None:
             assert (info.name, info.dtype, info.shape) == ("wte.weight", "F32", (301, 40))
             assert info.nbytes == 301 * 40 * 4 and 0 < info.stored_nbytes <= info.nbytes
             assert dict(model.items())["scale"].shape == ()
+            assert (info.digest is None) == (path == plain)
+            assert info.digest is None or len(bytes.fromhex(info.digest)) == 16
             with pytest.raises(KeyError, match="did you mean"):
                 model["scal"]
             with pytest.raises(KeyError):

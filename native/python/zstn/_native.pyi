@@ -85,8 +85,9 @@ class TensorInfo:
         nbytes: int,
         stored_nbytes: int,
         original_nbytes: int | None = None,
+        digest: str | None = None,
     ) -> TensorInfo: ...
-    def __getnewargs__(self) -> tuple[str, str, list[int], int, int, int]: ...
+    def __getnewargs__(self) -> tuple[str, str, list[int], int, int, int, str | None]: ...
     def __eq__(self, value: object, /) -> bool: ...
     def __ne__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -110,6 +111,11 @@ class TensorInfo:
     def original_nbytes(self) -> int:
         """The length of the tensor in bytes in the file that it was packed from, or in its
         own file. It differs from ``nbytes`` for quantised values."""
+    @property
+    def digest(self) -> str | None:
+        """The first 16 bytes of the BLAKE3 of the decoded tensor, in hexadecimal, as the
+        file records them. Tensors of equal dtype, shape and digest are equal, as far as
+        the files are right. ``None`` for files without digests."""
 
 _Figures = tuple[int, float, float, float, float, int, int, int]
 

@@ -18,6 +18,8 @@ let [server, tensors, hold] = [];
 /** A tensor of four axes, whose values show the indices of their slice. */
 const EXPERTS = { dtype: "F32", shape: [4, 3, 48, 64], bytes: new Uint8Array(Float32Array.from({ length: 12 * 48 * 64 }, (_, i) => Math.floor(i / 9216) * 10 + (Math.floor(i / 3072) % 3) + (i % 3072) / 8192).buffer) };
 const SLICE_BYTES = 48 * 64 * 4;
+/** A tensor of three axes, whose values are the digits of their indices. */
+const CUBE = { dtype: "F32", shape: [4, 5, 6], bytes: new Uint8Array(Float32Array.from({ length: 120 }, (_, i) => Math.floor(i / 30) * 100 + (Math.floor(i / 6) % 5) * 10 + (i % 6)).buffer) };
 
 const { inBrowser } = browserTests({
   ready: async () => {
@@ -26,7 +28,7 @@ const { inBrowser } = browserTests({
     await writeLarge(join(models, "large.safetensors"));
     await pack(join(models, "large.safetensors"), join(models, "large.zstn"));
     writeFileSync(join(models, "bits.safetensors"), quantisedModel());
-    writeFileSync(join(models, "experts.safetensors"), safetensors({ experts: EXPERTS }));
+    writeFileSync(join(models, "experts.safetensors"), safetensors({ experts: EXPERTS, cube: CUBE }));
     server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/") ? hold : undefined));
   },
   done: () => server?.stop(),
@@ -317,5 +319,43 @@ inBrowser("sliders choose the slice of a tensor of four axes, which is in the li
   await page.getByLabel("Index of axis 1").fill("-1");
   await idle(page);
   await check(sliceOf(6, 9), /2 of 4[^]*all of 3/);
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("any two axes are the rows and columns, chosen by keyboard, in the link, and only their slice is read", async (page, complaints) => {
+  const table = () => page.locator("table.values tbody tr").evaluateAll((rows) => rows.map((row) => [...row.querySelectorAll("td")].map((cell) => Number(cell.textContent))));
+  const shows = async (rows, columns, value) => {
+    await idle(page);
+    assert.deepEqual(await table(), Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => value(row, column))));
+  };
+  const slice = () => new URL(page.url()).searchParams.get("slice");
+  await opened(page, "models/experts.safetensors", "cube");
+  await page.getByLabel("Rows", { exact: true }).selectOption("axis 2 (6)");
+  assert.equal(slice(), "0,c,r", "the axis that was the columns changes places with the rows");
+  await shows(6, 5, (row, column) => column * 10 + row);
+  await page.getByLabel("Columns", { exact: true }).focus();
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("Tab");
+  assert.equal(slice(), "c,0,r");
+  await page.getByLabel("Index of axis 1").focus();
+  for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowRight");
+  assert.equal(slice(), "c,3,r");
+  await shows(6, 4, (row, column) => column * 100 + 30 + row);
+  assert.equal(await page.getByLabel("Heatmap of cube[columns, 3, rows]").count(), 1);
+  await page.getByLabel("Rows", { exact: true }).selectOption("as stored");
+  assert.equal(slice(), null);
+
+  server.forget();
+  await openTensor(page, server, "models/experts.safetensors", "experts", { slice: "2,1,c,r" });
+  await idle(page);
+  const own = EXPERTS.bytes.subarray(7 * SLICE_BYTES, 8 * SLICE_BYTES);
+  const shown = await figures(page);
+  for (const [label, value] of Object.entries(truth({ dtype: "F32", bytes: own }))) assert.ok(near(shown[label], value), `${label}: ${shown[label]}, should be ${value}`);
+  const { bytes } = server.fetched("/models/experts.safetensors");
+  assert.ok(bytes >= 32_768 && bytes <= 32_768 + SLICE_BYTES, `${bytes} bytes for the head and one slice`);
+  for (const wrong of ["r,c", "2,1,r,r", "2,*,c,r", "9,1,c,r", "r,c,x,1"]) {
+    await openTensor(page, server, "models/experts.safetensors", "experts", { slice: wrong });
+    assert.equal(await page.getByLabel("Rows", { exact: true }).inputValue(), "", wrong);
+  }
   assert.deepEqual(complaints, []);
 });

@@ -78,9 +78,9 @@ before(async () => {
 
 test("the usual files are listed without the core, with the same contents", async () => {
   for (const [name, file] of Object.entries(files)) assert.ok(await agree(file, () => name), name);
-  const { order, tensors, statistics, digests } = await packedOutcome(files.blocked);
+  const { order, tensors, statistics } = await packedOutcome(files.blocked);
   assert.equal(tensors.find(({ name }) => name === "é").aliasOf, "a");
-  assert.ok(order.length >= 9 && statistics.length > 8 && digests.length === 16 * tensors.length);
+  assert.ok(order.length >= 9 && statistics.length > 8 && tensors.every(({ digest }) => /^[0-9a-f]{32}$/.test(digest)));
 });
 
 test("a long header is restored from its copy, in two requests", async () => {

@@ -70,7 +70,7 @@ const GGUF = ggufFile({ "general.name": "small" }, []);
 
 // The code blocks of a page build on each other. Blocks for browsers only are marked as such.
 const PAGES = {
-  reading: ["JSON.stringify([t.shape, some.shape, whole, changed.shape, tuned.base.stats.requests > 0])", [[1500, 4], [10, 4], true, [100, 60], true]],
+  reading: ["JSON.stringify([t.shape, some.shape, whole, changed.shape, tuned.base.stats.requests > 0, same.stats.requests])", [[1500, 4], [10, 4], true, [100, 60], true, 0]],
   workers: ["pool.size", 3],
   safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
   packing: [

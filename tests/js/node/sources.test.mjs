@@ -6,7 +6,7 @@ import { openAsBlob } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { open } from "zstn";
+import { open, pack } from "zstn";
 import { scratchFolder } from "../support/scratch.mjs";
 import { cost } from "../support/traffic.mjs";
 import { goodContainers, sha256, vectorPath } from "../support/vectors.mjs";
@@ -27,6 +27,8 @@ const sources = {
   "a Blob": new Blob([bytes]),
   "a File": new File([bytes], "model.zstn"),
   "a Blob of a file on disk": await openAsBlob(path),
+  "an object with byteLength and slice, as promises of buffers": { byteLength: bytes.length, slice: async (start, end) => new Uint8Array(bytes).buffer.slice(start, end) },
+  "an object with byteLength and slice, as Uint8Arrays": { byteLength: bytes.length, slice: (start, end) => new Uint8Array(bytes.subarray(start, end)) },
   "a source of one's own": { size: () => bytes.length, read: async (offset, length) => new Uint8Array(bytes.subarray(offset, offset + length)) },
 };
 
@@ -105,6 +107,18 @@ test("an error of one's own source comes through untouched", async () => {
   await assert.rejects(open({ size: () => 100, read: () => Promise.reject(mine) }), (error) => error === mine);
 });
 
+test("slices of a wrong length, and errors of one's own slice", async () => {
+  await assert.rejects(open({ byteLength: 500, slice: () => new Uint8Array(3) }), { code: "truncated" });
+  const mine = new TypeError("tape drive on fire");
+  await assert.rejects(open({ byteLength: 500, slice: async () => Promise.reject(mine) }), (error) => error === mine);
+});
+
+test("pack takes what has byteLength and slice", async () => {
+  const file = readFileSync(vectorPath("zstn", "metadata.safetensors"));
+  const { blob } = await pack({ byteLength: file.length, slice: (start, end) => file.subarray(start, end) });
+  assert.deepEqual(await blob.bytes(), await (await pack(file)).blob.bytes());
+});
+
 test("when one of several reads fails, the others are stopped", async () => {
   // The header does not fit into the first read, so two ranges are missing.
   const long = readFileSync(vectorPath("zstn", "name_65535.zstn"));
@@ -121,7 +135,7 @@ test("when one of several reads fails, the others are stopped", async () => {
   assert.ok((await stopped[0]) > 0);
 });
 
-for (const [what, source] of Object.entries({ undefined: undefined, "a number": 7, "an object without read": { size: () => 1 }, "a mailto: address": new URL("mailto:a@b.c") })) {
+for (const [what, source] of Object.entries({ undefined: undefined, "a number": 7, "an object without read": { size: () => 1 }, "a typed array of other elements": new Float32Array(8), "a list": [1, 2], "an object without slice": { byteLength: 5 }, "slices of another type": { byteLength: 500, slice: () => "text" }, "a mailto: address": new URL("mailto:a@b.c") })) {
   test(`open refuses ${what}`, async () => {
     await assert.rejects(open(source), { name: "InvalidInputError", code: "invalid_input" });
   });

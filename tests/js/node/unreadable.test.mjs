@@ -45,10 +45,7 @@ test("digests are those that packed files and deltas state, and plain files stat
   await packByProgram(join(folder, "tuned.safetensors"), join(folder, "tuned.z4dm"), { base: join(folder, "base.safetensors") });
   const digests = async (name, options) => {
     const model = await open(join(folder, name), options);
-    const found = await model.digests();
-    model.close();
-    await assert.rejects(model.digests(), { code: "closed" });
-    return Object.fromEntries(found);
+    return Object.fromEntries([...model.tensors].filter(([, { digest }]) => digest !== undefined).map(([name, { digest }]) => [name, digest]));
   };
   const base = await digests("base.zstn");
   assert.deepEqual(Object.keys(base), ["a", "b", "tied"]);

@@ -64,8 +64,8 @@ export async function packedOutcome(bytes) {
 function packedProperties(model) {
   const layout = model.unpacked();
   const end = layout.sizeBytes();
-  const [head, digests, statistics] = [layout.head(), model.digests(), model.statistics(0)].map((bytes) => bytes && Buffer.from(bytes).toString("latin1"));
-  return { head, digests, statistics, end, isOriginal: layout.isOriginal(), order: [...layout.tensors(0, end)] };
+  const [head, statistics] = [layout.head(), model.statistics(0)].map((bytes) => bytes && Buffer.from(bytes).toString("latin1"));
+  return { head, statistics, end, isOriginal: layout.isOriginal(), order: [...layout.tensors(0, end)] };
 }
 
 async function withCoreModel(bytes, work) {

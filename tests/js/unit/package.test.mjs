@@ -26,7 +26,7 @@ const TYPES = [
   "AxisSelection", "BlobReadOptions", "BlockScaled", "BlockScaledOptions", "ByteCache", "BytesInput", "CoalesceOptions", "CompressOptions", "Configuration", "CoreInput", "DecompressOptions", "Dtype", "DtypeArrays", "Effort",
   "ErrorCode", "ErrorLocation", "Figures", "Float16Data", "GpuBuffer", "GpuDevice", "GpuReadOptions", "GpuTensor", "HalfArray", "HttpOptions", "HubInput", "HubLocation", "LocalInput", "LocateOptions", "Model", "ModelInput", "ModelKind", "OnProgress", "OpenOptions", "OpenOptionsFor", "OpfsCacheOptions", "PackDeltaOptions", "PackDeltaOptionsFor", "PackOptions", "PackOptionsFor",
   "PackReport", "Packed", "PackedOriginal", "PackedTensor", "PlanOptions", "Progress", "ReadOptions", "ReadPlan", "ResolveSibling", "RetryOptions", "RowRange", "SafetensorsBlob", "SafetensorsBlobOptions",
-  "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StatisticsOptions", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions", "TensorStatistics",
+  "Sliceable", "Source", "Stats", "StoredCache", "StoredCacheOptions", "StoredPart", "StoredPlane", "StatisticsOptions", "StreamOptions", "Tensor", "TensorData", "TensorInfo", "TensorOptions", "TensorStatistics",
   "TypedTensor", "UnpackOptions", "UnpackOptionsFor", "UnpackReport", "Unpacked", "Verify", "WasmFiles", "WasmModule", "WorkerPool", "WorkerPoolOptions",
 ];
 

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FormatError, HttpError, NetworkError, SourceChangedError, TruncatedError } from "../../../wasm/dist/errors.js";
+import { networkCause } from "../../../wasm/dist/node/network-cause.js";
+import { setNetworkCause } from "../../../wasm/dist/source/http/network-failure.js";
 import { parseRetryAfter } from "../../../wasm/dist/source/http/retry-after.js";
 import { mayPass, retrying } from "../../../wasm/dist/source/retry.js";
 import { fakeClock } from "../support/clock.mjs";
+
+setNetworkCause(networkCause);
 
 /** Returns a policy whose clock advances only by its waits, and the list of these waits. */
 function policy(over = {}) {

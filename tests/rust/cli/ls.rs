@@ -1,6 +1,7 @@
 //! Lists of tensors: the layout and memory use of `zstn ls`, tensors selected by
 //! patterns, and lists in another order.
 
+use serde_json::Value;
 use zstn_tests::command::{json, text, zstn};
 use zstn_tests::rng::Rng;
 use zstn_tests::with_header;
@@ -34,6 +35,26 @@ fn columns_are_aligned() {
          größe/重み  F32    [10]       40 B    43 B   0.930×\n\
          wte.tied    BF16   [1024]  2.05 kB       –        –  = wte.weight\n"
     );
+}
+
+#[test]
+fn digests_are_those_that_the_file_stores() {
+    let content = [7; 2048];
+    let file = zstn_tests::checkpoint(&[("head", "BF16", &content), ("tied", "BF16", &content)]);
+    let folder = folder_with("m.safetensors", &file);
+    let digests = |name: &str| {
+        let list = json(&zstn(folder.path(), &["ls", name, "--json"]));
+        [0, 1].map(|number| list["tensors"][number]["digest"].clone())
+    };
+    assert!(digests("m.safetensors").iter().all(Value::is_null));
+    let packed = zstn(folder.path(), &["pack", "m.safetensors"]);
+    assert!(packed.status.success(), "{}", text(&packed.stderr));
+    let whole = zstn_core::digest::of_pieces([&content[..]]);
+    let hex: String = whole[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(digests("m.zstn"), [hex.clone().into(), Value::String(hex)]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ export function checkBase(core: CoreInstance, delta: CoreModel, { instance, mode
   }
   if (instance === core && !(model instanceof PlainModel)) return core.call(() => delta.checkBase(model));
   const catalogs = files.map((file) => catalogIn(core, file));
-  const index = shards && core.call(({ ShardIndex }) => new ShardIndex(shards));
+  const index = shards && core.call(({ ShardIndex }) => new ShardIndex(shards.text));
   const copy = core.call(({ Assembly }) => new Assembly(catalogs, index, undefined).finish(false));
   try {
     core.call(() => delta.checkBase(copy));

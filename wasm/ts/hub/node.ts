@@ -5,7 +5,9 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { env } from "node:process";
 import { ReadError } from "../errors.js";
+import { networkCause } from "../node/network-cause.js";
 import { httpFunctions } from "../source/http/http-functions.js";
+import { setNetworkCause } from "../source/http/network-failure.js";
 import { setEnvironment } from "./environment.js";
 import type { HubEnvironment } from "./environment.js";
 
@@ -18,6 +20,7 @@ const login: HubEnvironment = {
     isDisabled() ? "unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps the token from being sent, or pass a `token`" : "log in by `hf auth login`, set HF_TOKEN, or pass a `token`",
 };
 
+setNetworkCause(networkCause);
 setEnvironment(login, httpFunctions);
 
 const set = (name: string): string | undefined => env[name] || undefined;

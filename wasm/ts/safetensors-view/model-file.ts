@@ -1,9 +1,9 @@
 /** A model as a safetensors file: the file itself, the one it was packed from, or a generated one. */
 
 import type { ModelInstance, CoreUnpacked } from "../core.js";
-import { InvalidInputError } from "../errors.js";
 import { checkOptions } from "../known-options.js";
 import type { OptionNames } from "../known-options.js";
+import { atLeast } from "../source/option.js";
 import type { Source } from "../source/source.js";
 import { withSignal } from "../source/with-signal.js";
 import type { TensorInfo } from "../tensor.js";
@@ -37,8 +37,7 @@ export interface Readable {
 /** Returns the model as a safetensors file that is read like a `Blob`. All its reads abort with `signal`. */
 export function modelBlob(model: Readable, options: SafetensorsBlobOptions, signal: AbortSignal): SafetensorsBlob {
   checkOptions("asSafetensorsBlob()", options, { cacheBytes: 1 } satisfies OptionNames<SafetensorsBlobOptions>);
-  const { cacheBytes = DEFAULT_DECODED_BYTES } = options;
-  if (!(cacheBytes >= 0)) throw new InvalidInputError(`\`cacheBytes\` must be a number of bytes, not ${String(cacheBytes)}.`);
+  const cacheBytes = atLeast("cacheBytes", options.cacheBytes ?? DEFAULT_DECODED_BYTES);
   const file = withSignal(modelFile(model, cacheBytes), signal);
   const isOriginal = model.instance.call(() => model.unpacked.isOriginal());
   return new SafetensorsBlob(file, 0, file.size() as number, "application/octet-stream", isOriginal);

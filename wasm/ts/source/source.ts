@@ -1,5 +1,7 @@
 /** The interface of all sources of bytes. Caches, retries and counters can wrap any implementation. */
 
+import type { Pinned } from "./http/pinned.js";
+
 /** Options of one read, in addition to its range. */
 export interface ReadOptions {
   /** Aborts the read, which then rejects with the reason of the signal. */
@@ -32,6 +34,16 @@ export interface Source {
    * the option `siblings` finds.
    */
   readonly name?: string | undefined;
-  /** @internal Identifies this version of the file; `undefined` if the version is unknown. */
-  readonly version?: string | undefined;
+  /** @internal The version that is read from a web server, with which another source can continue. */
+  readonly pinned?: Pinned | undefined;
+}
+
+/** A file of `byteLength` bytes that is read in slices, like an `ArrayBuffer`. */
+export interface Sliceable {
+  /** The length of the file, in bytes. */
+  readonly byteLength: number;
+  /** Returns the bytes from `start` to `end` (exclusive). The range is never empty. The caller does not modify the bytes. */
+  slice(start: number, end: number): ArrayBuffer | Uint8Array | Promise<ArrayBuffer | Uint8Array>;
+  /** The name of the file, as that of a `Source`. */
+  readonly name?: string | undefined;
 }

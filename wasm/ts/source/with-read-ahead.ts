@@ -59,8 +59,8 @@ class ReadAhead implements AheadSource {
     return (this.#sizeBytes = await this.#source.size(options));
   }
 
-  get version(): string | undefined {
-    return this.#source.version;
+  get pinned(): Source["pinned"] {
+    return this.#source.pinned;
   }
 
   async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array> {

@@ -19,7 +19,7 @@ export function withValidation(source: Source): Source {
       const bytes: unknown = await source.read(offset, length, options);
       options.signal?.throwIfAborted();
       if (!(bytes instanceof Uint8Array)) {
-        throw new InvalidInputError("The source's read() must return a Uint8Array.");
+        throw new InvalidInputError("The source's read() must return a Uint8Array, and slice() that or an ArrayBuffer.");
       }
       if (bytes.byteLength !== length) {
         throw new TruncatedError(
@@ -30,8 +30,8 @@ export function withValidation(source: Source): Source {
       }
       return bytes;
     },
-    get version() {
-      return source.version;
+    get pinned() {
+      return source.pinned;
     },
   };
 }

@@ -14,6 +14,7 @@ import type { ByteSpan } from "../rows.js";
 import { PlainLayout } from "../safetensors/plain-layout.js";
 import { PlainModel, type PlainPartContext } from "../safetensors/plain-model.js";
 import type { ShardIndex } from "../safetensors/shard-index.js";
+import { shortDigest } from "../short-digest.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import { parsePlanes } from "../stored-planes.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "../tensor.js";
@@ -21,10 +22,7 @@ import { FrameTensor, ReaderInstance } from "./frame-tensor.js";
 import { inOrder } from "./container-index.js";
 import type { IndexRecord } from "./container-index.js";
 import type { PackedHead } from "./packed-head.js";
-
-/** The length of a digest in a file, and of the short digests that a model returns, in bytes. */
-const DIGEST_BYTES = 32;
-const SHORT_DIGEST_BYTES = 16;
+import { ENTRY_BYTES } from "./section.js";
 
 /** A tensor in a packed file: its file, the number of its record and the number of its entry in the integrity section. */
 interface Place {
@@ -66,9 +64,11 @@ export class PackedModel extends PlainModel {
       const number = numbers[file]!.get(info.name)!;
       const record = head.records[number]!;
       const { begin, end } = head.records[record.target]!.frame!;
-      this.#places.set(info.name, { file, head, record, entry: head.entries[number]! });
+      const entry = head.entries[number]!;
+      this.#places.set(info.name, { file, head, record, entry });
       owners.set(record, info.name);
-      Object.assign(info, { storedLength: end - begin, parts: [{ file, offset: begin, length: end - begin }] });
+      const digests = head.section.get("TENS");
+      Object.assign(info, { storedLength: end - begin, parts: [{ file, offset: begin, length: end - begin }], ...(digests && { digest: shortDigest(digests, entry * ENTRY_BYTES.TENS) }) });
     }
     for (const info of tensors) {
       const place = this.#places.get(info.name);
@@ -141,19 +141,6 @@ export class PackedModel extends PlainModel {
     await this.#load();
     options.signal?.throwIfAborted();
     return parsePlanes(this.#frame(info, place).planeSizes(table));
-  }
-
-  /** Returns the short digests of all tensors, like `CoreModel.digests`. */
-  digests(): Uint8Array {
-    const { tensors } = super.describe();
-    const all = new Uint8Array(tensors.length * SHORT_DIGEST_BYTES);
-    for (const [number, { name }] of tensors.entries()) {
-      const place = this.#places.get(name);
-      const begin = (place?.entry ?? 0) * DIGEST_BYTES;
-      const digest = place?.head.section.get("TENS")?.subarray(begin, begin + SHORT_DIGEST_BYTES);
-      if (digest) all.set(digest, number * SHORT_DIGEST_BYTES);
-    }
-    return all;
   }
 
   /** Returns the statistics record of a file, like `CoreModel.statistics`. */

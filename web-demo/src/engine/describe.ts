@@ -51,6 +51,7 @@ export async function describe(reader: MatrixReader, whole: boolean, context: Co
     histogram: stats.histogram(),
     magnitudes: stats.magnitudes(),
     ...(reader.stored && rows.rowsRead < reader.rows && { stored: reader.stored.whole }),
+    ...(reader.costBytes !== undefined && { costBytes: reader.costBytes }),
     ...(reader.bits && { exponents: stats.exponents(reader.bits) }),
     ...(reader.compare && { difference: { changed, relativeNorm: norm / Math.sqrt(squares), skipped } }),
   };

@@ -26,6 +26,8 @@ export interface MatrixReader {
   readonly stored?: StoredFigures | undefined;
   /** The rows of a representative sample, as ranges [begin, end). All rows of a small matrix; empty if a large one can only be read as a whole. */
   readonly sample: readonly (readonly [number, number])[];
+  /** The number of bytes that reading all rows of a slice fetches, available after `prepare`; `undefined` if that is unknown. */
+  readonly costBytes?: number | undefined;
   /** Finds out which rows can be read without fetching the whole tensor, and sets `sample` and `stored` accordingly. Call it before reading either. */
   prepare(context: Context): Promise<void>;
   /** Reads rows and passes them to `use` in blocks, in order. With `keep`, rows of the sample are retained in memory. */

@@ -54,6 +54,7 @@ export class Matrix implements MatrixReader {
   isSmall: boolean;
   sample: readonly (readonly [number, number])[];
   stored: StoredFigures | undefined;
+  costBytes: number | undefined;
   readonly #source: TensorSource;
   readonly #info: TensorInfo;
   readonly #budget: SampleBudget;
@@ -96,10 +97,15 @@ export class Matrix implements MatrixReader {
     // If a slice cannot be read alone, the whole tensor is read for it.
     if ((this.isSmall && whole === this.#info) || this.#indivisible !== undefined) return;
     this.stored = await this.#source.stored(this.columns, signal);
+    const [units = 1] = this.#info.shape;
     const plan = this.#info.shape.length === 0 || this.#stride === this.count ? undefined : await this.#source.plan([0, 1], signal);
-    this.#indivisible = plan?.whole ?? true;
-    if (plan && !plan.whole) {
-      if (this.isSmall) return;
+    // A slice across the blocks of its tensor takes more bytes than it has, and each of its rows may take nearly all of them.
+    const all = plan && !plan.whole && whole !== this.#info ? await this.#source.plan([0, units], signal) : undefined;
+    this.#indivisible = !plan || plan.whole || (all !== undefined && units > 2 && 2 * plan.bytes > all.bytes);
+    if (whole !== this.#info) this.costBytes = all?.bytes ?? whole.storedLength;
+    if (plan && !this.#indivisible) {
+      if (this.isSmall && (this.costBytes ?? 0) <= this.#budget.wholeBytes) return;
+      this.isSmall = false;
       this.sample = this.#strata(plan.bytes);
       // A packed tensor is fetched in whole blocks, which contain more rows than requested.
       const rowBytes = this.#bytesOf(this.#unitRows);
@@ -107,7 +113,7 @@ export class Matrix implements MatrixReader {
       if (this.#isInBlocks) this.sample = await this.#widened(this.sample, signal);
       return;
     }
-    const { storedLength, byteLength } = whole;
+    const { storedLength, byteLength } = all ? { storedLength: all.bytes, byteLength: this.#info.byteLength } : whole;
     this.isSmall = storedLength <= this.#budget.wholeBytes && byteLength <= UNPACKED_BYTES;
     this.sample = this.isSmall ? [[0, this.rows]] : [];
   }

@@ -8,8 +8,11 @@ import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-chang
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
 export type Slot = "first" | "second";
 
-/** An index for each of the first axes of a tensor; `null` for all indices of an axis. */
-export type Slice = readonly (number | null)[];
+/**
+ * A part of a tensor: an index for each of its first axes, `null` for all indices of an axis; or an entry for every axis,
+ * of which one is the rows of the view, one its columns, and each other one an index.
+ */
+export type Slice = readonly (number | null | "rows" | "columns")[];
 
 /** A tensor of an open model. */
 export interface Reference {
@@ -180,6 +183,8 @@ export interface Description {
   /** The histogram of |value| by powers of two. */
   readonly magnitudes: Histogram;
   readonly exponents?: Exponents;
+  /** The number of bytes that reading all rows fetches, if they are a slice of a tensor. */
+  readonly costBytes?: number;
   /** The figures of the whole tensor that were stored when it was packed. Absent if the whole tensor was read. */
   readonly stored?: Figures;
   /**

@@ -9,16 +9,11 @@ import type { StatedChange } from "./tensor-change.js";
 /** Returns the facts that the files record about tensors of both models. */
 export async function statedChanges(first: Model, second: Model, names: readonly string[]): Promise<StatedChange[]> {
   const models = [first, second];
-  const [digests, statistics] = await Promise.all([
-    // Plain files have no digests.
-    Promise.all(models.map(async (model) => (model.kind === "safetensors" ? new Map<string, string>() : model.digests()))),
-    // Damaged statistics are treated as missing.
-    Promise.all(models.map((model) => model.statistics().catch(() => undefined))),
-  ]);
+  // Damaged statistics are treated as missing.
+  const statistics = await Promise.all(models.map((model) => model.statistics().catch(() => undefined)));
   return names.map((name) => {
     const infos = models.map((model) => model.tensors.get(name)!) as [TensorInfo, TensorInfo];
-    const [own, other] = digests.map((all) => all.get(name));
-    const isSame = isSameTensor(infos, own, other);
+    const isSame = isSameTensor(...infos);
     const [left, right] = statistics.map((all) => all?.get(name));
     return {
       name,
@@ -29,12 +24,11 @@ export async function statedChanges(first: Model, second: Model, names: readonly
   });
 }
 
-function isSameTensor(infos: readonly [TensorInfo, TensorInfo], own: string | undefined, other: string | undefined): boolean | undefined {
-  const [a, b] = infos;
+function isSameTensor(a: TensorInfo, b: TensorInfo): boolean | undefined {
   // Equal values of different dtypes have different bytes.
   if (a.dtype !== b.dtype || a.byteLength !== b.byteLength) return undefined;
   if (a.byteLength === 0) return true;
-  if (own !== undefined && other !== undefined) return own === other;
+  if (a.digest !== undefined && b.digest !== undefined) return a.digest === b.digest;
   // If one of the models is a delta of the other, it copies the tensors that are equal.
   const base = a.base ?? b.base;
   return base === undefined ? undefined : base === "copy";

@@ -1,4 +1,4 @@
-/** Slices of tensors of more than two axes: an index for some of the first axes. */
+/** Slices of tensors of more than two axes: an index for some axes, and the axes that are the rows and the columns of the view. */
 
 import type { TensorInfo } from "zstn";
 import type { Slice } from "./protocol.js";
@@ -15,24 +15,41 @@ export function sliceAxes({ shape, dtype, byteLength }: TensorInfo): number {
   return isPacked(dtype) && !Number.isInteger(matrixBytes) ? 0 : shape.length - 2;
 }
 
+/** Returns whether any two axes can be viewed as rows and columns. Single elements of some dtypes cannot be read. */
+export function hasAxes(info: TensorInfo): boolean {
+  return sliceAxes(info) > 0 && !isPacked(info.dtype) && info.dtype !== "C64";
+}
+
+/** Returns the axes that a slice names as rows and columns; `undefined` if it names none. */
+export function axesOf(slice: Slice): { readonly rows: number; readonly columns: number } | undefined {
+  const [rows, columns] = [slice.indexOf("rows"), slice.indexOf("columns")];
+  return rows < 0 ? undefined : { rows, columns };
+}
+
 /** Returns the description of a slice, as a tensor of its own; its stored bytes are a share of the tensor's. */
 export function sliceInfo(info: TensorInfo, slice: Slice): TensorInfo {
-  const shape = info.shape.filter((_, axis) => typeof slice[axis] !== "number");
+  const axes = axesOf(slice);
+  const shape = axes ? [info.shape[axes.rows]!, info.shape[axes.columns]!] : info.shape.filter((_, axis) => typeof slice[axis] !== "number");
   const share = shape.reduce((product, size) => product * size, 1) / info.shape.reduce((product, size) => product * size, 1);
   return { ...info, shape, byteLength: Math.round(info.byteLength * share), storedLength: Math.ceil(info.storedLength * share) };
 }
 
-/** Returns the slice in the text of a link, such as `3,*`; `undefined` if the tensor has no such slice. */
+/** The words of a link for entries that are not an index. */
+const WORDS = { "*": null, r: "rows", c: "columns" } as const;
+
+/** Returns the slice in the text of a link, such as `3,*` or `c,2,r`; `undefined` if the tensor has no such slice. */
 export function parseSlice(text: string | undefined, info: TensorInfo): Slice | undefined {
-  const entries = text?.split(",").map((entry) => (entry === "*" ? null : /^\d+$/.test(entry) ? Number(entry) : undefined));
-  if (!entries || entries.length > sliceAxes(info)) return undefined;
-  if (entries.some((entry, axis) => entry === undefined || (entry !== null && entry >= info.shape[axis]!))) return undefined;
-  return isSliced(entries as Slice) ? (entries as Slice) : undefined;
+  const entries = text?.split(",").map((entry) => (Object.hasOwn(WORDS, entry) ? WORDS[entry as keyof typeof WORDS] : /^\d+$/.test(entry) ? Number(entry) : undefined));
+  if (!entries || entries.some((entry, axis) => entry === undefined || (typeof entry === "number" && !(entry < info.shape[axis]!)))) return undefined;
+  const slice = entries as Slice;
+  const named = slice.filter((entry) => typeof entry === "string");
+  const isValid = named.length > 0 ? hasAxes(info) && slice.length === info.shape.length && [...named].sort().join() === "columns,rows" && !slice.includes(null) : slice.length <= sliceAxes(info);
+  return isValid && isSliced(slice) ? slice : undefined;
 }
 
 /** Returns the text of a slice for a link; `undefined` for the whole tensor. */
 export function sliceText(slice: Slice): string | undefined {
-  return isSliced(slice) ? slice.map((index) => index ?? "*").join(",") : undefined;
+  return isSliced(slice) ? slice.map((entry) => (entry === null ? "*" : typeof entry === "number" ? entry : entry[0])).join(",") : undefined;
 }
 
-const isSliced = (slice: Slice): boolean => slice.some((index) => index !== null);
+const isSliced = (slice: Slice): boolean => slice.some((entry) => entry !== null);

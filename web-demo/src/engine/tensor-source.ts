@@ -1,12 +1,12 @@
 /** The numbers of a tensor, as they are stored or decoded from several tensors. */
 
 import { readBlockScaled } from "zstn";
-import type { BlockScaled, Model, ReadPlan, RowRange, TensorInfo, TensorOptions } from "zstn";
+import type { AxisSelection, BlockScaled, Model, ReadPlan, RowRange, TensorInfo, TensorOptions } from "zstn";
 import { storedFigures } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
 import type { Context } from "./context.js";
 import type { Slice } from "./protocol.js";
-import { sliceInfo } from "./slice.js";
+import { axesOf, sliceInfo } from "./slice.js";
 import { toNumbers } from "./to-numbers.js";
 
 export type Numbers = ArrayLike<number> & { subarray(begin: number, end: number): ArrayLike<number>; set(numbers: ArrayLike<number>, offset: number): void };
@@ -35,10 +35,16 @@ export function storedSource(model: Model, info: TensorInfo): TensorSource {
 
 /** Returns the elements of a slice of a tensor, as they are stored. The stored figures are those of the whole tensor. */
 export function slicedSource(model: Model, whole: TensorInfo, slice: Slice): TensorSource {
+  const axes = axesOf(slice);
+  const isTransposed = axes !== undefined && axes.columns < axes.rows;
   return {
     info: sliceInfo(whole, slice),
     whole,
-    read: async (rows, { signal, onStep }) => toNumbers(await model.tensor(whole.name, { signal, onProgress: onStep, ...partOf(slice, rows) })) as Numbers,
+    async read(rows, { signal, onStep }) {
+      const tensor = await model.tensor(whole.name, { signal, onProgress: onStep, ...partOf(slice, rows) });
+      const numbers = toNumbers(tensor) as Numbers;
+      return isTransposed ? transposed(numbers, tensor.shape[0]!) : numbers;
+    },
     plan: (rows, signal) => model.plan(whole.name, { ...partOf(slice, rows), signal }),
     stored: async () => undefined,
   };
@@ -46,10 +52,20 @@ export function slicedSource(model: Model, whole: TensorInfo, slice: Slice): Ten
 
 /** Returns the option that selects rows of a slice, all of them without `rows`. */
 function partOf(slice: Slice, rows: RowRange | undefined): Pick<TensorOptions, "select"> {
-  if (!rows) return { select: slice };
-  // Rows are indices of the first axis that has no index.
-  const axis = slice.includes(null) ? slice.indexOf(null) : slice.length;
-  return { select: [...slice.slice(0, axis), rows, ...slice.slice(axis + 1)] };
+  const axes = axesOf(slice);
+  // Without an axis for them, rows are indices of the first axis that has no index.
+  const rowAxis = axes ? axes.rows : slice.includes(null) ? slice.indexOf(null) : slice.length;
+  const select: AxisSelection[] = slice.map((entry) => (typeof entry === "number" ? entry : null));
+  if (rows) select[rowAxis] = rows;
+  return { select };
+}
+
+/** Returns the transpose of a matrix with `rows` rows. */
+function transposed(numbers: Numbers, rows: number): Numbers {
+  const columns = numbers.length / rows;
+  const result = new (numbers.constructor as new (length: number) => Numbers & { [index: number]: number })(numbers.length);
+  for (let row = 0; row < rows; row++) for (let column = 0; column < columns; column++) result[column * rows + row] = numbers[row * columns + column]!;
+  return result;
 }
 
 /** Returns the values of a weight, decoded from its elements and scales. */

@@ -99,10 +99,10 @@ export class TensorPanel {
 
   #sampleNote(description: Description): HTMLElement[] {
     const { info } = this.#options;
-    const { rowsRead, rows, columns, stored } = description;
+    const { rowsRead, rows, columns, stored, costBytes } = description;
     if (isComplete(description)) return [];
     // The stored length of a copy is in the base, not in this file.
-    const size = formatBytes(info.base === "copy" ? info.byteLength : info.storedLength);
+    const size = formatBytes(costBytes ?? (info.base === "copy" ? info.byteLength : info.storedLength));
     const all = button(`Load all (${size})`, () => void this.show(true));
     const unit = columns === 1 ? "value" : "row";
     const words =

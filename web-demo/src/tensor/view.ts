@@ -16,7 +16,7 @@ import { multiples } from "./multiples.js";
 import { exportPanel } from "./export-panel.js";
 import { overlay } from "./charts.js";
 import { SharedScale } from "./shared-scale.js";
-import { sliceSliders } from "./slice-sliders.js";
+import { sliceControls } from "./slice-sliders.js";
 import type { ViewState } from "./view-state.js";
 import { NO_VIEW } from "./view-state.js";
 import { Viewport } from "./viewport.js";
@@ -66,15 +66,16 @@ export class TensorView {
     const { info, state } = options;
     this.#state = state;
     this.#slice = parseSlice(state.slice, info) ?? [];
-    const sliders = sliceSliders(info, this.#slice, (slice) => this.#showSlice(slice));
-    this.node = element("article", { class: "tensor" }, this.#head(), this.#comparison(), sliders, this.#body);
+    const slicing = sliceControls(info, this.#slice, (slice) => this.#showSlice(slice));
+    this.node = element("article", { class: "tensor" }, this.#head(), this.#comparison(), slicing, this.#body);
     void this.#show();
   }
 
   /** Shows another slice. The visible area stays the same if the slices have the same shape. */
   #showSlice(slice: Slice): void {
-    const isSameShape = [...slice, ...this.#slice].every((_, axis) => ((slice[axis] ?? null) === null) === ((this.#slice[axis] ?? null) === null));
-    this.#slice = slice.some((index) => index !== null) ? slice : [];
+    const shapeOf = (slice: Slice) => sliceInfo(this.#options.info, slice).shape.join();
+    const isSameShape = shapeOf(slice) === shapeOf(this.#slice);
+    this.#slice = slice.some((entry) => entry !== null) ? slice : [];
     this.#onState({ slice: sliceText(slice), ...(!isSameShape && { at: undefined, pin: undefined }) });
     this.#shown.abort();
     this.#shown = new AbortController();
@@ -204,7 +205,7 @@ export class TensorView {
     await panel.show();
   }
 
-  /** Returns the indices of the slice, to be appended to the name of a tensor; empty for the whole tensor. */
+  /** Returns the entries of the slice, to be appended to the name of a tensor; empty for the whole tensor. */
   #sliceTitle({ shape }: TensorInfo): string {
     return this.#slice.length === 0 ? "" : `[${shape.map((_, axis) => this.#slice[axis] ?? ":").join(", ")}]`;
   }

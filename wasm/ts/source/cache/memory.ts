@@ -1,6 +1,6 @@
 /** A cache in memory that drops the least recently used entries first. */
 
-import { InvalidInputError } from "../../errors.js";
+import { atLeast } from "../option.js";
 import type { ByteCache } from "./byte-cache.js";
 
 /**
@@ -8,8 +8,7 @@ import type { ByteCache } from "./byte-cache.js";
  * `maxBytes` is a number of bytes.
  */
 export function memoryCache(maxBytes: number): ByteCache {
-  if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` of a cache must be a number of bytes, not ${String(maxBytes)}.`);
-  return new MemoryCache(maxBytes);
+  return new MemoryCache(atLeast("maxBytes", maxBytes));
 }
 
 interface Entry {

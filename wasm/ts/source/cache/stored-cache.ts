@@ -1,6 +1,6 @@
 /** A persistent cache with one file for each range, in a folder of any backend. */
 
-import { InvalidInputError } from "../../errors.js";
+import { atLeast } from "../option.js";
 import type { ByteCache } from "./byte-cache.js";
 import { ENTRY_HEADER_BYTES, entryBytes, entryHeader, entryName, keyHash } from "./entry.js";
 
@@ -49,7 +49,7 @@ const MAX_QUEUED_BYTES = 64 << 20;
 const EVICT_TO = 0.9;
 
 export function storedCache(backend: CacheBackend, { maxBytes = DEFAULT_LIMIT_BYTES }: StoredCacheOptions): StoredCache {
-  if (!(maxBytes >= 0)) throw new InvalidInputError(`\`maxBytes\` of a cache must be a number of bytes, not ${String(maxBytes)}.`);
+  atLeast("maxBytes", maxBytes);
   return new EntryCache(backend, maxBytes);
 }
 

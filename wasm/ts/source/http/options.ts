@@ -2,7 +2,6 @@
 
 import { InvalidInputError } from "../../errors.js";
 import type { ByteCache } from "../cache/byte-cache.js";
-import { HTTP_OPTIONS } from "../../known-options.js";
 import { memoryCache } from "../cache/memory.js";
 import { atLeast } from "../option.js";
 import { DEFAULT_RETRIES } from "../retry.js";
@@ -88,12 +87,6 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
 /** Returns a memory cache for an option `cache` that is a number of bytes. */
 export function cacheOf(bytes: number): ByteCache {
   return memoryCache(atLeast("cache", bytes));
-}
-
-/** Returns the options for a file that belongs to another one. Secrets are included only if both files have the same origin. */
-export function optionsForRelatedFile(options: HttpOptions, sameOrigin: boolean): HttpOptions {
-  const isKept = ([name, value]: [string, unknown]) => name in HTTP_OPTIONS && value !== undefined && (sameOrigin || !/^(headers|token)$/.test(name));
-  return Object.fromEntries(Object.entries(options).filter(isKept));
 }
 
 function headersOf({ headers, token }: HttpOptions): Headers {

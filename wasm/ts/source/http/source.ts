@@ -21,6 +21,7 @@ import type { Validators } from "./validator.js";
 import type { HttpClient } from "./client.js";
 import type { HttpOptions } from "./options.js";
 import type { PendingResponse } from "./pending-response.js";
+import type { FirstResponse, Pinned } from "./pinned.js";
 
 export interface HttpSourceOptions extends RetryLimits {
   /** The longest file that is read as a whole if its server does not support ranges, in bytes. */
@@ -30,33 +31,16 @@ export interface HttpSourceOptions extends RetryLimits {
   onRetry: () => void;
 }
 
-/** The properties of the file in the first response. */
-interface FirstResponse {
-  /** Size of the file, in bytes; `undefined` if the response does not contain it. */
-  sizeBytes: number | undefined;
-  validators: Validators;
-  /** The value of `If-Range` for later requests; `undefined` if it would not help or would need a preflight request. */
-  ifRange: string | undefined;
-}
-
-interface Pinned extends FirstResponse {
-  sizeBytes: number;
-  /** The bytes in memory: the head, or the whole file if the server does not support ranges. */
-  kept: Uint8Array;
-  /** True if the bytes of the head were reported as progress when they arrived. */
-  announced: boolean;
-  /** Identifies the version; `undefined` without a strong ETag, or once a response of another version has been accepted. */
-  version: string | undefined;
-}
-
 export class HttpSource implements Source {
   readonly #client: HttpClient;
   readonly #options: HttpSourceOptions;
   readonly #check: ResponseCheck;
   #pinned: Pinned | undefined;
 
-  constructor(client: HttpClient, options: HttpSourceOptions) {
+  /** Creates a source, which continues with the version `pinned` if it is given. */
+  constructor(client: HttpClient, options: HttpSourceOptions, pinned?: Pinned) {
     this.#client = client;
+    this.#pinned = pinned;
     this.#options = options;
     this.#check = new ResponseCheck(client.url, options.clock.now);
   }
@@ -66,9 +50,9 @@ export class HttpSource implements Source {
     return this.#pinned.sizeBytes;
   }
 
-  /** Identifies this version of the file; `undefined` if the server sends no strong ETag. */
-  get version(): string | undefined {
-    return this.#pinned?.version;
+  /** The version that is read; `undefined` before the first response. */
+  get pinned(): Pinned | undefined {
+    return this.#pinned;
   }
 
   /** Returns whether a read will be answered from memory. */
@@ -124,7 +108,7 @@ export class HttpSource implements Source {
     // This header needs a preflight request if the response is cross-origin, even after a redirect.
     const ifRange = !isBrowser() || response.type === "basic" ? ifRangeOf(validators) : undefined;
     if (isEmptyFile(response)) return { sizeBytes: 0, validators, ifRange };
-    if (response.status === 200) return { sizeBytes: await this.#readWhole(pending, buffer, options), validators, ifRange };
+    if (response.status === 200) return { sizeBytes: await this.#readWhole(pending, buffer, options), validators, ifRange, isWhole: true };
     if (response.status !== 206) throw this.#check.statusError(response);
     this.#check.refuseEncoded(response);
     const range = this.#check.contentRange(response);
