@@ -1,10 +1,19 @@
-/** Suggests tensor names similar to a misspelt one. The command line makes the same suggestions. */
+/**
+ * Suggests tensor names similar to a misspelt one. The command line makes the same suggestions, unless a model has so
+ * many dissimilar names that `MAX_CELLS` ends the search.
+ */
 
 /** The maximum number of suggestions in an error message. */
 const MAX_SUGGESTIONS = 3;
 
 /** The number of leading characters that are compared. Comparing takes time proportional to the square of the length. */
 const MAX_COMPARED_CHARS = 200;
+
+/** The maximum number of names that are considered. */
+const MAX_NAMES = 200_000;
+
+/** The maximum number of cells in all distance tables together: some 10 milliseconds of work. */
+const MAX_CELLS = 2_000_000;
 
 interface Suggestion {
   distance: number;
@@ -21,15 +30,19 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
   const wantedText = joined(target);
   const letters = new Letters(targetText);
   const best: Suggestion[] = [];
-  const all = [...names];
-  const texts = all.map(comparedText);
+  const all: string[] = [];
+  const texts: string[] = [];
   /** The positions of names, grouped by a lower bound of their distance. */
   const byLeast: number[][] = [];
-  for (let place = 0; place < all.length; place++) {
-    const text = texts[place]!;
+  for (const name of names) {
+    const place = all.length;
+    if (place === MAX_NAMES) break;
+    const text = comparedText(name);
+    all.push(name);
+    texts.push(text);
     // A substring of a name ("wte" of "transformer.wte.weight") counts as a near match.
     if (target.length >= 3 && (text.length <= MAX_COMPARED_CHARS ? text : joined(compared(text))).includes(wantedText)) {
-      insert(best, { distance: 1, lengthChars: lengthChars(all[place]!), place, name: all[place]! });
+      insert(best, { distance: 1, lengthChars: lengthChars(name), place, name });
       continue;
     }
     const least = letters.leastDistance(text);
@@ -37,10 +50,11 @@ export function suggestNames(wanted: string, names: Iterable<string>): string[] 
     if (least <= allowedFor(text.length, target.length)) (byLeast[least] ??= []).push(place);
   }
   // Names with the lowest bound come first, so that most of the others need not be compared.
+  cells = 0;
   for (let least = 0; least < byLeast.length; least++) {
     for (const place of byLeast[least] ?? []) {
       const worst = best[MAX_SUGGESTIONS - 1]?.distance ?? Number.POSITIVE_INFINITY;
-      if (least > worst) break;
+      if (least > worst || cells > MAX_CELLS) break;
       const candidate = compared(texts[place]!);
       const distance = editDistance(target, candidate, Math.min(allowedFor(candidate.length, target.length), worst));
       if (distance !== undefined) insert(best, { distance, lengthChars: lengthChars(all[place]!), place, name: all[place]! });
@@ -66,6 +80,7 @@ const compared = (text: string): Characters => (isOneUnitEach(text) ? text.slice
 const joined = (characters: Characters): string => (typeof characters === "string" ? characters : characters.join(""));
 
 function lengthChars(name: string): number {
+  if (isOneUnitEach(name)) return name.length;
   let chars = 0;
   for (const _ of name) chars += 1;
   return chars;
@@ -88,7 +103,9 @@ class Letters {
    * The number of occurrences of each letter. Letters that share their last seven bits are counted together, which can
    * only lower the bound.
    */
-  readonly #counts = new Int32Array(128);
+  readonly #counts = new Int16Array(128);
+  /** The counts that the letters of another text leave over. */
+  readonly #left = new Int16Array(128);
   readonly #length: number;
   readonly #isExact: boolean;
 
@@ -100,16 +117,17 @@ class Letters {
 
   /** Returns a lower bound of the distance to `text`. */
   leastDistance(text: string): number {
-    const counts = this.#counts;
+    const left = this.#left;
+    left.set(this.#counts);
     const length = Math.min(text.length, MAX_COMPARED_CHARS);
     // The number of letters that `text` has and this text lacks.
-    let [added, isExact] = [0, this.#isExact];
+    let added = 0;
+    let isExact = this.#isExact;
     for (let i = 0; i < length; i++) {
       const unit = text.charCodeAt(i);
       if (unit >= 0xd800 && unit < 0xe000) isExact = false;
-      if (--counts[unit & 127]! < 0) added += 1;
+      if (--left[unit & 127]! < 0) added += 1;
     }
-    for (let i = 0; i < length; i++) counts[text.charCodeAt(i) & 127]! += 1;
     return isExact ? Math.max(added, this.#length - length + added) : 0;
   }
 }
@@ -118,6 +136,9 @@ const isOneUnitEach = (text: string): boolean => !/[\ud800-\udfff]/.test(text);
 
 /** The current row of the distance table. */
 const row = /* @__PURE__ */ new Uint16Array(MAX_COMPARED_CHARS + 1);
+
+/** The number of cells that have been computed for one misspelt name. */
+let cells = 0;
 
 /** Returns the Levenshtein distance, or `undefined` if it exceeds `allowed`, usually without computing all rows. */
 function editDistance(a: Characters, b: Characters, allowed: number): number | undefined {
@@ -131,6 +152,7 @@ function editDistance(a: Characters, b: Characters, allowed: number): number | u
   for (let i = 0; i < aEnd - start; i++) {
     // Cells farther from the diagonal than `allowed` have a distance above `allowed`.
     const [first, last] = [Math.max(0, i - allowed), Math.min(columns, i + allowed + 1)];
+    cells += last - first;
     let diagonal = row[first]!;
     let least = (row[first] = first === 0 ? i + 1 : allowed + 1);
     for (let j = first; j < last; j++) {

@@ -71,34 +71,33 @@ export function headerBytes(head: Uint8Array, sizeBytes: number): number {
  */
 export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   const { entries, metadata } = parseDocument(json);
-  const sorted = [...entries].sort(([, a], [, b]) => compare(a.begin, b.begin) || compare(a.end, b.end));
+  const sorted = [...entries.values()].sort((a, b) => compare(a.begin, b.begin) || compare(a.end, b.end));
   let covered = 0n;
-  for (const [name, entry] of sorted) {
-    checkEntry(name, entry, covered);
+  for (const entry of sorted) {
+    checkEntry(entry, covered);
     covered = entry.end;
   }
   if (covered > dataBytes) {
     throw malformed("safetensors.truncated", `the tensors cover ${covered} bytes of data, but the file has only ${dataBytes}: it was cut off`);
   }
   if (covered < dataBytes) throw malformed("safetensors.coverage", `the tensors cover ${covered} bytes of data, the file has ${dataBytes}`);
-  const excess = sorted.find(([, { dtype, shape }]) => isKnown(dtype) && shape.length > MAX_DIMENSIONS);
+  const excess = sorted.find(({ dtype, shape }) => isKnown(dtype) && shape.length > MAX_DIMENSIONS);
   if (excess) {
-    throw refusal("limit", `its shape has over ${MAX_DIMENSIONS} dimensions, the most that are read`, { rule: "tensor.dimensions", tensor: excess[0] });
+    throw refusal("limit", `its shape has over ${MAX_DIMENSIONS} dimensions, the most that are read`, { rule: "tensor.dimensions", tensor: excess.name });
   }
   const refused = new Map<string, string>();
-  const known = sorted.filter((pair): pair is [string, Entry & { dtype: Dtype }] => {
-    const [name, { dtype }] = pair;
-    return isKnown(dtype) || !refused.set(name, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
-  });
-  const tensors = known.map(([name, { dtype, shape, begin, end }]) => {
-    if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
-    return { name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) };
-  });
+  const tensors: HeaderTensor[] = [];
+  for (const { name, dtype, shape, begin, end } of sorted) {
+    if (!isKnown(dtype)) refused.set(name, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
+    else if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
+    else tensors.push({ name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) });
+  }
   return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
 }
 
 /** The entry of a tensor in the header, before the values are checked. */
 interface Entry {
+  name: string;
   /** The name of the dtype, which may be an unknown one. */
   dtype: string;
   /** The leading dimensions, at most one more than the maximum, because a header can list 45 million dimensions. */
@@ -135,7 +134,7 @@ function readDocument(scanner: JsonScanner): Document {
   const metadata = new Map<string, string>();
   let hasMetadata = false;
   scanner.object((name) => {
-    if (name !== "__metadata__") return void entries.set(name, readEntry(scanner));
+    if (name !== "__metadata__") return void entries.set(name, readEntry(name, scanner));
     if (hasMetadata) scanner.fail("duplicate field `__metadata__`");
     hasMetadata = true;
     if (!scanner.null()) scanner.object((key) => metadata.set(key, scanner.string()));
@@ -145,26 +144,28 @@ function readDocument(scanner: JsonScanner): Document {
 }
 
 /** Reads an entry: an object, or an array of the fields in this order, which the official reader accepts as well. */
-function readEntry(scanner: JsonScanner): Entry {
-  const entry: Partial<Entry> = {};
-  const fields = {
-    dtype: () => (entry.dtype = readDtype(scanner)),
-    shape: () => readShape(scanner, entry),
-    data_offsets: () => scanner.tuple(() => (entry.begin = scanner.u64()), () => (entry.end = scanner.u64())),
+function readEntry(name: string, scanner: JsonScanner): Entry {
+  const entry: Entry = { name, dtype: "", shape: [], elements: 1n, begin: 0n, end: 0n };
+  const read = (field: string) => {
+    if (field === "dtype") entry.dtype = readDtype(scanner);
+    else if (field === "shape") readShape(scanner, entry);
+    else scanner.tuple(() => (entry.begin = scanner.u64()), () => (entry.end = scanner.u64()));
   };
   if (scanner.peek() === ARRAY) {
-    scanner.tuple(...Object.values(fields));
-    return entry as Entry;
+    scanner.tuple(...FIELDS.map((field) => () => read(field)));
+    return entry;
   }
-  const missing = new Set(Object.keys(fields));
-  scanner.object((name) => {
-    if (!Object.hasOwn(fields, name)) return scanner.skip(2);
-    if (!missing.delete(name)) scanner.fail(`duplicate field \`${name}\``);
-    fields[name as keyof typeof fields]();
+  const missing = new Set(FIELDS);
+  scanner.object((field) => {
+    if (!FIELDS.includes(field)) return scanner.skip(2);
+    if (!missing.delete(field)) scanner.fail(`duplicate field \`${field}\``);
+    read(field);
   });
-  for (const name of missing) scanner.fail(`missing field \`${name}\``);
-  return entry as Entry;
+  for (const field of missing) scanner.fail(`missing field \`${field}\``);
+  return entry;
 }
+
+const FIELDS = ["dtype", "shape", "data_offsets"];
 
 const isKnown = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BITS, dtype);
 
@@ -179,7 +180,7 @@ function readDtype(scanner: JsonScanner): string {
   return dtype;
 }
 
-function readShape(scanner: JsonScanner, entry: Partial<Entry>): void {
+function readShape(scanner: JsonScanner, entry: Entry): void {
   const shape: bigint[] = [];
   let elements: bigint | undefined = 1n;
   scanner.array(() => {
@@ -195,7 +196,7 @@ function inU64(value: bigint): bigint | undefined {
 }
 
 /** Checks a tensor whose bytes must begin at `expected`, where the previous tensor ends. */
-function checkEntry(tensor: string, { dtype, elements, begin, end }: Entry, expected: bigint): void {
+function checkEntry({ name: tensor, dtype, elements, begin, end }: Entry, expected: bigint): void {
   if (begin !== expected || end < begin) {
     throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) are not a range that begins at ${expected}`, { tensor });
   }

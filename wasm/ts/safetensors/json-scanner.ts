@@ -10,6 +10,9 @@ const MAX_DEPTH = 127;
 /** The largest unsigned 64-bit integer. */
 export const MAX_U64 = 2n ** 64n - 1n;
 
+/** The bytes of numbers. */
+const NUMERIC = /* @__PURE__ */ new Set<number | undefined>(new TextEncoder().encode("0123456789.eE+-"));
+
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
@@ -189,7 +192,7 @@ export class JsonScanner {
   #number(): JsonNumber {
     this.peek();
     const begin = this.#at;
-    while (/[\d.eE+-]/.test(String.fromCharCode(this.#bytes[this.#at] ?? 0))) this.#at++;
+    while (NUMERIC.has(this.#bytes[this.#at])) this.#at++;
     const [, whole, fraction, exponent] = /^(-?(?:0|[1-9]\d*))(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(this.#slice(begin, this.#at, true)) ?? [];
     return whole === undefined ? this.fail("expected a value") : { whole, fraction, exponent };
   }

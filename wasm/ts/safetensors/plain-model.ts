@@ -41,7 +41,6 @@ export class PlainModel implements ModelLayout {
   constructor(files: readonly PlainFile[], index: ShardIndex | undefined) {
     this.files = files;
     const fileOf = new Map(index?.fileOf);
-    const names = files.map(({ header }) => new Set(header.tensors.map(({ name }) => name)));
     this.#tensors = files.flatMap(({ header, dataBegin }, file) =>
       header.tensors
         .filter(({ name }) => {
@@ -50,12 +49,13 @@ export class PlainModel implements ModelLayout {
         })
         .map(({ name, dtype, shape, begin, end }) => {
           const length = end - begin;
-          return { name, dtype, shape: [...shape], byteLength: length, storedLength: length, parts: [{ file, offset: dataBegin + begin, length }] };
+          return { name, dtype, shape, byteLength: length, storedLength: length, parts: [{ file, offset: dataBegin + begin, length }] };
         }),
     );
     const refused = new Map<string, Refusal>();
-    for (const [name, file] of fileOf) {
-      if (!names[file]!.has(name)) refused.set(name, ["malformed", `the index lists the tensor in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
+    const names = index && files.map(({ header }) => new Set(header.tensors.map(({ name }) => name)));
+    for (const [name, file] of index?.fileOf ?? []) {
+      if (!names![file]!.has(name)) refused.set(name, ["malformed", `the index lists the tensor in \`${index!.files[file]}\`, where it is not`, "sharded.tensor_missing"]);
     }
     for (const [file, { header }] of files.entries()) {
       for (const [name, why] of header.refused) if ((fileOf.get(name) ?? file) === file) refused.set(name, ["unsupported", why]);
