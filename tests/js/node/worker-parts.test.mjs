@@ -8,7 +8,9 @@ import { bf16Tensor, safetensors, xorshift } from "../support/checkpoint.mjs";
 import { answerRange, startServer } from "../support/server.mjs";
 
 /** The length of the tensors, which is enough for several bands. */
-const LENGTH_BYTES = 8 << 20;
+const LENGTH_BYTES = 5 << 20;
+/** Tensors of 64 times this length, 4 MiB, may be divided. */
+const MIN_BYTES = 64 << 10;
 const random = xorshift(7);
 
 /** Returns a tensor of rows of 1000 elements. The rows do not end where blocks end. */
@@ -52,7 +54,7 @@ const same = (bytes, expected, what) => assert.ok(Buffer.from(bytes.buffer, byte
 
 /** Opens a model with a pool of three workers, and closes both after `work`. */
 async function withPool(source, work, options = {}) {
-  const pool = workerPool({ size: 3 });
+  const pool = workerPool({ size: 3, minBytes: MIN_BYTES });
   const model = await open(source, { workers: pool, ...options });
   try {
     return await work(model, pool);
@@ -181,7 +183,7 @@ test("a worker that ends with a band is an error of the tensor, and the next rea
 });
 
 test("closing the pool ends all bands", async () => {
-  const pool = workerPool({ size: 2 });
+  const pool = workerPool({ size: 2, minBytes: MIN_BYTES });
   const model = await open(packed, { workers: pool });
   await model.tensor("bf16");
   const reading = assert.rejects(model.tensor("f32"), { name: "WorkerError", tensor: "f32" });
@@ -196,7 +198,7 @@ test("shorter tensors, pools of one, and enough other work leave tensors whole",
     same((await model.tensor("w")).bytes, short.w.bytes);
     assert.deepEqual([pool.decoded, pool.running], [1, 1]);
   });
-  const one = workerPool({ size: 1 });
+  const one = workerPool({ size: 1, minBytes: MIN_BYTES });
   const model = await open(packed, { workers: one });
   const all = await Promise.all(Object.keys(tensors).map((name) => model.tensor(name)));
   for (const { name, bytes } of all) same(bytes, tensors[name].bytes, name);

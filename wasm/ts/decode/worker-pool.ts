@@ -18,7 +18,7 @@ export interface WorkerPoolOptions {
   size?: number;
   /**
    * Tensors shorter than this, in bytes, are decoded on the calling thread, which is faster than sending them. 256 KiB
-   * by default.
+   * by default. Tensors of 64 times this length may be decoded by several workers.
    */
   minBytes?: number;
 }
@@ -33,8 +33,11 @@ export interface Decoding {
 /** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */
 const DEFAULT_MIN_BYTES = 256 << 10;
 
-/** Tensors of this many bytes and more may be divided into bands. Shorter ones take a worker less than 10 ms. */
-const MIN_DIVIDED_BYTES = 4 << 20;
+/**
+ * Tensors of this many times `minBytes` may be divided into bands: 16 MiB by default. Dividing costs two copies, which is
+ * more than it saves for shorter tensors if all processor cores are busy.
+ */
+const MIN_DIVIDED = 64;
 
 /** The default maximum of workers. It is low because each worker needs its own memory for stored and decoded bytes. */
 const DEFAULT_MAX_WORKERS = 4;
@@ -109,8 +112,7 @@ export class WorkerPool {
 
   /** @internal */
   divides(target: DecodeTarget): PoolLoad | undefined {
-    const load = this.#load;
-    return load.workers > 1 && target.info.byteLength >= MIN_DIVIDED_BYTES && this.#takes(target) ? load : undefined;
+    return this.#load.workers > 1 && this.#takes(target, MIN_DIVIDED) ? this.#load : undefined;
   }
 
   /** @internal */
@@ -151,8 +153,8 @@ export class WorkerPool {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  #takes({ instance, model, index, info }: DecodeTarget): boolean {
-    return this.#load.workers > 0 && !this.#closed && (model.span || info.byteLength >= this.#minBytes) && !instance.call(() => model.isPlain(index));
+  #takes({ instance, model, index, info }: DecodeTarget, times = 1): boolean {
+    return this.#load.workers > 0 && !this.#closed && (model.span || info.byteLength >= times * this.#minBytes) && !instance.call(() => model.isPlain(index));
   }
 
   /** Assigns waiting tensors to idle workers, the largest first, and starts more workers for the rest. */
