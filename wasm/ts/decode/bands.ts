@@ -20,13 +20,19 @@ const MIN_BAND_BYTES = 1 << 20;
 /** A tensor is decoded as a whole if that takes one worker at most this many times its share of all work. */
 const UNEVEN = 1.25;
 
+/**
+ * The most decoded bytes for each stored byte of a tensor that is divided. The memory for the result is allocated before
+ * the first band is decoded, so a damaged file must not determine its length alone.
+ */
+const MAX_RATIO = 64;
+
 /** The codes of the errors with which the core refuses stored bytes or a block table. */
 const REFUSALS: readonly unknown[] = ["malformed", "unsupported", "limit", "invalid_input"];
 
 /**
  * Decodes a tensor like `decoder`. It is divided into bands if the pool has too little other work for all its workers.
- * `table` is the block table. If a band is refused, the whole tensor is decoded, which reports the same error as a read
- * without bands.
+ * `table` is the block table. If a band is refused, or there is not enough memory for the result, the whole tensor is
+ * decoded, which reports the same error as a read without bands.
  */
 export async function decodeInBands(request: FrameRequest, table: Uint8Array, decoder: Decoder, load: PoolLoad): Promise<Bytes> {
   const { info, signal } = request;
@@ -40,7 +46,8 @@ export async function decodeInBands(request: FrameRequest, table: Uint8Array, de
       if (bands.canDivide) return await bands.decode(decoder);
     }
   } catch (error) {
-    if (signal.aborted || !REFUSALS.includes((error as { code?: unknown }).code)) throw error;
+    const isRefusal = error instanceof RangeError || REFUSALS.includes((error as { code?: unknown }).code);
+    if (signal.aborted || !isRefusal) throw error;
   } finally {
     load.pendingBytes -= info.byteLength;
   }
@@ -80,7 +87,8 @@ class Bands {
   }
 
   get canDivide(): boolean {
-    return this.#unitBytes > 0 && this.#unitBytes <= this.#lengthBytes / 2;
+    const storedBytes = this.#request.parts[0]!.byteLength;
+    return this.#unitBytes > 0 && this.#unitBytes <= this.#lengthBytes / 2 && this.#lengthBytes <= MAX_RATIO * storedBytes;
   }
 
   get #lengthBytes(): number {
