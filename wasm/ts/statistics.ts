@@ -6,7 +6,7 @@ import type { CoreModel, ModelInstance } from "./core.js";
 import { toFloat32, typedArray } from "./dtype.js";
 import type { Dtype } from "./dtype.js";
 import { FormatError } from "./errors.js";
-import type { PackedFile, PlainFile } from "./opened-file.js";
+import type { PackedFile } from "./opened-file.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
 import type { PackedModel } from "./zstn/packed-model.js";
@@ -62,13 +62,15 @@ const WITHOUT_FIGURES: readonly Dtype[] = ["F4", "F6_E2M3", "F6_E3M2", "C64"];
 /** The dtypes whose mean and root mean square are stored as 64-bit floats. */
 const WIDE: readonly Dtype[] = ["I32", "U32", "F64", "I64", "U64"];
 
-const isPacked = (model: object): model is PackedModel => "files" in model;
-
-/** Returns the statistics record of a file of a model that TypeScript reads, like `CoreModel.statistics`. */
-function recordIn(file: PlainFile, number: number, tensors: ReadonlyMap<string, TensorInfo>): Uint8Array | undefined {
-  const head = (file as Partial<PackedFile>).packed;
+/**
+ * Returns the statistics record of a file, followed by the position at which its bands end, like `CoreModel.statistics`.
+ * `tensors` are all tensors of the model.
+ */
+export function statisticsRecord(model: Pick<CoreModel, "statistics"> | PackedModel, file: number, tensors: readonly TensorInfo[]): Uint8Array | undefined {
+  if (!("files" in model)) return model.statistics(file);
+  const head = (model.files[file] as Partial<PackedFile>).packed;
   const record = head?.section.get("STAT");
-  const own = [...tensors.values()].filter(({ parts }) => parts[0]?.file === number);
+  const own = tensors.filter(({ parts }) => parts[0]?.file === file);
   // The record lists the tensors of the file, so it cannot be used if the model has some of them from other files.
   if (!record || own.length !== head!.records.length) return undefined;
   const all = new Uint8Array(record.byteLength + 8);
@@ -92,7 +94,7 @@ export class StoredStatistics {
     const all = new Map<string, TensorStatistics>();
     let any = false;
     for (let file = 0; file < sources.length; file++) {
-      const record = isPacked(core) ? recordIn(core.files[file]!, file, tensors) : instance.call(() => core.statistics(file));
+      const record = instance.call(() => statisticsRecord(core, file, [...tensors.values()]));
       if (!record) continue;
       any = true;
       this.#parse(file, record, all);
