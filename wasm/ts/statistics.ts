@@ -6,8 +6,10 @@ import type { CoreModel, ModelInstance } from "./core.js";
 import { toFloat32, typedArray } from "./dtype.js";
 import type { Dtype } from "./dtype.js";
 import { FormatError } from "./errors.js";
+import type { PackedFile } from "./opened-file.js";
 import type { ReadOptions, Source } from "./source/source.js";
 import type { StoredPart, TensorInfo } from "./tensor.js";
+import type { PackedModel } from "./zstn/packed-model.js";
 import { xxh3 } from "./zstn/xxh3.js";
 
 /** Options of `model.statistics`. */
@@ -60,6 +62,23 @@ const WITHOUT_FIGURES: readonly Dtype[] = ["F4", "F6_E2M3", "F6_E3M2", "C64"];
 /** The dtypes whose mean and root mean square are stored as 64-bit floats. */
 const WIDE: readonly Dtype[] = ["I32", "U32", "F64", "I64", "U64"];
 
+/**
+ * Returns the statistics record of a file, followed by the position at which its bands end, like `CoreModel.statistics`.
+ * `tensors` are all tensors of the model.
+ */
+export function statisticsRecord(model: Pick<CoreModel, "statistics"> | PackedModel, file: number, tensors: readonly TensorInfo[]): Uint8Array | undefined {
+  if (!("files" in model)) return model.statistics(file);
+  const head = (model.files[file] as Partial<PackedFile>).packed;
+  const record = head?.section.get("STAT");
+  const own = tensors.filter(({ parts }) => parts[0]?.file === file);
+  // The record lists the tensors of the file, so it cannot be used if the model has some of them from other files.
+  if (!record || own.length !== head!.records.length) return undefined;
+  const all = new Uint8Array(record.byteLength + 8);
+  all.set(record);
+  new DataView(all.buffer).setBigUint64(record.byteLength, BigInt(head!.bandsEnd), true);
+  return all;
+}
+
 /** The statistics of the files of a model. All figures are validated before they are returned. */
 export class StoredStatistics {
   /** The statistics of all tensors, without their bands. */
@@ -69,13 +88,13 @@ export class StoredStatistics {
   /** The byte range of the bands of each tensor that has several bands. */
   readonly #bands = new Map<string, StoredPart>();
 
-  constructor(instance: ModelInstance, core: Pick<CoreModel, "statistics">, sources: readonly Source[], tensors: ReadonlyMap<string, TensorInfo>) {
+  constructor(instance: ModelInstance, core: Pick<CoreModel, "statistics"> | PackedModel, sources: readonly Source[], tensors: ReadonlyMap<string, TensorInfo>) {
     this.#sources = uncompared(sources);
     this.#tensors = tensors;
     const all = new Map<string, TensorStatistics>();
     let any = false;
     for (let file = 0; file < sources.length; file++) {
-      const record = instance.call(() => core.statistics(file));
+      const record = instance.call(() => statisticsRecord(core, file, [...tensors.values()]));
       if (!record) continue;
       any = true;
       this.#parse(file, record, all);

@@ -3,18 +3,21 @@
  * package, in alternating rounds, and with the native engine on one thread before and after. On virtual machines,
  * memory that one process has freed may be slow to allocate for the next.
  *
- *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium | [--cpu] [--base FILE]] [--beside FOLDER/wasm …]
+ *   node tests/js/bench/decode.mjs MODEL.safetensors [--rounds N] [--chromium | [--cpu | --busiest] [--base FILE]] [--beside FOLDER/wasm …]
  *
  * With `--base`, a plain or packed checkpoint, the model is packed as its delta from that base, with extension frames.
- * Reading the delta also reads the base, which is measured separately too. `--cpu` measures processor time instead of
- * elapsed time, for busy machines, and leaves workers out.
+ * Reading the delta also reads the base, which is measured separately too.
+ *
+ * For busy machines, `--cpu` measures processor time instead of elapsed time and leaves workers out. `--busiest` measures
+ * the processor time of the busiest thread: decoding takes at least as long if every thread has a core of its own
+ * (Linux). Both leave the native engine out.
  *
  * It needs `cargo build --release -p zstn-cli` and `cargo xtask wasm`, also in the folder of each other build, such as a
  * worktree of an earlier version.
  */
 
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -26,11 +29,11 @@ import { median, medianRatio } from "./rounds.mjs";
 const run = promisify(execFile);
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false }, cpu: { type: "boolean", default: false }, base: { type: "string" }, beside: { type: "string", multiple: true, default: [] } },
+  options: { rounds: { type: "string", default: "11" }, chromium: { type: "boolean", default: false }, cpu: { type: "boolean", default: false }, busiest: { type: "boolean", default: false }, base: { type: "string" }, beside: { type: "string", multiple: true, default: [] } },
 });
 const [plain] = positionals;
 if (plain === undefined) throw new Error("Name a .safetensors file.");
-if (values.chromium && (values.cpu || values.base !== undefined)) throw new Error("--cpu and --base are for Node alone.");
+if (values.chromium && (values.cpu || values.busiest || values.base !== undefined)) throw new Error("--cpu, --busiest and --base are for Node alone.");
 const withThreads = existsSync(fileURLToPath(new URL("../../../wasm/dist/core/zstn_threads_bg.wasm", import.meta.url)));
 const beside = Object.fromEntries(values.beside.map((folder) => [folder, resolve(folder, "dist")]));
 
@@ -40,7 +43,7 @@ try {
   const against = values.base === undefined ? [] : ["--extended", "--base", values.base];
   await run(program(), ["pack", plain, ...against, "-o", packed, "--force"]);
   const native = async () => {
-    if (values.cpu || values.base !== undefined) return undefined;
+    if (values.cpu || values.busiest || values.base !== undefined) return undefined;
     const { stdout } = await run(program(), ["bench", plain, "--threads", "1", "--runs", values.rounds, "--json"]);
     const { original_bytes: bytes, unpack_seconds: seconds } = JSON.parse(stdout);
     return bytes / seconds / 1e6;
@@ -74,14 +77,24 @@ async function inNode() {
   const others = {};
   for (const [name, dist] of Object.entries(beside)) others[name] = await import(pathToFileURL(join(dist, "node.js")).href);
   const bytes = (path) => new Uint8Array(readFileSync(path));
-  const options = { ...(values.base !== undefined && { base: bytes(values.base) }), ...(values.cpu && { clock: processorTime, inlineOnly: true }) };
+  const options = { ...(values.base !== undefined && { base: bytes(values.base) }), ...(values.cpu && { stopwatch: processorTime, inlineOnly: true }), ...(values.busiest && { stopwatch: busiestThread }) };
   return measured(zstn, withThreads && threadPool, bytes(packed), others, options);
 }
 
-/** Returns the processor time of all threads of this process, in milliseconds. */
+/** Measures the processor time of all threads of this process, in milliseconds. */
 function processorTime() {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1000;
+  const before = process.cpuUsage();
+  return () => {
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000;
+  };
+}
+
+/** Measures the processor time of the thread of this process that takes most of it, in milliseconds. */
+function busiestThread() {
+  const times = () => readdirSync("/proc/self/task").map((id) => [id, Number(readFileSync(`/proc/self/task/${id}/schedstat`, "utf8").split(" ")[0])]);
+  const before = new Map(times());
+  return () => Math.max(...times().map(([id, nanoseconds]) => nanoseconds - (before.get(id) ?? 0))) / 1e6;
 }
 
 /** Prints the medians, and the medians of the ratios to the first line within each round. */

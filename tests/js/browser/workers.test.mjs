@@ -83,6 +83,19 @@ inBrowser("a pool of workers, each with the module that was compiled once", asyn
   assert.deepEqual(complaints, []);
 });
 
+inBrowser("a large tensor is decoded by two workers together", async (page, complaints) => {
+  await openPage(page, site.url);
+  const got = await page.evaluate(async (name) => {
+    const pool = zstn.workerPool({ size: 2, minBytes: 1 << 16 });
+    const digests = await read(zstn, "/models/model.zstn", [name], pool);
+    const { decoded, running } = pool;
+    pool.close();
+    return { digests, decoded, running };
+  }, NAMES[1]);
+  assert.deepEqual(got, { digests: [expected()[1]], decoded: 1, running: 2 });
+  assert.deepEqual(complaints, []);
+});
+
 inBrowser("without a word on workers, and with none", async (page, complaints) => {
   await openPage(page, site.url);
   const scripts = () => site.requests.filter(({ path }) => path.endsWith("/web-worker.js")).length;

@@ -7,6 +7,7 @@ import { describe } from "../../../wasm/dist/core-description.js";
 import { ComparedSource } from "../../../wasm/dist/mixed-versions.js";
 import { ProgressMeter } from "../../../wasm/dist/progress.js";
 import { BytesSource } from "../../../wasm/dist/source/bytes.js";
+import { statisticsRecord } from "../../../wasm/dist/statistics.js";
 import { openPackedFile } from "../../../wasm/dist/zstn/packed-file.js";
 import { PackedModel } from "../../../wasm/dist/zstn/packed-model.js";
 
@@ -57,14 +58,15 @@ export async function packedOutcome(bytes) {
   const file = await openPackedFile(new ComparedSource(source), source, bytes.length, bytes.subarray(0, HEAD_BYTES), "", {}, meter, []);
   if (!file) return undefined;
   const model = new PackedModel([file], undefined, () => assert.fail("listing decodes nothing"));
-  return { ...described(model.describe()), ...packedProperties(model) };
+  const description = model.describe();
+  return { ...described(description), ...packedProperties(model, description.tensors) };
 }
 
-/** Returns the properties of a packed model besides its description. */
-function packedProperties(model) {
+/** Returns the properties of a packed model besides its description. `tensors` are not needed for a model in the core. */
+function packedProperties(model, tensors) {
   const layout = model.unpacked();
   const end = layout.sizeBytes();
-  const [head, statistics] = [layout.head(), model.statistics(0)].map((bytes) => bytes && Buffer.from(bytes).toString("latin1"));
+  const [head, statistics] = [layout.head(), statisticsRecord(model, 0, tensors)].map((bytes) => bytes && Buffer.from(bytes).toString("latin1"));
   return { head, statistics, end, isOriginal: layout.isOriginal(), order: [...layout.tensors(0, end)] };
 }
 

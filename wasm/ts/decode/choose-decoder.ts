@@ -34,6 +34,7 @@ export function decodingOf(workers: number | WorkerPool | undefined): Decoding {
       throw new FormatError(`The tensor ${info.name} has ${info.byteLength} bytes, but ${raw.byteLength} were decoded.`, { tensor: info.name });
     },
     warmUp: (target) => decoder.warmUp(target),
+    divides: decoder.divides?.bind(decoder),
   };
   return { decoder: explained, ...(ownPool && { ownPool }) };
 }

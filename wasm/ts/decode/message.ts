@@ -1,8 +1,9 @@
 /** The messages that a pool and its workers exchange. */
 
 import type { WasmModule } from "../wasm-input.js";
+import type { BandSpan } from "./decoder.js";
 
-/** A request to a worker: one tensor to decode. */
+/** A request to a worker: one tensor to decode, or one band of it. */
 export interface WorkerRequest {
   /** True if decoding needs the module with all formats; false for the task of a frame. */
   formats: boolean;
@@ -10,7 +11,10 @@ export interface WorkerRequest {
   module: WasmModule | undefined;
   /** The serialised task. */
   task: Uint8Array<ArrayBuffer>;
+  /** The stored bytes. For a band: the block table, then the bytes of its ranges. */
   parts: Uint8Array[];
+  /** The bytes of the tensor to decode, if they are only a band of it. */
+  span: BandSpan | undefined;
   reference: Uint8Array | undefined;
 }
 

@@ -14,8 +14,8 @@ const START_MS = 10_000;
 export interface PoolWorkerEvents {
   /** The worker has started, or has finished its task. */
   onIdle(worker: PoolWorker): void;
-  /** The worker has decoded a tensor. */
-  onDecoded(): void;
+  /** The worker has decoded a tensor or a band. */
+  onDecoded(task: Task | undefined): void;
   /** The worker has ended. `started` is true if it had been running. */
   onExit(worker: PoolWorker, started: boolean, cause: unknown): void;
 }
@@ -57,7 +57,7 @@ export class PoolWorker {
       const hasModule = this.#handle.hasModule || this.#modules.has(formats);
       return { formats, module: hasModule ? undefined : model.module(), decodeTask: model.task(index) };
     });
-    const request: WorkerRequest = { formats, module, task: decodeTask, parts: parts.map(toTransferable), reference };
+    const request: WorkerRequest = { formats, module, task: decodeTask, parts: model.span ? parts : parts.map(toTransferable), reference, span: model.span };
     const buffers = [request.task, ...request.parts, ...(reference ? [reference] : [])].map(({ buffer }) => buffer as ArrayBuffer);
     this.#handle.post(request, [...new Set(buffers)]);
     this.#modules.add(formats);
@@ -80,7 +80,7 @@ export class PoolWorker {
       this.#state = "started";
       clearTimeout(this.#startLimit);
     } else if ("bytes" in response) {
-      this.#events.onDecoded();
+      this.#events.onDecoded(task);
       task?.succeed(response.bytes);
     } else if ("rejection" in response) task?.fail(toZstnError(response.rejection));
     else {

@@ -6,19 +6,27 @@ type Bytes = Uint8Array<ArrayBuffer>;
 type Resolve = (bytes: Bytes | Promise<Bytes>) => void;
 type Reject = (error: unknown) => void;
 
+/** The number of bytes that a tensor has to be larger for each one that has arrived before it, to be decoded first. */
+const OVERTAKING_BYTES = 64 << 10;
+
 export class Task {
+  /** The task with the highest priority is decoded first: the largest, unless others have waited for long. */
+  readonly priority: number;
   readonly request: DecodeRequest;
   readonly promise: Promise<Bytes>;
   settled = false;
-  readonly #resolve: Resolve;
-  readonly #reject: Reject;
+  #resolve!: Resolve;
+  #reject!: Reject;
   readonly #aborted = () => this.fail(this.request.signal.reason);
 
-  constructor(request: DecodeRequest) {
+  /** Creates a task. `number` counts the tasks of the pool. */
+  constructor(request: DecodeRequest, number: number) {
     this.request = request;
-    let settle: [Resolve, Reject];
-    this.promise = new Promise((resolve, reject) => (settle = [resolve, reject]));
-    [this.#resolve, this.#reject] = settle!;
+    this.priority = request.info.byteLength - number * OVERTAKING_BYTES;
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
     if (request.signal.aborted) this.#aborted();
     else request.signal.addEventListener("abort", this.#aborted, { once: true });
   }

@@ -16,8 +16,8 @@ export function decode(request: WorkerRequest): Uint8Array<ArrayBuffer> {
     const { decode } = instantiate(formats.create(), module);
     decoders.set(true, ({ task, parts, reference }) => decode(task, parts, reference));
   } else if (module) {
-    const { decodeFrame } = instantiate(reader.create(), module);
-    decoders.set(false, ({ task, parts }) => decodeFrame(task, parts[0]!));
+    const { decodeFrame, decodePart } = instantiate(reader.create(), module);
+    decoders.set(false, ({ task, parts, span }) => (span ? decodePart(task, parts[0]!, ...span, parts.slice(1)) : decodeFrame(task, parts[0]!)));
   }
   return decoders.get(request.formats)!(request);
 }

@@ -3,7 +3,7 @@
 
 import { InvalidInputError, WorkerError, ZstnError } from "../errors.js";
 import { inline } from "./decoder.js";
-import type { Decoder, DecodeRequest, DecodeTarget } from "./decoder.js";
+import type { Decoder, DecodeRequest, DecodeTarget, PoolLoad } from "./decoder.js";
 import { PoolWorker } from "./pool-worker.js";
 import type { PoolWorkerEvents } from "./pool-worker.js";
 import { Task } from "./task.js";
@@ -18,7 +18,7 @@ export interface WorkerPoolOptions {
   size?: number;
   /**
    * Tensors shorter than this, in bytes, are decoded on the calling thread, which is faster than sending them. 256 KiB
-   * by default.
+   * by default. Tensors of 64 times this length may be decoded by several workers.
    */
   minBytes?: number;
 }
@@ -32,6 +32,12 @@ export interface Decoding {
 
 /** Decoding this many bytes takes a few milliseconds; a round trip to a worker takes a few tenths of one. */
 const DEFAULT_MIN_BYTES = 256 << 10;
+
+/**
+ * Tensors of this many times `minBytes` may be divided into bands: 16 MiB by default. Dividing costs two copies, which is
+ * more than it saves for shorter tensors if all processor cores are busy.
+ */
+const MIN_DIVIDED = 64;
 
 /** The default maximum of workers. It is low because each worker needs its own memory for stored and decoded bytes. */
 const DEFAULT_MAX_WORKERS = 4;
@@ -60,12 +66,12 @@ export class WorkerPool {
   readonly size: number;
   readonly #minBytes: number;
   readonly #start: StartWorker;
-  /** The maximum in effect: `size`, until starting a worker fails. */
-  #maxSize: number;
+  /** The work of the pool. The maximum number of workers is `size`, until starting one fails. */
+  readonly #load: PoolLoad;
   readonly #workers = new Set<PoolWorker>();
   #waiting: Task[] = [];
   readonly #running = new Set<Task>();
-  #decoded = 0;
+  #arrived = 0;
   #startError: unknown;
   #closed = false;
   #idleTimer: ReturnType<typeof setTimeout> | undefined;
@@ -74,9 +80,9 @@ export class WorkerPool {
   constructor({ size, minBytes = DEFAULT_MIN_BYTES }: WorkerPoolOptions, cores: number, start: StartWorker) {
     this.size = size ?? Math.min(cores, DEFAULT_MAX_WORKERS);
     const most = mostWorkers(cores);
-    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers must be a whole number from 0 to ${most} on this machine, not ${String(size)}.`);
+    if (!Number.isInteger(this.size) || this.size < 0 || this.size > most) throw new InvalidInputError(`The number of workers must be a whole number from 0 to ${most}, not ${String(size)}.`);
     if (!(minBytes >= 0)) throw new InvalidInputError(`\`minBytes\` must be a number of bytes, not ${String(minBytes)}.`);
-    this.#maxSize = this.size;
+    this.#load = { workers: this.size, pendingBytes: 0, decoded: 0 };
     this.#minBytes = minBytes;
     this.#start = start;
   }
@@ -88,7 +94,7 @@ export class WorkerPool {
 
   /** The number of tensors that workers have decoded so far. */
   get decoded(): number {
-    return this.#decoded;
+    return this.#load.decoded;
   }
 
   /**
@@ -105,12 +111,18 @@ export class WorkerPool {
   }
 
   /** @internal */
+  divides(target: DecodeTarget): PoolLoad | undefined {
+    return this.#load.workers > 1 && this.#takes(target, MIN_DIVIDED) ? this.#load : undefined;
+  }
+
+  /** @internal */
   async decode(request: DecodeRequest): Promise<Uint8Array<ArrayBuffer>> {
     if (!this.#takes(request)) return inline.decode(request);
     clearTimeout(this.#idleTimer);
-    const task = new Task(request);
+    const task = new Task(request, this.#arrived++);
     this.#waiting.push(task);
     this.#running.add(task);
+    this.#load.pendingBytes += request.info.byteLength;
     this.#assign();
     try {
       const bytes = await task.promise;
@@ -119,6 +131,7 @@ export class WorkerPool {
       return request.into;
     } finally {
       this.#running.delete(task);
+      this.#load.pendingBytes -= request.info.byteLength;
       if (this.#running.size === 0) this.#scheduleStop();
     }
   }
@@ -140,19 +153,19 @@ export class WorkerPool {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  #takes({ instance, model, index, info }: DecodeTarget): boolean {
-    return this.#maxSize > 0 && !this.#closed && info.byteLength >= this.#minBytes && !instance.call(() => model.isPlain(index));
+  #takes({ instance, model, index, info }: DecodeTarget, times = 1): boolean {
+    return this.#load.workers > 0 && !this.#closed && (model.span || info.byteLength >= times * this.#minBytes) && !instance.call(() => model.isPlain(index));
   }
 
-  /** Assigns waiting tensors to idle workers, and starts more workers for the rest. */
+  /** Assigns waiting tensors to idle workers, the largest first, and starts more workers for the rest. */
   #assign(): void {
-    this.#waiting = this.#waiting.filter((task) => !task.settled);
+    this.#waiting = this.#waiting.filter((task) => !task.settled).sort((one, other) => other.priority - one.priority);
     for (const worker of this.#workers) {
       const task = worker.idle ? this.#waiting.shift() : undefined;
       if (task) this.#run(worker, task);
     }
     const starting = [...this.#workers].filter((worker) => worker.starting).length;
-    for (let missing = this.#waiting.length - starting; missing > 0 && this.#workers.size < this.#maxSize; missing--) this.#startOne();
+    for (let missing = this.#waiting.length - starting; missing > 0 && this.#workers.size < this.#load.workers; missing--) this.#startOne();
   }
 
   #run(worker: PoolWorker, task: Task): void {
@@ -170,7 +183,7 @@ export class WorkerPool {
   #startOne(): void {
     const events: PoolWorkerEvents = {
       onIdle: () => (this.#running.size === 0 ? this.#scheduleStop() : this.#assign()),
-      onDecoded: () => (this.#decoded += 1),
+      onDecoded: (task) => (this.#load.decoded += task?.request.model.span ? 0 : 1),
       onExit: (worker, started, cause) => {
         this.#workers.delete(worker);
         if (!started) this.#giveUp(cause, this.#workers.size);
@@ -187,7 +200,7 @@ export class WorkerPool {
   /** Limits the pool to `maxSize` workers. With 0, everything is decoded on the calling thread. */
   #giveUp(cause: unknown, maxSize: number): void {
     this.#startError = cause;
-    this.#maxSize = maxSize;
+    this.#load.workers = maxSize;
     if (maxSize > 0) return;
     for (const task of this.#waiting.splice(0)) if (!task.settled) task.succeed(inline.decode(task.request));
   }

@@ -16,7 +16,6 @@ import { PlainModel, type PlainPartContext } from "../safetensors/plain-model.js
 import type { ShardIndex } from "../safetensors/shard-index.js";
 import { shortDigest } from "../short-digest.js";
 import type { ReadOptions, Source } from "../source/source.js";
-import { parsePlanes } from "../stored-planes.js";
 import type { StoredPart, StoredPlane, TensorInfo } from "../tensor.js";
 import { FrameTensor, ReaderInstance } from "./frame-tensor.js";
 import { inOrder } from "./container-index.js";
@@ -97,11 +96,17 @@ export class PackedModel extends PlainModel {
       const target = { instance: reader, model: this.#frame(info, place), index: 0, info, sources: this.#sources };
       const wrapped = wrap(decoder);
       wrapped.warmUp(target);
-      return { target, decoder: wrapped };
+      const load = wrapped.divides?.(target);
+      // If the table or the code for bands cannot be loaded, the tensor is decoded as a whole.
+      const [table, bands] = load ? await Promise.all([this.#table(place, { signal }), import("../decode/bands.js")]).catch(() => []) : [];
+      return (parts: Uint8Array[]) => {
+        signal.throwIfAborted();
+        const request = { ...target, parts, reference: undefined, into, signal };
+        return table && bands ? bands.decodeInBands(request, table, wrapped, load!) : wrapped.decode(request);
+      };
     };
-    const [parts, { target, decoder }] = await Promise.all([readRanges(this.#sources, info.parts, options), start()]);
-    signal.throwIfAborted();
-    return decoder.decode({ ...target, parts, reference: undefined, into, signal });
+    const [parts, decode] = await Promise.all([readRanges(this.#sources, info.parts, options), start()]);
+    return decode(parts);
   }
 
   override async readSpan(info: TensorInfo, span: ByteSpan, context: PlainPartContext): Promise<Uint8Array<ArrayBuffer>> {
@@ -138,22 +143,9 @@ export class PackedModel extends PlainModel {
     const place = this.#places.get(info.name);
     const table = place && (await this.#table(place, options));
     if (!table) return undefined;
-    await this.#load();
+    const [{ parsePlanes }] = await Promise.all([import("../stored-planes.js"), this.#load()]);
     options.signal?.throwIfAborted();
     return parsePlanes(this.#frame(info, place).planeSizes(table));
-  }
-
-  /** Returns the statistics record of a file, like `CoreModel.statistics`. */
-  statistics(file: number): Uint8Array | undefined {
-    const head = (this.files[file] as Partial<PackedFile>).packed;
-    const record = head?.section.get("STAT");
-    const own = [...this.#places.values()].filter((place) => place.file === file);
-    // The record lists the tensors of the file, so it cannot be used if the model has some of them from other files.
-    if (!record || own.length !== head!.records.length) return undefined;
-    const all = new Uint8Array(record.byteLength + 8);
-    all.set(record);
-    new DataView(all.buffer).setBigUint64(record.byteLength, BigInt(head!.bandsEnd), true);
-    return all;
   }
 
   override free(): void {
