@@ -8,7 +8,6 @@ import type { ModelInput } from "./model-input.js";
 import { isAbsent } from "./shard-source.js";
 import type { CoreFile } from "./opened-file.js";
 import { closeWith, isRefusal } from "./original.js";
-import { isOfOtherFormat } from "./packed-names.js";
 import { CACHE_BYTES, RestoredFile } from "./restored-file.js";
 import type { OpenContext } from "./shards.js";
 
@@ -77,7 +76,8 @@ async function openExternal(opening: Opening, file: Named): Promise<CoreFile | s
   } catch (error) {
     if (!isMissing(error)) throw error;
   }
-  const packed = isOfOtherFormat(`${path}.zstn`) ? resolveSibling(`${path}.zstn`) : undefined;
+  // These files have any name, such as `model.onnx_data`.
+  const packed = /\.safetensors$/i.test(path) ? undefined : resolveSibling(`${path}.zstn`);
   if (packed === undefined) return input === undefined ? UNKNOWN : ABSENT;
   try {
     return await openPacked(opening, file, packed);

@@ -1,5 +1,6 @@
 //! `zstn worker`: packs the files pushed to a model hub or listed in a plan.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -129,7 +130,7 @@ pub fn run(options: &Options) -> Outcome {
 /// Packs the files of a plan. The exit status is 3 if another run may complete more
 /// files, otherwise 1 if files were refused.
 fn work_on(options: &Options, plan: &Path) -> Outcome {
-    let rows = read_plan(plan, options.extended.encode(options.effort))?;
+    let rows = read_plan(plan, options.extended.encode(options.effort)).map_err(permanent)?;
     let (hub, engine) = (options.hub()?, options.threads.engine()?);
     let mut run = PlanRun::default();
     run.worker = options.worker_options();
@@ -159,7 +160,8 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
             };
             run.into_folder(&engine, &hub, &rows, &to, log)
         }
-    }?;
+    }
+    .map_err(permanent)?;
     let PlanSummary {
         packed,
         known,
@@ -186,6 +188,26 @@ fn work_on(options: &Options, plan: &Path) -> Outcome {
         (0, 0) => Ok(()),
         (0, _) => Err(Failure::Reported(1)),
         _ => Err(Failure::Reported(3)),
+    }
+}
+
+/// Makes an error that another run would meet as well, such as a missing plan or bucket, a
+/// wrong usage: its status would otherwise be 3, with which a scheduler repeats the command.
+fn permanent(error: Error) -> Error {
+    let is_permanent = match &error {
+        Error::Http { .. } => !error.is_retryable(),
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::NotADirectory
+        ),
+        _ => false,
+    };
+    match is_permanent {
+        true => Error::Usage(error.to_string()),
+        false => error,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::IndexName;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::container::safetensors::{KERAS_INDEX_SUFFIX, SHARD_INDEX_SUFFIX};
 
 use crate::shards::{PLAIN, Shards};
 use crate::source::{FileId, HttpOptions, Location, is_same};
@@ -174,7 +174,10 @@ fn stem(name: &str) -> &str {
     };
     let name = match IndexName::parse(name) {
         Some(index) => index.stem(),
-        None => strip(strip(name, &[SHARD_INDEX_SUFFIX]), &EXTENSIONS),
+        None => {
+            let name = strip(name, &[SHARD_INDEX_SUFFIX, KERAS_INDEX_SUFFIX]);
+            strip(name, &EXTENSIONS)
+        }
     };
     strip(name, &FOLDER_ENDS)
 }

@@ -165,7 +165,7 @@ impl<'a> Publication<'a> {
         let names = entries.map(|entry| Ok(PathBuf::from(entry?.file_name())));
         let names: io::Result<Vec<PathBuf>> = names.collect();
         let names = names.map_err(|error| unreadable()(error))?;
-        let is_index = |name: &PathBuf| name.to_string_lossy().ends_with(".index.json");
+        let is_index = |name: &PathBuf| Location::Path(name.clone()).is_index();
         let (indices, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_index);
         let place = FolderPlace::Url(self.url.into());
         let target = OutputFolder::create(&place, self.http)?;

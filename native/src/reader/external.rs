@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use zstn_core::catalog::{FileCatalog, has_other_extension, packed_name};
+use zstn_core::catalog::{FileCatalog, FileKind, has_extension};
 use zstn_core::model::Model;
 
 use super::options::MAX_OPEN_FILES;
@@ -131,7 +131,9 @@ pub(super) fn find(catalogs: &[FileCatalog], locations: &[Option<Location>]) -> 
     let files = models.flat_map(|(model, (catalog, location))| {
         let files = catalog.external_files().enumerate();
         files.map(move |(number, path)| {
-            let packed = packed_name(path).filter(|_| has_other_extension(path));
+            // These files have any name, such as `model.onnx_data`.
+            let is_other = !has_extension(path, FileKind::Safetensors);
+            let packed = is_other.then(|| format!("{path}.{}", FileKind::Zstn.extension()));
             ExternalFile {
                 model,
                 number,

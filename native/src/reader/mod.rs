@@ -25,6 +25,7 @@ mod batch;
 mod decode;
 mod external;
 mod gguf_set;
+mod indices;
 mod one_file;
 mod opening;
 mod options;
@@ -41,9 +42,10 @@ use state_machine::{Need, Opened};
 #[cfg(feature = "async")]
 pub use async_reader::AsyncReader;
 
+pub use indices::Indices;
 pub use options::ReaderOptions;
 pub use rows::RowsPlan;
-pub use selection::{Indices, Selection};
+pub use selection::Selection;
 
 /// How weights that are stored in several tensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use zstn_core::catalog::{FileKind, GgufSetName, IndexName, has_extension, has_other_extension};
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::container::safetensors::{KERAS_INDEX_SUFFIX, SHARD_INDEX_SUFFIX};
 
 /// The file kinds that can be packed.
 pub const PLAIN: &[FileKind] = &[FileKind::Safetensors];
@@ -99,8 +99,14 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
             found.retain(|(_, index)| !index.has_variant());
         }
         let mut found: Vec<&str> = found.into_iter().map(|(name, _)| name).collect();
-        if *kind == FileKind::PyTorch {
-            found.extend(ending(PYTORCH_INDEX_SUFFIX.into()));
+        match kind {
+            FileKind::PyTorch => found.extend(ending(PYTORCH_INDEX_SUFFIX.into())),
+            FileKind::Hdf5 => {
+                let mut indices = ending(KERAS_INDEX_SUFFIX.into());
+                indices.retain(|index| names.contains(&&*first_keras_shard(index)));
+                found.extend(indices);
+            }
+            _ => {}
         }
         match &found[..] {
             [] => {}
@@ -143,6 +149,12 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
         }
     }
     Ok(None)
+}
+
+/// Returns the name of the first file that an index of Keras lists.
+fn first_keras_shard(index: &str) -> String {
+    let stem = index.strip_suffix(KERAS_INDEX_SUFFIX).unwrap_or(index);
+    format!("{stem}_00000.weights.h5")
 }
 
 /// Chooses like [`choose`], for work on the whole folder, among files that are or restore
@@ -286,6 +298,17 @@ mod tests {
         assert_eq!(choose(&folder[..2], FileKind::FILES), Ok(None));
         let folder = names(&["not_pytorch_model.bin", "pytorch_model.bin"]);
         let file = Ok(Some(Choice::File("pytorch_model.bin")));
+        assert_eq!(choose(&folder, FileKind::FILES), file);
+    }
+
+    #[test]
+    fn an_index_of_keras_comes_before_its_files() {
+        let folder = names(&["m.weights.json", "m_00000.weights.h5", "m_00001.weights.h5"]);
+        let index = Ok(Some(Choice::Index("m.weights.json")));
+        assert_eq!(choose(&folder, FileKind::FILES), index);
+        assert!(choose(&folder[1..], FileKind::FILES).is_err());
+        let folder = names(&["model.h5", "other.weights.json"]);
+        let file = Ok(Some(Choice::File("model.h5")));
         assert_eq!(choose(&folder, FileKind::FILES), file);
     }
 

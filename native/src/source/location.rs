@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::IndexName;
-use zstn_core::container::safetensors::SHARD_INDEX_SUFFIX;
+use zstn_core::container::safetensors::{KERAS_INDEX_SUFFIX, SHARD_INDEX_SUFFIX};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::local::MIN_ARRIVING_BYTES;
@@ -172,13 +172,15 @@ impl Location {
     }
 
     /// Returns whether this is the index of a sharded checkpoint, according to its
-    /// name: the name ends in `.index.json`, or has a variant after the word `index`
-    /// ([`IndexName`]).
+    /// name: the name ends in `.index.json` or, like an index of Keras, in
+    /// `.weights.json`, or has a variant after the word `index` ([`IndexName`]).
     #[must_use]
     pub fn is_index(&self) -> bool {
         let name = self.file_name();
         name.is_some_and(|name| {
-            name.ends_with(SHARD_INDEX_SUFFIX) || IndexName::parse(&name).is_some()
+            let suffixes = [SHARD_INDEX_SUFFIX, KERAS_INDEX_SUFFIX];
+            let mut suffixes = suffixes.into_iter();
+            suffixes.any(|suffix| name.ends_with(suffix)) || IndexName::parse(&name).is_some()
         })
     }
 

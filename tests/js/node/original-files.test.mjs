@@ -343,6 +343,22 @@ test("an index of plain PyTorch files, by path, by address and in hand: a missin
   await assert.rejects(open(inHand(index), { siblings: inHand }), { code: "invalid_input", message: /^In two\.bin: .*siblings/ });
 });
 
+test("an index of Keras: the model has the tensors of all files, one of which is packed", async () => {
+  const folder = join(scratch, "keras-sharded");
+  mkdirSync(folder);
+  const [index, plain, packed] = ["m.weights.json", "m_00000.weights.h5", "m_00001.weights.h5"];
+  for (const name of [index, plain]) copyFileSync(vectorPath("keras-sharded", name), join(folder, name));
+  await packAll([vectorPath("keras-sharded", packed)], folder);
+  for (const place of [join(folder, index), `${server.url}keras-sharded/${index}`, vectorPath("keras-sharded", index)]) {
+    const model = await open(place);
+    const found = [...model.tensors].map(([name, { shape }]) => `${name} ${shape}`);
+    assert.deepEqual(found, ["layers/dense/vars/0 3,4", "layers/dense/vars/1 4", "layers/dense_1/vars/0 4,2", "layers/dense_1/vars/1 2"]);
+    const { bytes } = await model.tensor("layers/dense_1/vars/0");
+    assert.deepEqual([...new Float32Array(bytes.slice().buffer)], [16, 17, 18, 19, 20, 21, 22, 23]);
+    model.close();
+  }
+});
+
 test("a model in two GGUF files, the second of which is packed", async () => {
   const [folder, names] = [join(scratch, "mixed"), ["split-00001-of-00002.gguf", "split-00002-of-00002.gguf"]];
   mkdirSync(folder);

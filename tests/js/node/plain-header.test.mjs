@@ -172,10 +172,10 @@ function indexOutcome(text) {
 }
 
 test("indices of shards: difficult ones and 10 000 mutations", async (t) => {
-  const usual = '{"metadata":{"total_size":1e999,"x":"\\ud800"},"weight_map":{"b":"m-2.safetensors","a":"m-1.safetensors","c":"m-2.safetensors","\u{1f980}":"\ue000","d":"\u{10000}"}}';
+  const usual = '{"metadata":{"total_size":1e999,"x":"\\ud800"},"weight_map":{"b":"m-2.safetensors","a":"m-1.safetensors","c":["m-2.safetensors","m-3"],"/c":"m.weights.h5","\u{1f980}":"\ue000","d":"\u{10000}"}}';
   const texts = [
     "", "{}", "[]", '{"weight_map":{}}', '{"weight_map":{"w":1}}', '{"weight_map":"w"}', '{"weight_map":{"w":"a"}', '{"weight_map":{"w":"a","w":"b"}}', '{"weight_map":{"w":"a","w":"a"}}',
-    '{"weight_map":{"w":"a"},"weight_map":{"w":"a"}}', '{"weight_map":{"w":"../a"}}', '{"weight_map":{"w":""}}', '{"weight_map":{"w":"."}}', '{"weight_map":{"w":"c:a"}}', '{"weight_map":{"w":"\\u0000"}}', '{"weight_map":{"w":"\\ud800"}}', '{"\\ud800":1,"weight_map":{"w":"a"}}',
+    '{"weight_map":{"w":"a"},"weight_map":{"w":"a"}}', '{"weight_map":{"w":[]}}', '{"weight_map":{"w":["a",1]}}', '{"weight_map":{"w":["a","../b"]}}', '{"weight_map":{"w":[["a"]]}}', '{"weight_map":{"/w":"a","/w":["b"],"/v":"b.weights.h5","/v":"c.weights.h5"}}', '{"weight_map":{"w":"../a"}}', '{"weight_map":{"w":""}}', '{"weight_map":{"w":"."}}', '{"weight_map":{"w":"c:a"}}', '{"weight_map":{"w":"\\u0000"}}', '{"weight_map":{"w":"\\ud800"}}', '{"\\ud800":1,"weight_map":{"w":"a"}}',
     `{"x":${nested(5000)},"weight_map":{"w":"a"}}`, '{"x":"\\q","weight_map":{"w":"a"}}', '{"x":"\u0001","weight_map":{"w":"a"}}', '{"x":1e,"weight_map":{"w":"a"}}', usual,
   ].map((text) => Buffer.from(text));
   for (const text of ['{"x":"\xff","weight_map":{"w":"a"}}', '{"weight_map":{"w":"\xff"}}', '{"\xff":0,"weight_map":{"w":"a"}}', '{"x":{"\xff":0},"weight_map":{"w":"a"}}']) texts.push(Buffer.from(text, "latin1"));

@@ -102,7 +102,7 @@ test("values in other files are read from packed files, beside plain and packed 
   const weights = Uint8Array.from({ length: 40 }, (_, i) => i);
   const model = onnxModel([
     { name: "own", shape: [3], raw: [1, 2, 3] },
-    { name: "far", shape: [4, 5], external: { location: "data/far.bin", offset: "20", length: "20" } },
+    { name: "far", shape: [4, 5], external: { location: "data/far.onnx_data", offset: "20", length: "20" } },
     { name: "lost", shape: [2], external: { location: "missing.bin" } },
     { name: "itself", shape: [2], external: { location: "packed.onnx" } },
   ]);
@@ -110,9 +110,9 @@ test("values in other files are read from packed files, beside plain and packed 
   mkdirSync(join(folder, "data"), { recursive: true });
   const at = (name) => join(folder, name);
   writeFileSync(at("packed.onnx"), model);
-  writeFileSync(at("far.bin"), weights);
+  writeFileSync(at("far.onnx_data"), weights);
   await pack(at("packed.onnx"), at("packed.onnx.zstn"));
-  await pack(at("far.bin"), at("data/far.bin.zstn"));
+  await pack(at("far.onnx_data"), at("data/far.onnx_data.zstn"));
   const own = await startServer((request, response) => {
     const path = at(decodeURIComponent(new URL(request.url, "http://x").pathname).slice(1));
     return existsSync(path) ? answerRange(request, response, readFileSync(path)) : response.writeHead(404).end();
@@ -129,13 +129,13 @@ test("values in other files are read from packed files, beside plain and packed 
     }
   }
   // A packed file that is damaged, and a file that is none, refuse the tensors in it alone.
-  const far = readFileSync(at("data/far.bin.zstn"));
+  const far = readFileSync(at("data/far.onnx_data.zstn"));
   for (const bytes of [far.subarray(0, far.length - 1), weights]) {
-    writeFileSync(at("data/far.bin.zstn"), bytes);
+    writeFileSync(at("data/far.onnx_data.zstn"), bytes);
     for (const name of ["packed.onnx", "packed.onnx.zstn"]) {
       const opened = await open(at(name));
       assert.deepEqual([...opened.tensors.keys()], ["own"]);
-      assert.match(opened.unreadable.get("far").message, /data\/far\.bin.*packed file/);
+      assert.match(opened.unreadable.get("far").message, /data\/far\.onnx_data.*packed file/);
       opened.close();
     }
   }

@@ -19,7 +19,7 @@ test("the names of indices are recognised", () => {
   for (const name of others) assert.equal(parseIndexName(name), undefined, name);
 });
 
-test("the first of several GGUF files and an index of PyTorch files are chosen", () => {
+test("the first of several GGUF files and indices of PyTorch files and Keras are chosen", () => {
   for (const ending of ["", ".zstn"]) {
     const [first, second] = ["00001", "00002"].map((number) => `q/m-${number}-of-00002.gguf${ending}`);
     assert.deepEqual(chooseFiles([second, first]), [first]);
@@ -31,6 +31,10 @@ test("the first of several GGUF files and an index of PyTorch files are chosen",
   assert.ok(isModelFile(index));
   assert.deepEqual(chooseFiles(["pytorch_model-00001-of-00002.bin", index, "config.json"]), [index]);
   assert.deepEqual(chooseFiles([index, "model.safetensors"]), ["model.safetensors"]);
+  const keras = ["a/m.weights.json", "a/m_00000.weights.h5", "a/m_00001.weights.h5"];
+  assert.deepEqual(chooseFiles(keras), [keras[0]]);
+  assert.deepEqual(chooseFiles(keras, "a/"), [keras[0]]);
+  assert.deepEqual(chooseFiles(["config.json", "model.weights.h5"]), ["model.weights.h5"]);
 });
 
 test("an index without a variant is preferred", () => {

@@ -6,7 +6,7 @@ use zstn_core::TensorRef;
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::dtype::Dtype;
-use zstn_core::engine::ZstdCoding;
+use zstn_core::engine::{PackEngine as _, ZstdCoding};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::{Effort, EncodeOptions, encode};
 use zstn_core::frame::z4ai::{self, BlockCodecs, PlaneRecipe, Recipe, Transform};
@@ -200,6 +200,21 @@ fn copies_far_apart_cost_next_to_nothing() {
         stacked < single * 11 / 10,
         "{stacked} for four, {single} for one"
     );
+}
+
+#[test]
+fn tiles_and_masks_are_as_small_as_one_zstd_frame() {
+    let engine = native();
+    let tile: Vec<u8> = (0..=u8::MAX).cycle().take(12 << 20).collect();
+    let row = |row| (0..4096).map(move |column| u8::from(column <= row));
+    let mask: Vec<u8> = (0..4096).flat_map(row).collect();
+    for tensor in [tile, mask] {
+        let mut whole = Vec::new();
+        engine.zstd_encode(&tensor, ZstdCoding::Search(3), &mut whole);
+        let frame = coded(&tensor, Dtype::U8, Effort::Balanced);
+        let (len, most) = (frame.len(), whole.len() * 51 / 50 + 40);
+        assert!(len <= most, "{len} bytes are over {most}");
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn onnx_in_files(folder: &Path) -> PathBuf {
         &[],
         &[
             protobuf::tensor("own", 1, &[2]).bytes(9, &raw),
-            protobuf::external("far", 1, &[3, 2], &at("data/weights 1.bin", "4")),
+            protobuf::external("far", 1, &[3, 2], &at("data/weights 1.onnx_data", "4")),
             protobuf::external("lost", 1, &[2], &at("missing.bin", "0")),
             protobuf::external("itself", 2, &[2], &at("model.onnx", "0")),
         ],
@@ -94,7 +94,7 @@ fn onnx_in_files(folder: &Path) -> PathBuf {
     let path = folder.join("model.onnx");
     std::fs::create_dir(folder.join("data")).expect("a folder");
     std::fs::write(
-        folder.join("data/weights 1.bin"),
+        folder.join("data/weights 1.onnx_data"),
         (0..28).collect::<Vec<u8>>(),
     )
     .expect("written");
@@ -503,8 +503,8 @@ fn packed_onnx_models_read_values_of_packed_files() {
     let options = zstn::PackOptions::default();
     zstn::pack(&Job::new(), &plain, &packed, &options).expect("packed");
     // The weights are no model, so they were copied.
-    let copied = packed.join("data/weights 1.bin");
-    let weights = packed.join("data/weights 1.bin.zstn");
+    let copied = packed.join("data/weights 1.onnx_data");
+    let weights = packed.join("data/weights 1.onnx_data.zstn");
     check_onnx_in_files(&packed.join("model.onnx.zstn"));
     zstn::pack(&Job::new(), &copied, &weights, &options).expect("packed");
     std::fs::remove_file(&copied).expect("removed");
@@ -542,7 +542,7 @@ fn packed_onnx_models_read_values_of_packed_files() {
             let refused = unread(reader.model());
             let far = refused.iter().find(|(name, _)| name == "far");
             let (_, reason) = far.expect("a refusal");
-            assert!(reason.contains("weights 1.bin.zstn"), "{reason}");
+            assert!(reason.contains("weights 1.onnx_data.zstn"), "{reason}");
         }
     }
 }

@@ -14,13 +14,19 @@ const OTHERS = ["h5", "onnx", "msgpack", "tflite", "keras", "nemo"];
 /** The usual names of a model in its own folder, without extensions. */
 const STEMS = ["model", "diffusion_pytorch_model"];
 
-const SHARD = /-\d{5}-of-\d{5}\.[^./]+$/;
+const SHARD = /-\d{5}-of-\d{5}\.[^./]+$|_\d{5}\.weights\.h5$/;
 
 /** Matches the number of one of several GGUF files of a model, which may be packed. */
 const GGUF_NUMBER = /-\d{5}(-of-\d{5}\.gguf(?:\.zstn)?)$/;
 
-/** Matches the names of indices of PyTorch files, which are chosen like such a file. */
-const PYTORCH_INDEX = /\.bin\.index\.json$/;
+/** Match the names of indices of PyTorch files and of Keras, which are chosen like a file of that format. */
+const INDICES: readonly [extension: string, name: RegExp][] = [
+  ["pt", /\.bin\.index\.json$/],
+  ["h5", /\.weights\.json$/],
+];
+
+/** Returns the format of the files that an index of this name lists, if that is PyTorch or HDF5. */
+const formatOfIndex = (path: string): string | undefined => INDICES.find(([, name]) => name.test(path))?.[0];
 
 /** Returns whether `open` can read a file of this name, by itself or as an index. */
 export const isModelFile = (path: string): boolean => [...EXTENSIONS, ...OTHERS].includes(extensionOf(path));
@@ -39,7 +45,7 @@ function chooseAmong(paths: readonly string[], folder: string): readonly string[
   for (const wantsIndex of [true, false]) {
     for (const extension of [...EXTENSIONS, ...OTHERS]) {
       const ending = wantsIndex ? `.${extension}.index.json` : `.${extension}`;
-      const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending) || (extension === "pt" && PYTORCH_INDEX.test(path))) && !isShard(path, paths);
+      const isWanted = (path: string): boolean => (wantsIndex ? parseIndexName(path)?.extension === extension : path.endsWith(ending) || formatOfIndex(path) === extension) && !isShard(path, paths);
       const all = paths.filter(isWanted);
       // An index whose name has no variant next to the word `index` is preferred.
       const plain = wantsIndex ? all.filter((path) => path.endsWith(ending)) : all;
@@ -65,11 +71,10 @@ function isFurther(path: string, paths: readonly string[]): boolean {
 /** Returns whether the same folder has an index that may name this shard. */
 function hasIndex(shard: string, paths: readonly string[]): boolean {
   const stem = shard.slice(0, shard.search(SHARD));
-  return paths.some((path) => path.startsWith(stem) && parseIndexName(path) !== undefined);
+  return paths.some((path) => path.startsWith(stem) && (formatOfIndex(path) ?? parseIndexName(path)) !== undefined);
 }
 
 /** Returns the extension of a file; for an index, the extension of its shards. */
 function extensionOf(path: string): string {
-  if (PYTORCH_INDEX.test(path)) return "pt";
-  return parseIndexName(path)?.extension ?? /\.([^./]+)$/.exec(path)?.[1]!.toLowerCase() ?? "";
+  return formatOfIndex(path) ?? parseIndexName(path)?.extension ?? /\.([^./]+)$/.exec(path)?.[1]!.toLowerCase() ?? "";
 }

@@ -3,7 +3,7 @@
  * `core/src/container/safetensors/shard_index.rs`.
  */
 
-import { JsonError, JsonScanner } from "./json-scanner.js";
+import { ARRAY, JsonError, JsonScanner } from "./json-scanner.js";
 import { compareText } from "./utf8-order.js";
 import { malformed } from "./core-error.js";
 
@@ -37,7 +37,8 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   const files = [...new Set(pairs.map(([, file]) => file))].sort(compareText);
   const numbers = new Map(files.map((file, number) => [file, number]));
   const fileOf = new Map<string, number>();
-  for (const [tensor, file] of pairs) {
+  for (const [tensor, file, isGroup] of pairs) {
+    if (isGroup) continue;
     const number = numbers.get(file)!;
     if ((fileOf.get(tensor) ?? number) !== number) {
       throw malformed("sharded.tensor_twice", "the index lists the tensor in two files", { tensor });
@@ -48,16 +49,25 @@ export function parseShardIndex(json: Uint8Array): ShardIndex {
   return { files, fileOf };
 }
 
-function readPairs(json: Uint8Array): [tensor: string, file: string][] {
+/** Returns each name with each of its files. Keras lists the files of groups, whose tensors it does not name. */
+function readPairs(json: Uint8Array): [tensor: string, file: string, isGroup: boolean][] {
   const scanner = new JsonScanner(json);
-  const pairs: [string, string][] = [];
+  const pairs: [string, string, boolean][] = [];
   let found = false;
   try {
     scanner.object((name) => {
       if (name !== "weight_map") return scanner.skip(1, true);
       if (found) scanner.fail("duplicate field `weight_map`");
       found = true;
-      scanner.object((tensor) => pairs.push([tensor, scanner.string()]));
+      scanner.object((name) => {
+        const isList = scanner.peek() === ARRAY;
+        const add = () => {
+          const file = scanner.string();
+          pairs.push([name, file, isList || (name.startsWith("/") && file.endsWith(".weights.h5"))]);
+        };
+        if (isList) scanner.array(add);
+        else add();
+      });
     });
     if (!found) scanner.fail("missing field `weight_map`");
     scanner.end();

@@ -22,7 +22,7 @@ mod json;
 mod shard_index;
 
 pub use json::{head, head_of};
-pub use shard_index::{SHARD_INDEX_SUFFIX, ShardIndex};
+pub use shard_index::{KERAS_INDEX_SUFFIX, SHARD_INDEX_SUFFIX, ShardIndex};
 
 /// The number of bytes before the header, which contain its length.
 pub const PREFIX_BYTES: u64 = 8;

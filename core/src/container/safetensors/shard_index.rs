@@ -5,17 +5,22 @@ use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, slice};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::limits::HEADER_LEN_BYTES;
 use crate::{Error, Result, Rule};
 
 /// The suffix of the names of shard indices.
 pub const SHARD_INDEX_SUFFIX: &str = ".index.json";
+/// The suffix of the names of the indices that Keras writes.
+pub const KERAS_INDEX_SUFFIX: &str = ".weights.json";
+/// The suffix of the names of the files that such an index lists.
+const KERAS_SHARD_SUFFIX: &str = ".weights.h5";
 
-/// The index of a sharded checkpoint, which assigns each tensor to a file.
+/// The index of a sharded checkpoint, which assigns each tensor to a file. An index of
+/// Keras only lists the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardIndex {
     files: Vec<String>,
@@ -28,7 +33,59 @@ struct Document {
 }
 
 /// The members of a JSON object, in order and including duplicates.
-struct Pairs(Vec<(String, String)>);
+struct Pairs(Vec<(String, FileNames)>);
+
+/// The value of a member: the name of a file, or the list of files over which Keras has
+/// distributed the tensors of a group.
+enum FileNames {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for FileNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = FileNames;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a file name or a list of file names")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<FileNames, E> {
+                Ok(FileNames::One(name.into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FileNames, A::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = list.next_element()? {
+                    names.push(name);
+                }
+                Ok(FileNames::Several(names))
+            }
+        }
+        deserializer.deserialize_any(Names)
+    }
+}
+
+impl FileNames {
+    fn all(&self) -> &[String] {
+        match self {
+            Self::One(name) => slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+
+    /// Returns the file of a tensor; `None` if the member called `name` is a group of a
+    /// Keras file, whose tensors it does not name.
+    fn of_tensor(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::One(file) if name.starts_with('/') && file.ends_with(KERAS_SHARD_SUFFIX) => None,
+            Self::One(file) => Some(file),
+            Self::Several(_) => None,
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -85,23 +142,28 @@ impl ShardIndex {
         })?;
         let Pairs(pairs) = document.weight_map;
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        for (tensor, file) in &pairs {
-            if !is_plain(file) {
-                return Err(Error::malformed(
-                    Rule::ShardFileName,
-                    format!("the shard {file} is not a plain file name"),
-                )
-                .tensor(tensor));
+        for (tensor, files) in &pairs {
+            for file in files.all() {
+                if !is_plain(file) {
+                    return Err(Error::malformed(
+                        Rule::ShardFileName,
+                        format!("the shard {file} is not a plain file name"),
+                    )
+                    .tensor(tensor));
+                }
+                numbers.insert(file, 0);
             }
-            numbers.insert(file, 0);
         }
         for (number, value) in numbers.values_mut().enumerate() {
             *value = number;
         }
-        let files = numbers.keys().map(ToString::to_string).collect();
+        let files: Vec<String> = numbers.keys().map(ToString::to_string).collect();
         let mut weights = BTreeMap::new();
-        for (tensor, file) in &pairs {
-            let number = numbers[file.as_str()];
+        for (tensor, files) in &pairs {
+            let Some(file) = files.of_tensor(tensor) else {
+                continue;
+            };
+            let number = numbers[file];
             match weights.entry(tensor.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(number);
@@ -116,7 +178,7 @@ impl ShardIndex {
                 }
             }
         }
-        if weights.is_empty() {
+        if files.is_empty() {
             return Err(Error::malformed(
                 Rule::ShardIndex,
                 "the index of the shards names no tensor",
@@ -185,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn an_index_of_keras_lists_files() {
+        let index = ShardIndex::parse(
+            br#"{"weight_map":{"/a/vars":["m_1.weights.h5","m_0.weights.h5"],"/b/vars":"m_1.weights.h5","/c":"c.safetensors"}}"#,
+        )
+        .unwrap();
+        let files = ["c.safetensors", "m_0.weights.h5", "m_1.weights.h5"];
+        assert_eq!(index.files(), files);
+        assert_eq!(index.weights().collect::<Vec<_>>(), [("/c", 0)]);
+    }
+
+    #[test]
     fn files_elsewhere_are_refused() {
         for file in [
             "../a",
@@ -214,6 +287,11 @@ mod tests {
         ] {
             assert_eq!(rule(json), Some(Rule::ShardIndex), "{json}");
         }
+        for json in [r#"{"weight_map":{"w":[]}}"#, r#"{"weight_map":{"w":[1]}}"#] {
+            assert_eq!(rule(json), Some(Rule::ShardIndex), "{json}");
+        }
+        let elsewhere = r#"{"weight_map":{"/a/vars":["a.weights.h5","../b.weights.h5"]}}"#;
+        assert_eq!(rule(elsewhere), Some(Rule::ShardFileName));
         let twice = r#"{"weight_map":{"w":"a","w":"b"}}"#;
         assert_eq!(rule(twice), Some(Rule::ShardTensorTwice));
         assert!(ShardIndex::parse(br#"{"weight_map":{"w":"a","w":"a"}}"#).is_ok());

@@ -7,7 +7,7 @@ use super::Effort;
 use super::estimate::PlaneEstimate;
 use crate::engine::ZstdCoding;
 use crate::entropy::zstd::MIN_GAIN_DIVISOR;
-use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe, Transform};
+use crate::frame::z4ai::{BlockCodecs, Codec, PlaneRecipe, SEARCH_BLOCK_BYTES, Transform};
 
 /// The gain, as a fraction of the plane, below which a zstd encoder stores
 /// literals uncompressed. Planes with a smaller estimated gain count as stored.
@@ -64,17 +64,37 @@ const fn both(level: i32) -> BlockCodecs {
         ..BlockCodecs::HUFFMAN
     }
 }
-const fn both_wide(level: i32) -> BlockCodecs {
+const fn both_in(level: i32, search_block_bytes: u32) -> BlockCodecs {
     BlockCodecs {
-        wide: true,
+        search_block_bytes,
         ..both(level)
     }
 }
 
-/// A plane gets wide blocks if coding leaves at most this fraction of it. At 1/8,
-/// a wide block of 8 MiB takes at most 1 MiB, which a reader of a few rows has to
-/// fetch.
+/// A plane has blocks of 8 MiB if coding leaves at most this fraction of it. At 1/8, such
+/// a block takes at most 1 MiB, which a reader of a few rows has to fetch.
 const WIDE_SHARE: f64 = 0.125;
+const WIDE_BLOCK_BYTES: u32 = 8 << 20;
+
+/// A plane of up to 64 MiB is one block if coding leaves at most this fraction of it, as
+/// in masks and tensors of zeros. A reader of a few rows fetches at most 512 KiB, but
+/// decodes the whole plane. The first occurrences in a block cost so much of such a plane
+/// that several blocks would take up to a third more. They cost even more of the sample,
+/// so the actual fraction is usually far below this one.
+const WHOLE_SHARE: f64 = 1.0 / 128.0;
+const WHOLE_BLOCK_BYTES: u32 = 64 << 20;
+
+/// Returns the maximum length in bytes of a searched block of a plane of `len_bytes`, of
+/// which coding leaves the fraction `share`.
+fn search_block_bytes(len_bytes: usize, share: f64) -> u32 {
+    if share <= WHOLE_SHARE && len_bytes <= WHOLE_BLOCK_BYTES as usize {
+        WHOLE_BLOCK_BYTES
+    } else if share <= WIDE_SHARE {
+        WIDE_BLOCK_BYTES
+    } else {
+        SEARCH_BLOCK_BYTES
+    }
+}
 
 /// The chunk lengths, in bytes, that are compared for adaptive rANS tables.
 const CHUNKS: [u32; 3] = [1 << 15, 1 << 16, 1 << 18];
@@ -91,7 +111,8 @@ const fn balanced(blocks: BlockCodecs) -> [Codec; 5] {
     ]
 }
 const BALANCED: &[Codec; 5] = &balanced(both(3));
-const BALANCED_WIDE: &[Codec; 5] = &balanced(both_wide(3));
+const BALANCED_WIDE: &[Codec; 5] = &balanced(both_in(3, WIDE_BLOCK_BYTES));
+const BALANCED_WHOLE: &[Codec; 5] = &balanced(both_in(3, WHOLE_BLOCK_BYTES));
 
 const BALANCED_FAR: &[Codec] = &[
     Codec::Blocks(both(3)),
@@ -207,8 +228,12 @@ pub fn choose(
         // a little longer than the estimate.
         let rans = part.rans.min(part.order1);
         if cost.min(rans) * 8.0 < part.len * RANS_MAX_BITS && rans < cost * PRUNE_RANS {
-            let is_wide = cost.min(rans) <= part.len * WIDE_SHARE;
-            let codecs = if is_wide { BALANCED_WIDE } else { BALANCED };
+            let share = cost.min(rans) / part.len;
+            let codecs = match search_block_bytes(len_bytes, share) {
+                WHOLE_BLOCK_BYTES => BALANCED_WHOLE,
+                WIDE_BLOCK_BYTES => BALANCED_WIDE,
+                _ => BALANCED,
+            };
             let codecs = match part.order1 < part.rans {
                 true => codecs,
                 false => &codecs[..4],
@@ -229,10 +254,11 @@ pub fn choose(
             return (prefer_fast(codecs, ORDER0_MIN_GAIN_DIVISOR), cost);
         }
     }
+    let len: f64 = parts.iter().map(|part| part.len).sum();
     let codecs = BlockCodecs {
         huffman,
         search: search.then_some(ZstdCoding::Search(effort.search_level())),
-        wide: cost <= parts.iter().map(|part| part.len).sum::<f64>() * WIDE_SHARE,
+        search_block_bytes: search_block_bytes(len_bytes, cost / len),
         search_outliers_below: match search {
             true => 0,
             false => search_outliers_below(parts),

@@ -23,7 +23,7 @@ mod transform;
 
 pub use encode::{EncodedPlanes, encode, head};
 pub use plane_coder::{PlaneCoder, PlaneShape};
-pub use recipe::{BlockCodecs, Codec, PlaneRecipe, Recipe};
+pub use recipe::{BlockCodecs, Codec, PlaneRecipe, Recipe, SEARCH_BLOCK_BYTES};
 pub use transform::{PlaneLayout, Transform};
 
 pub(super) const MAGIC: &[u8] = b"Z4AI";

@@ -62,9 +62,9 @@ pub struct BlockCodecs {
     pub huffman: bool,
     /// Try this search, if any.
     pub search: Option<ZstdCoding>,
-    /// Use wide blocks for the search. This suits planes that compress so well
-    /// that even the coded form of a wide block is short.
-    pub wide: bool,
+    /// Maximum length in bytes of a block if there is a search. Planes that compress so
+    /// well that even the coded form of a long block is short have longer blocks.
+    pub search_block_bytes: u32,
     /// Search outlier blocks even if `search` is `None`. A block is an outlier if
     /// Huffman coding reduces it to less than this many 256ths of its length, far
     /// less than the rest of the plane. Rows of padding and of unused tokens are
@@ -89,11 +89,10 @@ pub enum Codec {
     RansOrder1,
 }
 
-/// Maximum block lengths in bytes: without a search, with a search, and with a search in
-/// wide blocks.
+/// Maximum length in bytes of a block without a search.
 const HUFFMAN_BLOCK_BYTES: u32 = 256 << 10;
-const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
-const WIDE_BLOCK_BYTES: u32 = 8 << 20;
+/// The usual value of [`BlockCodecs::search_block_bytes`].
+pub const SEARCH_BLOCK_BYTES: u32 = 512 << 10;
 
 /// The number of planes up to which blocks may have these lengths. Elements of ordinary
 /// dtypes have at most 8 bytes.
@@ -129,7 +128,7 @@ impl BlockCodecs {
     pub const HUFFMAN: Self = Self {
         huffman: true,
         search: None,
-        wide: false,
+        search_block_bytes: SEARCH_BLOCK_BYTES,
         search_outliers_below: 0,
     };
 
@@ -146,10 +145,9 @@ impl BlockCodecs {
     /// part into the next.
     #[must_use]
     pub(super) fn block_bytes(self, division: Division, part_bytes: usize) -> u32 {
-        let max_bytes = division.max_block_bytes(match (self.search, self.wide) {
-            (None, _) => HUFFMAN_BLOCK_BYTES,
-            (Some(_), false) => SEARCH_BLOCK_BYTES,
-            (Some(_), true) => WIDE_BLOCK_BYTES,
+        let max_bytes = division.max_block_bytes(match self.search {
+            None => HUFFMAN_BLOCK_BYTES,
+            Some(_) => self.search_block_bytes,
         });
         if division.parts == 1 {
             return max_bytes;

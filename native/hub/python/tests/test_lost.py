@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hub_source import files, make_plan, run, weights, write
@@ -83,6 +84,78 @@ def test_a_run_alone_makes_a_missing_result_again(families: Path, tmp_path: Path
         (store / "packed" / name).unlink()
     _, summary = run(plan, families, store)
     assert summary["packed"] == 2 and files(store) == whole
+
+
+def test_a_run_with_check_packs_damaged_files_again(tmp_path: Path) -> None:
+    source, plan, store = tmp_path / "source", tmp_path / "plan.jsonl", tmp_path / "store"
+    for number in range(2):
+        write(source, f"o/m{number}/model.safetensors", weights(number, 4_000))
+    rows = make_plan(source, plan)
+    _, summary = run(plan, source, store, "--check")
+    assert summary["packed"] == 2
+    whole = files(store)
+    flip(store / "packed" / f"{rows[1]['key']}.zstn")
+    _, summary = run(plan, source, store)
+    assert summary["known"] == 2
+    _, summary = run(plan, source, store, "--check")
+    assert (summary["packed"], summary["known"]) == (1, 1) and files(store) == whole
+
+
+def with_base(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Returns a row that is a base, and the rows of its deltas."""
+    key = next(row["bases"][0] for row in rows if "bases" in row)
+    base = next(row for row in rows if row["key"] == key)
+    return base, [row for row in rows if row.get("bases") == [key]]
+
+
+def place(row: dict[str, Any]) -> str:
+    return f"{row['repo']}/{row['path']}"
+
+
+def test_a_delta_is_lost_with_its_base(families: Path, tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    rows = make_plan(families, plan, "--base", "auto", "--to", store)
+    run(plan, families, store)
+    whole = files(store)
+    base, deltas = with_base(rows)
+    (store / "packed" / f"{base['key']}.zstn").unlink()
+    report = json.loads(hub("report", store, "--plan", plan, "--json", status=1)[0])
+    assert report["lost"].keys() == {place(row) for row in [base, *deltas]}
+    assert place(base) in report["lost"][place(deltas[0])]
+    said, _ = hub("check", store, "--plan", plan, status=1)
+    assert said.count("damaged: ") == 1 and f"damaged: {place(base)}: " in said
+    only = ["--only", deltas[0]["repo"]]
+    _, said = hub("restore", store, "--plan", plan, "-o", tmp_path / "out", *only, status=1)
+    assert said.startswith(f"error: {place(deltas[0])}: ") and place(base) in said
+
+    # A plan without the base cannot repair it.
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(json.dumps(row) + "\n" for row in deltas))
+    said, _ = hub("check", store, "--plan", other, "--repair", status=1)
+    assert f"damaged: {place(base)}: " in said and "in none of these plans" in said
+    outcomes, summary = run(other, families, store, status=1)
+    assert summary["refused"] == len(deltas) and place(base) in outcomes[0]["reason"]
+
+    _, summary = run(plan, families, store)
+    assert (summary["packed"], summary["known"]) == (1, len(rows) - 1)
+    run(other, families, store)
+    assert files(store) == whole
+
+
+def test_a_damaged_base_is_packed_again_for_its_deltas(families: Path, tmp_path: Path) -> None:
+    plan, first, store = tmp_path / "plan.jsonl", tmp_path / "first.jsonl", tmp_path / "store"
+    rows = make_plan(families, plan, "--base", "auto", "--to", store)
+    base, deltas = with_base(rows)
+    first.write_text(json.dumps(base) + "\n")
+    run(first, families, store)
+    flip(store / "packed" / f"{base['key']}.zstn")
+    outcomes, summary = run(plan, families, store, "--attempts", "1", status=3)
+    assert (summary["retry"], summary["refused"]) == (len(deltas), 0)
+    reasons = [one["reason"] for one in outcomes if one["state"] == "retry"]
+    assert all(place(base) in reason for reason in reasons), reasons
+    run(plan, families, store)
+    hub("check", store, "--plan", plan)
+    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
 
 
 def test_a_store_that_is_not_there(tmp_path: Path, source: Path) -> None:
@@ -185,5 +258,6 @@ def test_a_missing_original_counts_no_bytes(tmp_path: Path, source: Path) -> Non
     plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
     make_plan(source, plan, "--repo", "a/m0")
     (source / "a/m0/model.safetensors").unlink()
-    outcomes, summary = run(plan, source, store, "--attempts", "1", status=3)
-    assert summary["read_bytes"] == 0 and outcomes[0]["state"] == "retry"
+    outcomes, summary = run(plan, source, store, status=1)
+    assert summary["read_bytes"] == 0 and outcomes[0]["state"] == "refused"
+    assert "was removed after it was listed" in outcomes[0]["reason"]

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (OSError, ValueError, ZstnError) as error:
         print(f"error: {error}", file=sys.stderr)
-        may_pass = isinstance(error, OSError) or getattr(error, "code", None) == "http"
+        may_pass = getattr(error, "retryable", isinstance(error, OSError))
         return 3 if may_pass and options.verb == "run" else 1
 
 
@@ -77,6 +77,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                      help="threads for each file [default: 1]")  # fmt: skip
     run.add_argument("--attempts", type=_count, default=4, metavar="N",
                      help="attempts at a file that fails temporarily [default: 4]")  # fmt: skip
+    run.add_argument("--check", action="store_true",
+                     help="read files that are packed already, and pack damaged ones again; "
+                     "as `check --repair` does")  # fmt: skip
     run.add_argument("--retry-failed", action="store_true",
                      help="try files again that were refused")  # fmt: skip
     run.add_argument("--grace", type=float, default=25.0, metavar="SECONDS",

@@ -227,6 +227,11 @@ impl Row {
         }
     }
 
+    /// Returns `OWNER/NAME/PATH`, which names the file in messages.
+    pub(crate) fn place(&self) -> String {
+        format!("{}/{}", self.repo, self.path)
+    }
+
     /// Returns the name of the packed file: `KEY.zstn`, or `KEY.z4dm` for a delta.
     #[must_use]
     pub fn packed_name(&self) -> String {

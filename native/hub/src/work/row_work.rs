@@ -1,5 +1,6 @@
 //! Working on the rows of a plan, whose originals are on a hub or in a folder.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Store;
@@ -126,7 +127,13 @@ impl RowWork {
             });
         }
         let is_unread;
-        let (class, reason) = match self.pack(row, bases, &Unpublished(progress)) {
+        let missing = self.missing(row);
+        let is_there = missing.is_none();
+        let packed = match missing {
+            Some(reason) => Err(Failure::File(reason)),
+            None => self.pack(row, bases, &Unpublished(progress)),
+        };
+        let (class, reason) = match packed {
             Ok(packed) => {
                 progress.publishing()?;
                 // An existing entry may describe another packed file, which no longer
@@ -143,7 +150,7 @@ impl RowWork {
                 (Class::Retry, "the work was stopped".to_owned())
             }
             Err(Failure::File(reason)) => {
-                is_unread = false;
+                is_unread = !is_there;
                 (Class::Refused, reason)
             }
             Err(Failure::Error(error)) => {
@@ -175,15 +182,7 @@ impl RowWork {
         bases: Option<&[Location]>,
         progress: &dyn Progress,
     ) -> Result<Packed, Failure> {
-        let location = self.origin.location(row)?;
-        if let Location::Path(path) = &location {
-            let metadata = path.metadata().map_err(Error::file("open", path))?;
-            if !metadata.is_file() {
-                let detail = format!("{} is not a regular file", path.display());
-                return Err(Failure::File(detail));
-            }
-        }
-        let input = location.into();
+        let input = self.origin.location(row)?.into();
         let stored: Vec<Location>;
         let bases = match bases {
             Some(bases) => bases,
@@ -197,7 +196,11 @@ impl RowWork {
                 &stored
             }
         };
-        let mut packed = self.packer.pack_input(row, input, bases, 0, progress)?;
+        let packed = self.packer.pack_input(row, input, bases, 0, progress);
+        let mut packed = match packed {
+            Err(Failure::File(reason)) => return Err(self.fault_of_base(row, reason)),
+            packed => packed?,
+        };
         let store = Store {
             results: &self.results,
             http: self.origin.http(),
@@ -209,30 +212,88 @@ impl RowWork {
         Ok(packed)
     }
 
+    /// Returns the reason why the original of a row cannot be read and will not come back:
+    /// it is not a regular file, or it was removed from a local folder.
+    fn missing(&self, row: &Row) -> Option<String> {
+        let Ok(Location::Path(path)) = self.origin.location(row) else {
+            return None;
+        };
+        match path.metadata() {
+            Ok(metadata) if metadata.is_file() => None,
+            Ok(_) => Some(format!("{} is not a regular file", path.display())),
+            // If the whole folder is missing, it may only be not mounted.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.origin.is_folder() => {
+                Some(format!(
+                    "{} was removed after it was listed; plan again",
+                    path.display()
+                ))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Returns the failure of a file that could not be packed for `reason`. If a base in a
+    /// local folder of results is damaged, its entry is removed, so that another run packs
+    /// it again, and the delta may be retried. (Bases in an object store are compared with
+    /// their entries when they are downloaded.)
+    fn fault_of_base(&self, row: &Row, reason: String) -> Failure {
+        for (key, name) in row.bases.iter().zip(row.base_names()) {
+            let location = self.results.at("packed", &name);
+            let damaged = || -> Result<Option<Row>> {
+                let Some(done) = self.results.done(key)? else {
+                    return Ok(None);
+                };
+                let (_, sha256) = stream_sha256(&location, self.origin.http())?;
+                if sha256 == done.packed_sha256 {
+                    return Ok(None);
+                }
+                self.results.remove("done", &format!("{key}.json"))?;
+                Ok(Some(done.row))
+            };
+            if !matches!(location, Location::Path(_)) {
+                break;
+            }
+            match damaged() {
+                Ok(None) => {}
+                Ok(Some(base)) => {
+                    let error = std::io::Error::other(
+                        "its packed file is damaged; another run packs it again",
+                    );
+                    let action = format!("read the base {}", base.place());
+                    return Failure::Error(Error::io(action, error));
+                }
+                Err(error) => return Failure::Error(error),
+            }
+        }
+        Failure::File(reason)
+    }
+
     /// Fails if a base of the row is not packed. The first such base decides: the failure
     /// is permanent if that base was refused, and is retried otherwise.
     fn check_bases(&self, row: &Row) -> Result<(), Failure> {
         for key in &row.bases {
             let done = self.results.done(key).map_err(Failure::Error)?;
-            if let Some(done) = done
-                && self.results.has_packed(&done).map_err(Failure::Error)?
-            {
-                continue;
+            let mut base = key.clone();
+            if let Some(done) = done {
+                if self.results.has_packed(&done).map_err(Failure::Error)? {
+                    continue;
+                }
+                base = done.row.place();
             }
-            let failed = self.results.failed(key).map_err(Failure::Error)?;
-            return Err(
-                match failed.filter(|failed| failed.class == Class::Refused) {
-                    Some(failed) => Failure::File(format!(
-                        "its base {key} was refused: {}; make the plan again, with --known, for another \
-                     base",
+            if let Some(failed) = self.results.failed(key).map_err(Failure::Error)? {
+                base = failed.row.place();
+                if failed.class == Class::Refused {
+                    return Err(Failure::File(format!(
+                        "its base {base} was refused: {}; make the plan again, with --known, for \
+                         another base",
                         failed.reason
-                    )),
-                    None => Failure::Error(Error::io(
-                        format!("read the base {key}"),
-                        std::io::Error::other("it is not packed yet"),
-                    )),
-                },
-            );
+                    )));
+                }
+            }
+            return Err(Failure::Error(Error::io(
+                format!("read the base {base}"),
+                std::io::Error::other("it is not packed yet"),
+            )));
         }
         Ok(())
     }
@@ -241,7 +302,7 @@ impl RowWork {
 /// Returns whether an error reports a missing file.
 fn is_missing(error: &Error) -> bool {
     match error {
-        Error::Io { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        Error::Io { source, .. } => source.kind() == ErrorKind::NotFound,
         Error::Http { status, .. } => matches!(status, Some(404 | 410)),
         _ => false,
     }
@@ -279,6 +340,11 @@ impl Origin {
 
     pub(super) fn http(&self) -> &HttpOptions {
         &self.http
+    }
+
+    /// Returns whether the originals are in a local folder that exists.
+    fn is_folder(&self) -> bool {
+        matches!(&self.folder, Some(Location::Path(path)) if path.is_dir())
     }
 
     /// Returns the location of a row's file.

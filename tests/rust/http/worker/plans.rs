@@ -196,6 +196,22 @@ fn what_may_pass_is_tried_by_the_next_run() {
 
 /// An entry in `done` counts only if its packed file exists, too.
 #[test]
+fn a_missing_plan_is_no_reason_to_try_again() {
+    let one = OneFile::new();
+    let out = Command::new(program())
+        .args(["worker", "--endpoint", one.desk.stub.url(), "--plan"])
+        .arg(one.plan.with_file_name("nothing.jsonl"))
+        .arg("--to")
+        .arg(&one.out)
+        .output()
+        .unwrap();
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("nothing.jsonl"), "{said}");
+    assert!(!one.out.exists());
+}
+
+#[test]
 fn a_result_that_was_lost_is_made_again() {
     let one = OneFile::new();
     let OneFile { file, out, .. } = &one;

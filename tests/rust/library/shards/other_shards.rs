@@ -1,5 +1,5 @@
-//! Models in several files of other formats: GGUF files that name each other, and PyTorch
-//! files with an index (docs/formats/sharded.md 1 and 2, gguf.md 6).
+//! Models in several files of other formats: GGUF files that name each other, and files of
+//! PyTorch and Keras with an index (docs/formats/sharded.md 1 and 2, gguf.md 6).
 
 use std::fs;
 
@@ -167,4 +167,41 @@ fn an_index_of_pytorch_files_opens_the_model() {
     let by_hand = cases::read("pytorch", "by-hand.pt");
     plant(&single, &[("pytorch_model.bin".to_owned(), by_hand)].into());
     assert!(Reader::open(single).unwrap().names().next().is_some());
+}
+
+/// Weights that Keras 3.15.1 wrote in two files: the values of all tensors together are
+/// 0, 1, 2, …
+#[test]
+fn an_index_of_keras_opens_the_model() {
+    let names = ["m.weights.json", "m_00000.weights.h5", "m_00001.weights.h5"];
+    let files: Files = names
+        .map(|name| (name.to_owned(), cases::read("keras-sharded", name)))
+        .into();
+    let (scratch, folder) = scratch(&files);
+    let at = |name: &str| scratch.path().join(name);
+    pack(&folder, &at("packed")).unwrap();
+    for folder in [folder.clone(), at("packed")] {
+        for path in [folder.join(names[0]), folder] {
+            let reader = Reader::open(&path).unwrap();
+            let expected = [
+                "layers/dense/vars/0",
+                "layers/dense/vars/1",
+                "layers/dense_1/vars/0",
+                "layers/dense_1/vars/1",
+            ];
+            assert_eq!(names_of(&reader), expected, "{}", path.display());
+            let tensors = expected.map(|name| reader.read(name).unwrap());
+            let values = tensors.map(|tensor| tensor.to_vec::<f32>().unwrap());
+            assert_eq!(
+                values.concat(),
+                (0..26u8).map(f32::from).collect::<Vec<_>>()
+            );
+        }
+    }
+    unpack(&at("packed"), &at("back")).unwrap();
+    assert!(read(&at("back")) == files);
+
+    fs::remove_file(folder.join(names[2])).unwrap();
+    let error = Reader::open(folder.join(names[0])).err().unwrap();
+    assert_eq!(rule(&error), Some(Rule::ShardMissing), "{error}");
 }

@@ -14,6 +14,7 @@ from zstn.hub import cache_folder
 from zstn.hub._cache import locked, unfinished
 
 from ._row import Row
+from ._store import base_place
 
 #: Folder of the cache for packed bases.
 _CACHED = "packed"
@@ -57,6 +58,8 @@ def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int =
             ) from error
         except (MissingBaseError, RefusedBaseError) as error:
             raise ZstnError(f"{row.place}: {error}", "needs_base") from error
+        except DamagedBaseError as error:
+            raise ZstnError(f"{row.place}: {error}; {_REPAIR}", "differs") from error
         except ZstnError as error:
             raise ZstnError(f"{row.place}: {error}; {_REPAIR}", error.code) from error
         digest = _sha256(part)
@@ -85,13 +88,22 @@ class RefusedBaseError(Exception):
     """A base was refused, so it will never be packed."""
 
 
+class DamagedBaseError(Exception):
+    """The packed file of a base has other bytes than its entry records."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        #: The key of the base.
+        self.key = key
+
+
 def base_paths(results: _native.Results, row: Row) -> list[Path]:
     """Returns the packed bases of a row, in the order of its `bases`. Bases in an object
     store are downloaded to the folder `cache_folder`, once for all processes, and
     compared with the SHA-256 in their entries.
 
     Raises:
-        MissingBaseError, RefusedBaseError: if a base is not available.
+        MissingBaseError, RefusedBaseError, DamagedBaseError: if a base is not available.
     """
     return [
         _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)
@@ -100,40 +112,45 @@ def base_paths(results: _native.Results, row: Row) -> list[Path]:
 
 def _path(results: _native.Results, key: str, name: str) -> Path:
     entry = results.done(key)
+    place = base_place(results, key)
     if entry is None:
         failed = results.failed(key)
         values = {} if failed is None else json.loads(failed)
         if values.get("class") == "refused":
             raise RefusedBaseError(
-                f"its base {key} was refused: {values['reason']}; make the plan again for "
+                f"its base {place} was refused: {values['reason']}; make the plan again for "
                 "another base"
             )
-        raise MissingBaseError(f"its base {key} is not packed yet; run the plan first")
+        raise MissingBaseError(f"its base {place} is not packed yet; run the plan first")
     location = results.at("packed", name)
     if "://" not in location:
         path = Path(location)
         if not path.is_file():
-            raise MissingBaseError(f"its base {key} has lost its packed file; run the plan again")
+            raise MissingBaseError(f"its base {place} has lost its packed file; run the plan again")
         return path
-    place = cache_folder() / _CACHED / name
-    if place.is_file():
-        return place
+    cached = cache_folder() / _CACHED / name
+    if cached.is_file():
+        return cached
     with locked(f"packed-{key}"):
-        if not place.is_file():
-            _fetch(location, place, json.loads(entry)["packed_sha256"])
-    return place
+        if not cached.is_file():
+            sha256 = json.loads(entry)["packed_sha256"]
+            found = _fetch(location, cached, sha256)
+            if found != sha256:
+                raise DamagedBaseError(
+                    f"its base {place} is damaged: {location} has the SHA-256 {found}, and "
+                    f"{sha256} is recorded",
+                    key,
+                )
+    return cached
 
 
-def _fetch(location: str, place: Path, sha256: str) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
+def _fetch(location: str, path: Path, sha256: str) -> str:
+    """Downloads a file to `path` if it has this SHA-256. Returns the SHA-256 that it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with unfinished() as folder:
-        part = folder / place.name
+        part = folder / path.name
         _, found = _native.copy_sha256(location, part)
-        if found != sha256:
-            raise ZstnError(
-                f"{location} has the SHA-256 {found}, but its entry records {sha256}; remove both, "
-                "and run the plan again",
-                "differs",
-            )
-        part.chmod(part.stat().st_mode & 0o444)
-        os.replace(part, place)
+        if found == sha256:
+            part.chmod(part.stat().st_mode & 0o444)
+            os.replace(part, path)
+    return found

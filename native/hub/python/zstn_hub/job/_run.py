@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from zstn import ZstnError, _native
 
 from ._row import Row, share
-from ._store import keys, read, state
+from ._store import base_place, keys, read, state
 from ._task import Limits, Outcome, Task
 from ._work import put_failed
 from .executors import Executor, Node
@@ -103,6 +103,7 @@ class Run:
     ) -> None:
         index, count = settings.shard
         self._rows = share(rows, index, count)
+        self._places = {row.key: row.place for row in self._rows}
         self._executor = executor
         self._settings = settings
         self.watch = watch
@@ -174,9 +175,11 @@ class Run:
                 reason = unheld(self._task(row, 1), nodes)
             if reason is None:
                 reason = self._base_refused(row)
+            if reason is not None and row.key not in refused:
+                put_failed(self._results, row, "refused", reason)
+            # This is not recorded, because another plan may pack the base.
+            reason = reason or self._base_unplanned(row, row.key in found.baseless)
             if reason is not None:
-                if row.key not in refused:
-                    put_failed(self._results, row, "refused", reason)
                 self._count(row, Outcome(row.key, "refused", reason))
             else:
                 self._begin_or_block(row)
@@ -202,7 +205,22 @@ class Run:
         gone = [key for key in row.bases if key in self._refused]
         if not gone:
             return None
-        return f"its base {gone[0]} was refused; make the plan again for another base"
+        return (
+            f"its base {self._places[gone[0]]} was refused; make the plan again for another base"
+        )
+
+    def _base_unplanned(self, row: Row, is_baseless: bool) -> str | None:
+        """Returns the reason why a row cannot be done if one of its bases is not packed,
+        or has been lost, and this plan does not contain it."""
+        if not self._own.isdisjoint(row.bases):
+            return None
+        for key in row.bases:
+            if key not in self._places and (is_baseless or self._results.done(key) is None):
+                return (
+                    f"its base {base_place(self._results, key)} is not packed, and this plan does "
+                    "not contain it; run the plan that does, or make this one again without --known"
+                )
+        return None
 
     def _task(self, row: Row, attempt: int) -> Task:
         settings = self._settings

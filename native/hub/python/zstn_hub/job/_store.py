@@ -49,6 +49,8 @@ class State:
     done: dict[str, dict[str, Any]]
     #: Reasons why other entries are not valid, by key.
     lost: dict[str, str]
+    #: Keys in `lost` of deltas that are sound themselves, but have lost a base.
+    baseless: set[str]
 
 
 def state(results: _native.Results, rows: Iterable[Row]) -> State:
@@ -56,14 +58,38 @@ def state(results: _native.Results, rows: Iterable[Row]) -> State:
     by_key = {row.key: row for row in rows}
     entries = read(results.done, by_key.keys() & keys(results, "done"))
     lengths = {name: length for name, length, _ in results.files("packed")} if entries else {}
-    found = State({}, {})
+    found = State({}, {}, set())
     for key, entry in entries.items():
         reason = fault(by_key[key], entry, lengths)
         if reason is None:
             found.done[key] = entry
         else:
             found.lost[key] = reason
+    for key in list(found.done):
+        row = by_key[key]
+        for base, name in zip(row.bases, row.base_names, strict=True):
+            if base in found.lost or name not in lengths:
+                place = by_key[base].place if base in by_key else base_place(results, base)
+                found.lost[key] = f"its base {place} is lost (packed/{name})"
+                found.baseless.add(key)
+                del found.done[key]
+                break
     return found
+
+
+def base_place(results: _native.Results, key: str) -> str:
+    """Returns OWNER/NAME/FILE of a base from its entry, or its key without an entry."""
+    entry = results.done(key) or results.failed(key)
+    return key if entry is None else Row.from_dict(json.loads(entry)).place
+
+
+def _other_bases(results: _native.Results, rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows of bases that deltas need and that none of `rows` describes, from
+    their entries."""
+    known = {row.key for row in rows}
+    wanted = {key for row in rows for key in row.bases} - known
+    entries = read(results.done, wanted & keys(results, "done")) if wanted else {}
+    return [Row.from_dict(entry) for entry in entries.values()]
 
 
 def fault(row: Row, entry: Mapping[str, Any], lengths: Mapping[str, int]) -> str | None:
@@ -111,14 +137,25 @@ class Checked:
         return asdict(self)
 
 
-def check(rows: Sequence[Row], store: str) -> Checked:
-    """Reads the packed files of finished rows, and compares their lengths and SHA-256
-    with their entries."""
-    results = _native.Results(store, existing=True)
+def check(rows: Sequence[Row], store: str, *, existing: bool = True) -> Checked:
+    """Reads the packed files of finished rows and of the bases that they need, and
+    compares their lengths and SHA-256 with their entries.
+
+    Args:
+        existing: raise a `ZstnError` if the store contains no results.
+    """
+    results = _native.Results(store, existing=existing)
     pieces = unique(rows)
+    pieces += _other_bases(results, pieces)
     by_key = {row.key: row for row in pieces}
     found = state(results, pieces)
-    damaged = [Damage(by_key[key].place, key, reason) for key, reason in found.lost.items()]
+    # A delta without its base is listed only if the base has no entry, and is not listed
+    # itself.
+    damaged = [
+        Damage(by_key[key].place, key, reason)
+        for key, reason in found.lost.items()
+        if key not in found.baseless or found.lost.keys().isdisjoint(by_key[key].bases)
+    ]
     unread: list[Damage] = []
     sound = read_bytes = 0
     with ThreadPoolExecutor(_FILE_READERS) as pool:
@@ -136,13 +173,18 @@ def check(rows: Sequence[Row], store: str) -> Checked:
     return Checked(sound, read_bytes, damaged, unread)
 
 
-def repair(store: str, damaged: Sequence[Damage]) -> None:
-    """Removes the entries of damaged files, so that the next run packs their originals
-    again. The packed files themselves remain: that run keeps a file that restores the
-    original after all, and replaces any other."""
-    results = _native.Results(store, existing=True)
-    for one in damaged:
-        results.remove("done", f"{one.key}.json")
+def repair(rows: Iterable[Row], store: str, damaged: Sequence[Damage]) -> int:
+    """Removes the entries of damaged files, so that the next run of the plan with these
+    rows packs their originals again. The packed files themselves remain: that run keeps a
+    file that restores the original after all, and replaces any other. Bases that no row
+    packs are left. Returns the number of removed entries."""
+    planned = {row.key for row in rows}
+    found = [one for one in damaged if one.key in planned]
+    if found:
+        results = _native.Results(store, existing=True)
+        for one in found:
+            results.remove("done", f"{one.key}.json")
+    return len(found)
 
 
 def _compare(

@@ -19,7 +19,7 @@ from zstn import ZstnError
 from . import _report, _restore, _store
 from ._listing import check_source, is_hub, mistake
 from ._plan import Planner, with_bases
-from ._row import Row, load_plan, read_plan, write_plan
+from ._row import Row, load_plan, read_plan, share, write_plan
 from ._run import Run, Settings, Summary
 from ._task import Outcome
 from .executors import Executor
@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
         threads=options.threads,
         grace=options.grace,
     )
+    unread = _repaired(rows, options) if options.check else 0
     # Ray prints messages about lost nodes, which must not mix with the objects of
     # ``--json``.
     with contextlib.redirect_stdout(sys.stderr):
@@ -89,7 +90,18 @@ def run(options: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         summary = work.run()
     print(json.dumps(_summary_event(summary)) if options.json else _summary_text(summary))
-    return summary.status
+    return summary.status if unread == 0 else 3
+
+
+def _repaired(rows: Iterable[Row], options: argparse.Namespace) -> int:
+    """Checks the files of a share that are packed, and lets the run pack damaged ones
+    again. Returns the number of files that could not be read."""
+    rows = share(rows, *options.shard)
+    checked = _store.check(rows, options.to, existing=False)
+    _store.repair(rows, options.to, checked.damaged)
+    for line in _problems(checked):
+        _say(line)
+    return len(checked.unread)
 
 
 def _executor(options: argparse.Namespace) -> Executor:
@@ -110,13 +122,13 @@ def report(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    checked = _store.check(_rows(options.plan), options.store)
-    if options.repair:
-        _store.repair(options.store, checked.damaged)
+    rows = _rows(options.plan)
+    checked = _store.check(rows, options.store)
+    repaired = _store.repair(rows, options.store, checked.damaged) if options.repair else 0
     if options.json:
         print(json.dumps({**checked.to_dict(), "repaired": bool(options.repair)}, indent=2))
     else:
-        print("\n".join(_check_lines(checked, options.repair)))
+        print("\n".join(_check_lines(checked, options.repair, repaired)))
     if checked.unread:
         return 3
     return 1 if checked.damaged else 0
@@ -175,18 +187,28 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _check_lines(checked: _store.Checked, repaired: bool) -> Iterator[str]:
-    """Yields the lines that describe a check for people."""
+def _problems(checked: _store.Checked) -> Iterator[str]:
+    """Yields a line for each file that is damaged or could not be read."""
     for one in checked.damaged:
         yield f"damaged: {one.file}: {one.reason}"
     for one in checked.unread:
         yield f"unknown: {one.file}: {one.reason}"
+
+
+def _check_lines(checked: _store.Checked, is_repair: bool, repaired: int) -> Iterator[str]:
+    """Yields the lines that describe a check for people."""
+    yield from _problems(checked)
     yield f"{checked.sound:,} packed files are as recorded; {checked.read_bytes:,} bytes read"
-    if checked.damaged:
-        count = f"{len(checked.damaged):,} damaged or missing"
-        yield f"{count}: their entries were removed; run the plan again" if repaired else (
-            f"{count}; --repair lets the next run pack their originals again"
+    others = len(checked.damaged) - repaired
+    if not is_repair and others:
+        yield (
+            f"{others:,} damaged or missing; --repair lets the next run pack their originals again"
         )
+        return
+    if repaired:
+        yield f"{repaired:,} damaged or missing: their entries were removed; run the plan again"
+    if others:
+        yield f"{others:,} damaged or missing that are in none of these plans; run theirs again"
 
 
 class _Printer:

@@ -17,7 +17,7 @@ from typing import Any
 
 from zstn import ZstnError, _native
 
-from ._restore import MissingBaseError, RefusedBaseError, base_paths
+from ._restore import DamagedBaseError, MissingBaseError, RefusedBaseError, base_paths
 from ._row import Row
 from ._task import Outcome, State, Task
 
@@ -76,9 +76,11 @@ def _work(task: Task) -> tuple[State, str, int, int]:
             return _failed(results, row, "retry", str(error))
         except RefusedBaseError as error:
             return _failed(results, row, "refused", str(error))
-        except ZstnError as error:
-            return _failed(results, row, "refused" if error.code == "differs" else "retry", str(error))
-        except OSError as error:
+        except DamagedBaseError as error:
+            # The base has to be packed again first, by a run whose plan contains it.
+            results.remove("done", f"{error.key}.json")
+            return _failed(results, row, "retry", f"{error}; another run packs it again")
+        except (ZstnError, OSError) as error:
             return _failed(results, row, "retry", str(error))
     return _native.work_row(
         json.dumps(task.row),

@@ -24,12 +24,6 @@ TESTS: dict[str, str] = {
     "encoder",
     "test_model_delta.py::test_wrong_base_is_rejected": "the words of the message; test_z4ai.py "
     "has the refusal",
-    **{
-        f"test_opaque_path.py::test_opaque_never_loses_to_zstd3[{name}]": "some KiB "
-        "larger than one zstd frame, since long planes are cut into blocks that are decoded at "
-        "the same time"
-        for name in ("tiled_u8", "triangular_mask")
-    },
     "test_structured_win.py::test_detector_fires_on_structured_not_iid": "backend, a stage of "
     "z4ai's encoder",
 }
