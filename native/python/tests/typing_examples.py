@@ -13,6 +13,7 @@ import zstn.aio
 import zstn.numpy
 from zstn.aio import AsyncReader
 from zstn.fsspec import ZstnFileSystem
+from zstn.training import PackedCheckpoint, PackedCheckpoints
 
 
 def checkpoints(folder: Path) -> None:
@@ -55,6 +56,12 @@ def file_system() -> None:
     fs = ZstnFileSystem("model.zstn", cache_bytes=0)
     assert_type(fs.tensor_path("wte.weight"), str)
     assert_type(fs.cat_file("model.safetensors", 0, 8), bytes)
+
+
+def training(folder: Path) -> None:
+    store = PackedCheckpoints(folder, max_chain=2, memory="1G")
+    assert_type(store.pack(folder / "checkpoint-1"), PackedCheckpoint)
+    assert_type(store.restore("checkpoint-1"), Path)
 
 
 def errors() -> None:

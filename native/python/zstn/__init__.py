@@ -77,7 +77,7 @@ __version__: str = _native.VERSION
 
 # These modules are imported on first use, because each needs its framework.
 _MODULES = frozenset(
-    {"aio", "fsspec", "hub", "jax", "mlx", "numpy", "torch", "z4ai"}
+    {"aio", "dcp", "fsspec", "hub", "jax", "mlx", "numpy", "torch", "training", "z4ai"}
 )
 
 
