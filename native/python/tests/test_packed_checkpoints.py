@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +81,20 @@ def test_the_same_checkpoint_is_packed_once(tmp_path: Path) -> None:
     assert content(restored) == content(tmp_path / "checkpoint-0")
 
 
-def test_a_checkpoint_may_be_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "epoch=0.ckpt"
-    zstn.numpy.save_file({"w": np.arange(5000, dtype=np.float32)}, path)
-    original = content(path)
-    PackedCheckpoints(tmp_path / "packed").pack(path)
-    path.unlink()
-    assert restore_checkpoint(tmp_path / "packed" / path.name) == str(path)
-    assert content(path) == original
+def test_checkpoints_may_be_files(tmp_path: Path) -> None:
+    store = PackedCheckpoints(tmp_path / "packed")
+    weights, originals = np.random.default_rng(0).standard_normal(5000).astype(np.float32), {}
+    for step in range(3):
+        path = tmp_path / f"step={step}.ckpt"
+        weights[step * 10 : step * 10 + 10] += 1
+        zstn.numpy.save_file({"w": weights}, path)
+        originals[path] = path.read_bytes()
+        store.pack(path)
+        path.unlink()
+    assert store.get("step=2.ckpt").bases == {"step=1.ckpt"}
+    for path, original in originals.items():
+        assert restore_checkpoint(tmp_path / "packed" / path.name) == str(path)
+        assert path.read_bytes() == original
 
 
 def test_an_existing_folder_is_left(tmp_path: Path) -> None:
@@ -131,6 +139,30 @@ def test_packing_in_the_background(tmp_path: Path) -> None:
     # The chain begins with the first checkpoint.
     assert packer.store.names() == [f"checkpoint-{step}" for step in range(5)]
     assert content(packer.store.restore("checkpoint-2")) == originals[2]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_checkpoint_that_is_removed_before_its_turn_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    first, second = write(tmp_path, 0), write(tmp_path, 1)
+    store = PackedCheckpoints(tmp_path / "packed")
+    pack = store.pack
+
+    def remove_and_pack(checkpoint: Any) -> Any:
+        if checkpoint == first:
+            shutil.rmtree(first if is_whole else first / "deep")
+            if not is_whole:
+                raise zstn.ZstnError("changed", "changed")
+        return pack(checkpoint)
+
+    monkeypatch.setattr(store, "pack", remove_and_pack)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with BackgroundPacker(store) as packer:
+            packer.submit(first)
+            packer.submit(second)
+    assert store.names() == ["checkpoint-1"]
 
 
 def test_a_failure_leaves_the_original_and_warns(tmp_path: Path) -> None:

@@ -91,7 +91,11 @@ def test_a_run_is_packed_and_resumed_from_any_checkpoint(tmp_path: Path) -> None
 def test_the_limit_keeps_the_bases_that_are_needed(tmp_path: Path) -> None:
     make_trainer(tmp_path, PackCheckpoints(max_chain=2), save_total_limit=2).train()
     store = PackedCheckpoints(tmp_path / "packed")
-    assert store.names() == ["checkpoint-4", "checkpoint-5", "checkpoint-6"]
+    # The Trainer may have removed others before their turn.
+    assert store.names()[-2:] == ["checkpoint-5", "checkpoint-6"]
+    last = [store.get(name) for name in store.names()[-2:]]
+    assert {base for checkpoint in last for base in checkpoint.bases} <= set(store.names())
+    assert len(store.names()) <= 4
     assert checkpoints(tmp_path)[-1] == "checkpoint-6"
     assert restore_checkpoint(tmp_path / "packed" / "checkpoint-5") == str(tmp_path / "checkpoint-5")
 
@@ -119,8 +123,9 @@ def test_a_resumed_run_packs_what_the_first_one_left(tmp_path: Path) -> None:
 
 def test_a_failure_is_a_warning_and_leaves_the_originals(tmp_path: Path) -> None:
     (tmp_path / "packed").write_text("this is no folder")
-    with pytest.warns(RuntimeWarning, match="checkpoint-1 could not be packed"):
+    with pytest.warns(RuntimeWarning, match="checkpoint-. could not be packed") as warned:
         make_trainer(tmp_path, PackCheckpoints(), steps=3).train()
+    assert sum("could not be packed" in str(warning.message) for warning in warned) == 3
     assert len(checkpoints(tmp_path)) == 3
 
 

@@ -36,7 +36,8 @@ class StoredFile:
     stored_bytes: int
     """Length of the stored file."""
     base: str | None = None
-    """Name of the packed checkpoint whose file at `path` is the base of this delta."""
+    """Name of the packed checkpoint that contains the base of this delta, at the same
+    path unless both checkpoints are single files."""
     lone: int = 0
     """Number of consecutive checkpoints, ending with this one, that stored the file whole
     because a delta would not have been smaller."""
@@ -68,6 +69,14 @@ class PackedCheckpoint:
     def bases(self) -> frozenset[str]:
         """The names of the checkpoints that contain bases of its deltas."""
         return frozenset(file.base for file in self.files if file.base is not None)
+
+    def counterpart(self, path: str, is_file: bool) -> StoredFile | None:
+        """Returns the file that can be the base of a file of another checkpoint: the one
+        at the same path, or the only one if both checkpoints are single files, whose names
+        differ."""
+        if is_file != self.is_file:
+            return None
+        return self.files[0] if is_file and self.files else self.file(path)
 
     def file(self, path: str) -> StoredFile | None:
         return next((file for file in self.files if file.path == path), None)

@@ -14,6 +14,7 @@ from .. import _native
 from .._errors import ZstnError
 from .._log import LOGGER
 from .._options import count
+from . import _files
 from ._store import PackedCheckpoints
 
 
@@ -123,13 +124,16 @@ class BackgroundPacker:
                 work()
 
     def _pack(self, checkpoint: Path) -> None:
+        files: list[Path] = []
         try:
+            files += _files.listed(checkpoint).values()
             packed = self.store.pack(checkpoint)
-        except FileNotFoundError:
-            if not checkpoint.exists():
-                LOGGER.info("%s was removed before it was packed", checkpoint)
-                return
-            raise
+        except (OSError, ZstnError):
+            # The training program rotates its checkpoints, packed or not.
+            if checkpoint.exists() and all(path.exists() for path in files):
+                raise
+            LOGGER.info("%s was removed before it was packed", checkpoint)
+            return
         self._discarded.discard(packed.name)
         self._originals.pop(packed.name, None)
         self._originals[packed.name] = checkpoint

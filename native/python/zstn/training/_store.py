@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from .. import _native
 from .._checkpoint import pack, unpack, verify
@@ -28,6 +29,9 @@ _OTHER_BYTES = 1 << 20
 #: A delta is only used if its length is below this share of the whole file's expected
 #: packed length.
 _WORTHWHILE = 0.97
+
+#: A file and the bases that it depends on, the nearest first.
+_Chain: TypeAlias = list[tuple[PackedCheckpoint, StoredFile]]
 
 
 class PackedCheckpoints:
@@ -109,7 +113,9 @@ class PackedCheckpoints:
             for path, original in originals.items():
                 self._check()
                 file = StoredFile(path, states[path][0], digests[path], path, states[path][0])
-                stored.append(self._store(original, file, previous, part))
+                base = previous.counterpart(path, source.is_file()) if previous else None
+                chain = self._chain(previous, base) if previous and base else []
+                stored.append(self._store(original, file, chain, part))
             if states != {path: _state(file) for path, file in _files.listed(source).items()}:
                 raise ZstnError(f"{source} changed while it was packed: pack it again", "changed")
             number = previous.number + 1 if previous else 0
@@ -248,14 +254,13 @@ class PackedCheckpoints:
     def _path(self, checkpoint: PackedCheckpoint, file: StoredFile) -> Path:
         return self.folder / checkpoint.name / file.stored
 
-    def _chain(
-        self, checkpoint: PackedCheckpoint, file: StoredFile
-    ) -> list[tuple[PackedCheckpoint, StoredFile]]:
+    def _chain(self, checkpoint: PackedCheckpoint, file: StoredFile) -> _Chain:
         """Returns a file and the bases that it depends on, the nearest first."""
         chain = [(checkpoint, file)]
         while file.base is not None:
+            is_file = checkpoint.is_file
             checkpoint = self.get(file.base)
-            found = checkpoint.file(file.path)
+            found = checkpoint.counterpart(file.path, is_file)
             if found is None or len(chain) > _MAX_BASES:
                 raise ZstnError(
                     f"{self.folder / checkpoint.name}: it has no base for {file.path} of {chain[0][0].name}",
@@ -265,19 +270,19 @@ class PackedCheckpoints:
             chain.append((checkpoint, file))
         return chain
 
-    def _store(
-        self, original: Path, file: StoredFile, previous: PackedCheckpoint | None, part: Path
-    ) -> StoredFile:
-        """Packs or copies a file of a checkpoint to the folder `part`."""
+    def _store(self, original: Path, file: StoredFile, chain: _Chain, part: Path) -> StoredFile:
+        """Packs or copies a file of a checkpoint to the folder `part`. `chain` begins with
+        the file in the checkpoint before."""
         if self._is_packable(file):
-            chain = self._bases(previous, file)
-            packed = self._pack_delta(original, file, chain, part) if chain else None
-            if packed is None:
-                found = previous.file(file.path) if previous else None
-                lone = 1 if chain else 0
-                if found is not None and not chain and self._is_lone(found):
-                    lone = found.lone + 1
-                packed = self._pack_whole(original, file, lone, part)
+            lone = chain[0][1].lone if chain else 0
+            if 0 < lone <= self._max_chain:
+                # A delta was not worthwhile recently.
+                packed = self._pack_whole(original, file, lone + 1, part)
+            elif self._takes_delta(chain):
+                packed = self._pack_delta(original, file, chain, part)
+                packed = packed or self._pack_whole(original, file, 1, part)
+            else:
+                packed = self._pack_whole(original, file, 0, part)
             if packed is not None:
                 return packed
         target = part / file.path
@@ -294,30 +299,13 @@ class PackedCheckpoints:
             return False
         return _native.is_model_name(file.path) or file.bytes >= _OTHER_BYTES
 
-    def _is_lone(self, previous: StoredFile) -> bool:
-        """Returns whether no delta against a file is tried, because none was worthwhile
-        recently."""
-        return 0 < previous.lone <= self._max_chain
-
-    def _bases(
-        self, previous: PackedCheckpoint | None, file: StoredFile
-    ) -> list[tuple[PackedCheckpoint, StoredFile]]:
-        """Returns the bases for a delta, the nearest first; none if the file is to be
-        packed whole."""
-        found = previous.file(file.path) if previous else None
-        if previous is None or found is None or found.stored == found.path:
-            return []
-        if self._is_lone(found):
-            return []
-        chain = self._chain(previous, found)
-        return chain if len(chain) <= self._max_chain else []
+    def _takes_delta(self, chain: _Chain) -> bool:
+        """Returns whether a delta may be added to a chain."""
+        is_packed = bool(chain) and chain[0][1].stored != chain[0][1].path
+        return is_packed and len(chain) <= self._max_chain
 
     def _pack_delta(
-        self,
-        original: Path,
-        file: StoredFile,
-        chain: list[tuple[PackedCheckpoint, StoredFile]],
-        part: Path,
+        self, original: Path, file: StoredFile, chain: _Chain, part: Path
     ) -> StoredFile | None:
         """Packs a file as a delta. Returns `None` if that would not save enough."""
         bases = [self._path(*entry) for entry in chain]

@@ -32,7 +32,8 @@ class PackCheckpoints(TrainerCallback):  # type: ignore[misc]
     resume from the one and load the other. The others are removed once their packed files
     have been verified. A failure is a `RuntimeWarning`, leaves the original, and does not
     stop the training. When the training ends, the callback waits for the last checkpoint.
-    A resumed run also packs the checkpoints that the interrupted one had left.
+    A resumed run also packs the checkpoints that the interrupted one had left. A
+    checkpoint that the Trainer's ``save_total_limit`` removes before its turn is skipped.
 
     With several processes, the first one packs, and begins after the first step that
     follows the checkpoint, when all processes have written their files.
