@@ -4,6 +4,7 @@
 //! It converts arguments, results and errors; the formats themselves are handled in the
 //! crate. No call holds the interpreter while it reads, decodes or writes.
 
+mod aio;
 mod arguments;
 mod buffer;
 mod engine;
@@ -33,6 +34,8 @@ static ALLOCATOR: zstn::allocator::HugePageAllocator = zstn::allocator::HugePage
 /// Internals of the package `zstn`; use that package instead.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::aio::{AsyncReader, Running, open_async};
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]

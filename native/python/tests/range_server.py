@@ -48,8 +48,8 @@ class Address(str):
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Address]:
-    handler = type("OfFolder", (Handler,), {"folder": folder, "sent": 0})
+def serve(folder: Path, base: type[Handler] = Handler) -> Iterator[Address]:
+    handler = type("OfFolder", (base,), {"folder": folder, "sent": 0})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -9,8 +9,11 @@ from typing import Any, assert_type
 import numpy as np
 
 import zstn
+import zstn.aio
 import zstn.numpy
+from zstn.aio import AsyncReader
 from zstn.fsspec import ZstnFileSystem
+from zstn.training import PackedCheckpoint, PackedCheckpoints
 
 
 def checkpoints(folder: Path) -> None:
@@ -55,6 +58,12 @@ def file_system() -> None:
     assert_type(fs.cat_file("model.safetensors", 0, 8), bytes)
 
 
+def training(folder: Path) -> None:
+    store = PackedCheckpoints(folder, max_chain=2, memory="1G")
+    assert_type(store.pack(folder / "checkpoint-1"), PackedCheckpoint)
+    assert_type(store.restore("checkpoint-1"), Path)
+
+
 def errors() -> None:
     try:
         zstn.open("model.zstn")
@@ -73,7 +82,16 @@ def refusals() -> None:
     zstn.unpack("a", "b", progress=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
-async def tasks() -> None:
+async def tasks(names: list[str]) -> None:
+    async with zstn.aio.open("model.zstn") as model:
+        assert_type(model, AsyncReader)
+        assert_type(await model.read("wte.weight"), zstn.Buffer)
+        assert_type(await model.numpy("wte.weight"), np.ndarray[Any, np.dtype[Any]])
+        assert_type(await model.rows("wte.weight", np.s_[3:5, 1]), np.ndarray[Any, np.dtype[Any]])
+        async for name, tensor in model.stream(names):
+            assert_type(name, str)
+            assert_type(tensor, np.ndarray[Any, np.dtype[Any]])
+    assert_type(await zstn.aio.open("model.zstn"), AsyncReader)
     assert_type(await zstn.to_thread(zstn.pack, "a.safetensors", "a.zstn"), zstn.PackReport)
 
 

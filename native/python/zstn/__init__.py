@@ -76,7 +76,9 @@ __all__ = [
 __version__: str = _native.VERSION
 
 # These modules are imported on first use, because each needs its framework.
-_MODULES = frozenset({"fsspec", "hub", "jax", "mlx", "numpy", "torch", "z4ai"})
+_MODULES = frozenset(
+    {"aio", "dcp", "fsspec", "hub", "jax", "mlx", "numpy", "torch", "training", "z4ai"}
+)
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,16 +1,18 @@
 """The native module, written in Rust."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, final
 
 __all__ = [
     "PLAN_FORMAT",
     "VERSION",
+    "AsyncReader",
     "Buffer",
     "Cancellation",
     "Reader",
     "Results",
+    "Running",
     "SafetensorsView",
     "TensorInfo",
     "check_restores",
@@ -32,6 +34,7 @@ __all__ = [
     "list_objects",
     "model_delta_pack",
     "model_delta_unpack",
+    "open_async",
     "pack",
     "pack_bytes",
     "packed_name",
@@ -155,6 +158,40 @@ class Reader:
     def summaries(self) -> list[tuple[str, _Figures]]: ...
     def statistics(self, name: str) -> tuple[_Figures, int, list[_Figures]] | None: ...
     def read_slice(self, name: str, picks: Sequence[tuple[int, int, int] | bytes]) -> Buffer: ...
+
+@final
+class Running:
+    """A task that has been started. When it ends, it calls its argument ``done`` with a
+    result and `None`, with `None` and an exception, or with `None` twice after it was
+    cancelled, from another thread."""
+
+    def cancel(self) -> None: ...
+
+_Done = Callable[[Any, BaseException | None], None]
+
+@final
+class AsyncReader:
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    def keys(self) -> list[str]: ...
+    def metadata(self) -> dict[str, str]: ...
+    def find(self, name: str) -> TensorInfo: ...
+    def read(self, name: str, done: _Done) -> Running: ...
+    def read_rows(
+        self, name: str, ranges: Sequence[tuple[int, int]], done: _Done
+    ) -> Running: ...
+
+def open_async(
+    input: Any,
+    base: Any,
+    http: dict[str, Any],
+    dense: bool,
+    threads: int,
+    full: bool,
+    done: _Done,
+) -> Running: ...
 
 @final
 class SafetensorsView:

@@ -1,5 +1,5 @@
-"""Runs the examples of docs/python.md and README.md that need other libraries, each in
-its own process."""
+"""Runs the examples of docs/python.md, docs/training.md and README.md that need other
+libraries, each in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import zstn
 import zstn.numpy
 
 PACKAGE = Path(__file__).parents[2]
-PAGES = {PACKAGE.parents[1] / "docs" / "python.md": "python", PACKAGE / "README.md": "py"}
+DOCS = PACKAGE.parents[1] / "docs"
+PAGES = {DOCS / "python.md": "python", DOCS / "training.md": "python", PACKAGE / "README.md": "py"}
 
 
 def examples() -> list[str]:

@@ -1,0 +1,230 @@
+"""Reading in asyncio and trio."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+from conftest import assert_same
+from range_server import Address, Handler, serve
+
+import zstn
+import zstn.aio
+import zstn.numpy
+
+try:
+    import trio  # noqa: F401
+
+    BACKENDS = ["asyncio", "trio"]
+except ImportError:
+    BACKENDS = ["asyncio"]
+
+
+@pytest.fixture(params=BACKENDS)
+def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Returns a function that runs an asynchronous function."""
+
+    def run(function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        return anyio.run(function, *arguments, backend=request.param)
+
+    return run
+
+
+@pytest.fixture
+def address(packed: Path) -> Iterator[Address]:
+    with serve(packed.parent) as address:
+        yield address
+
+
+def sources(packed: Path, address: Address) -> list[Any]:
+    return [packed, str(packed), f"{address}/model.zstn", packed.read_bytes(), io.BytesIO(packed.read_bytes())]
+
+
+def test_all_inputs_have_the_same_tensors(
+    packed: Path, address: Address, tensors: dict[str, np.ndarray], run: Callable[..., Any]
+) -> None:
+    async def read(source: Any) -> dict[str, np.ndarray]:
+        async with zstn.aio.open(source) as model:
+            assert len(model) == len(tensors) and set(model) == set(tensors)
+            assert "ids" in model and "none" not in model
+            assert model["ids"].shape == (2, 3, 4)
+            assert (model.kind, model.metadata) == ("zstn", {"format": "np"})
+            assert bytes(memoryview(await model.read("bytes"))) == tensors["bytes"].tobytes()
+            return {name: await model.numpy(name) for name in model}
+
+    for source in sources(packed, address):
+        assert_same(run(read, source), tensors)
+
+
+INDICES: list[Any] = [
+    3, -1, slice(10, 20), slice(None, None, -7), [3, 250, 4, 3], np.array([0, 300]), slice(5, 5),
+    np.s_[7:90, ::3], np.s_[..., 2], np.s_[[1, 2, 299], 5], np.s_[:, [3, 1]], None,
+    np.s_[[5, 200], [7, 8]], np.arange(301) % 50 == 3,
+]  # fmt: skip
+
+
+def test_rows(
+    packed: Path, address: Address, tensors: dict[str, np.ndarray], run: Callable[..., Any]
+) -> None:
+    async def read(source: Any) -> None:
+        async with zstn.aio.open(source) as model:
+            for index in INDICES:
+                found = await model.rows("wte.weight", index)
+                np.testing.assert_array_equal(found, tensors["wte.weight"][index], str(index))
+            assert (await model.rows("scale", ())) == tensors["scale"]
+            assert (await model.rows("empty", slice(None))).shape == (0, 3)
+            with pytest.raises(zstn.SliceError):
+                await model.rows("wte.weight", 301)
+
+    for source in (packed, f"{address}/model.zstn"):
+        run(read, source)
+
+
+def test_rows_are_fetched_alone(tmp_path: Path, run: Callable[..., Any]) -> None:
+    weight = np.random.default_rng(0).standard_normal((4096, 256)).astype(np.float32)
+    zstn.numpy.save_file({"weight": weight}, tmp_path / "big.zstn")
+
+    async def read(address: Address) -> None:
+        async with zstn.aio.open(f"{address}/big.zstn") as model:
+            address.sent()
+            rows = [7, 8, 4000]
+            np.testing.assert_array_equal(await model.rows("weight", rows), weight[rows])
+            assert address.sent() < weight.nbytes / 2
+
+    with serve(tmp_path) as address:
+        run(read, address)
+
+
+def test_a_stream_has_all_tensors_in_order(
+    packed: Path, address: Address, tensors: dict[str, np.ndarray], run: Callable[..., Any]
+) -> None:
+    async def read(ahead: int) -> None:
+        async with zstn.aio.open(f"{address}/model.zstn") as model:
+            found = {name: tensor async for name, tensor in model.stream(ahead=ahead)}
+            assert list(found) == model.keys()
+            assert_same(found, tensors)
+            some = [name async for name, _ in model.stream(["ids", "mask"])]
+            assert some == ["ids", "mask"]
+            async with aclosing(model.stream(ahead=ahead)) as started:
+                async for _ in started:
+                    break
+            with pytest.raises(zstn.TensorNotFoundError):
+                async for _ in model.stream(["ids", "none"]):
+                    pass
+
+    for ahead in (1, 3, 100):
+        run(read, ahead)
+
+
+def test_many_tasks_read_at_the_same_time(
+    address: Address, tensors: dict[str, np.ndarray], run: Callable[..., Any]
+) -> None:
+    async def read() -> None:
+        model = await zstn.aio.open(f"{address}/model.zstn")
+        found: dict[str, np.ndarray] = {}
+
+        async def one(name: str) -> None:
+            found[name] = await model.numpy(name)
+
+        async with anyio.create_task_group() as group:
+            for name in model:
+                group.start_soon(one, name)
+        assert_same(found, tensors)
+        await model.close()
+
+    run(read)
+
+
+def test_errors_are_those_of_the_synchronous_functions(
+    tmp_path: Path, packed: Path, run: Callable[..., Any]
+) -> None:
+    async def fail() -> None:
+        with pytest.raises(FileNotFoundError):
+            await zstn.aio.open(tmp_path / "none.zstn")
+        with pytest.raises(zstn.ZstnError) as caught:
+            await zstn.aio.open(b"not a model")
+        with pytest.raises(zstn.ZstnError) as expected:
+            zstn.open(b"not a model")
+        assert (str(caught.value), caught.value.code) == (str(expected.value), expected.value.code)
+        with pytest.raises(ValueError, match="verify"):
+            zstn.aio.open(packed, verify="silly")  # type: ignore[arg-type]
+        async with zstn.aio.open(packed) as model:
+            with pytest.raises(zstn.TensorNotFoundError, match="wte"):
+                await model.read("wte.weigh")
+        with pytest.raises(zstn.ZstnError, match="closed"):
+            await model.read("wte.weight")
+        assert "closed" in repr(model)
+
+    run(fail)
+
+
+class Stalling(Handler):
+    """Answers requests until it is told to stall; then it waits until the client closes the
+    connection."""
+
+    stalls = False
+    reached: threading.Event
+    closed: threading.Event
+
+    def do_GET(self) -> None:
+        if not self.stalls:
+            super().do_GET()
+            return
+        self.reached.set()
+        # The client sends nothing more, so this returns when it closes the connection.
+        if not self.rfile.read(1):
+            self.closed.set()
+        self.close_connection = True
+
+
+def test_a_cancelled_task_closes_its_requests(packed: Path, run: Callable[..., Any]) -> None:
+    class Server(Stalling):
+        reached, closed = threading.Event(), threading.Event()
+
+    async def read(address: Address) -> None:
+        model = await zstn.aio.open(f"{address}/model.zstn")
+        address.handler.stalls = True  # type: ignore[attr-defined]
+        async with anyio.create_task_group() as group:
+            group.start_soon(model.read, "wte.weight")
+            await anyio.to_thread.run_sync(Server.reached.wait)
+            group.cancel_scope.cancel()
+        assert await anyio.to_thread.run_sync(Server.closed.wait, 10)
+
+    with serve(packed.parent, Server) as address:
+        run(read, address)
+
+
+def test_a_cancelled_open_and_stream(packed: Path) -> None:
+    async def read() -> None:
+        for _ in range(20):
+            task = asyncio.create_task(_drain(packed))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(read())
+
+
+async def _drain(packed: Path) -> None:
+    async with zstn.aio.open(packed) as model:
+        async for _ in model.stream():
+            pass
+
+
+def test_a_loop_that_is_closed_during_a_read_is_harmless(packed: Path) -> None:
+    async def leave() -> None:
+        reading = zstn.aio.open(packed)
+        asyncio.ensure_future(reading._open())
+        await asyncio.sleep(0)
+
+    for _ in range(5):
+        asyncio.run(leave())
