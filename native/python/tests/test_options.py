@@ -202,21 +202,3 @@ def test_requests_and_results_are_logged(
     assert any(text.startswith("GET ") and "206" in text for text in texts), texts
     assert any("opened" in text for text in texts) and any("packed" in text for text in texts)
     assert not any("secret" in text for text in texts), texts
-
-
-def test_the_module_runs_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-    import subprocess
-    import sys
-
-    def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "zstn", "--version"]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    (tmp_path / "zstn").symlink_to(os.environ["ZSTN_BIN"])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = run()
-    assert (done.returncode, done.stdout) == (0, f"zstn {zstn.__version__}\n")
-    (tmp_path / "zstn").unlink()
-    done = run()
-    assert done.returncode == 2 and "not installed" in done.stderr
