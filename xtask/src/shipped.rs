@@ -59,7 +59,7 @@ const NATIVE: &[&str] = &[
 ];
 
 /// All artifacts. Artifacts with the same notices have the same folder. The first one
-/// contains the viewer.
+/// and the Python package contain the viewer.
 #[rustfmt::skip]
 pub const ARTIFACTS: [Artifact; 4] = [
     Artifact {
@@ -75,7 +75,7 @@ pub const ARTIFACTS: [Artifact; 4] = [
     Artifact {
         name: "zstn", description: "The Python package zstn", sbom: "zstn-python.cdx.json",
         component: "library", purl: "pkg:pypi/zstn", folder: "native/python",
-        builds: &["--package zstn-python"], targets: NATIVE, npm: &[], runtimes: &[STANDARD_LIBRARY],
+        builds: &["--package zstn-python"], targets: NATIVE, npm: &["uplot"], runtimes: &[STANDARD_LIBRARY],
     },
     Artifact {
         name: "zstn", description: "The npm package zstn", sbom: "zstn-npm.cdx.json",

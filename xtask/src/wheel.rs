@@ -6,6 +6,7 @@ use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use crate::cargo::Toolchain;
 use crate::prelude::*;
 use crate::python::{self, Environment};
+use crate::wasm;
 
 const PACKAGE: &str = "native/python";
 const HUB_PACKAGE: &str = "native/hub/python";
@@ -33,6 +34,8 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 
 /// Runs the verb `wheel`, which builds both packages for users and tests the README.
 pub fn run() -> Result<()> {
+    // The command line in the wheel contains the viewer page.
+    wasm::ready()?;
     let [wheel, _] = release()?;
     readme(&wheel)
 }

@@ -145,7 +145,7 @@ fn install(options: &InstallOptions) -> Result<()> {
     let extended = options.extended.is_set();
     options.certificates.trust()?;
     check_place(scope)?;
-    let program = settings::own_program()?;
+    let program = program()?;
     let shown = program.display().to_string();
     let target = describe(scope).to_owned();
     if options.filter {
@@ -188,6 +188,20 @@ fn install(options: &InstallOptions) -> Result<()> {
     }
     warn_without_git_lfs();
     Ok(())
+}
+
+/// Returns the path of the file that starts this command line.
+fn program() -> Result<PathBuf> {
+    let Some(script) = super::script() else {
+        return settings::own_program();
+    };
+    match script.is_file() {
+        true => absolute(script),
+        false => Err(Error::Usage(format!(
+            "git-lfs has to start zstn, and there is no program {}",
+            script.display()
+        ))),
+    }
 }
 
 fn uninstall(options: &UninstallOptions) -> Result<()> {

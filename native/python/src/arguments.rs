@@ -116,7 +116,10 @@ impl Destination {
         match argument.extract() {
             Ok(path) => Ok(Self::Path(path)),
             Err(_) if argument.hasattr("write")? => Ok(Self::Object(argument.clone().unbind())),
-            Err(error) => Err(error),
+            Err(_) => Err(PyTypeError::new_err(format!(
+                "an output is a path, an address or a binary file object, not {}",
+                argument.get_type().name()?
+            ))),
         }
     }
 

@@ -68,12 +68,22 @@ mod _native {
     #[pymodule_export]
     use super::whole_checkpoint::{convert, diff, pack, sketch, unpack, verify};
 
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+
     use pyo3::prelude::*;
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
     const PLAN_FORMAT: &str = zstn_hub::manifest::FORMAT;
+
+    /// Runs the command line `zstn` in this process, which has to end with the returned
+    /// exit status. `script` is the file that starts this command line.
+    #[pyfunction]
+    fn run_command_line(py: Python<'_>, script: Option<PathBuf>, arguments: Vec<OsString>) -> u8 {
+        py.detach(|| zstn_cli::run(script, arguments))
+    }
 
     /// Removes all unfinished output files of this process. Called when the interpreter
     /// exits.

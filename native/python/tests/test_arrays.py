@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import io
+import multiprocessing
 import pickle
 import pydoc
 import subprocess
@@ -162,27 +164,92 @@ def test_a_slice_is_an_array(plain: Path, tensors) -> None:
         assert model.slice("ids").get_dtype() == "I64"
 
 
-def test_pickles(plain: Path, packed: Path, tensors, monkeypatch) -> None:
+def test_pickles(packed: Path, tensors, monkeypatch) -> None:
     monkeypatch.chdir(packed.parent)
     with zstn.open(packed.name, threads=1) as model:
         info = model["wte.weight"]
         tensor = model.slice("wte.weight")
         texts = [pickle.dumps(value) for value in (model, info, tensor)]
     with zstn.safe_open(packed, "np") as file:
-        texts.append(pickle.dumps(file.get_slice("wte.weight")))
-    with zstn.open(plain.read_bytes()) as model:
-        texts.append(pickle.dumps(model.slice("wte.weight")))
+        texts += [pickle.dumps(file), pickle.dumps(file.get_slice("wte.weight"))]
     monkeypatch.chdir("/")
-    again, same, *slices = map(pickle.loads, texts)
+    again, same, tensor, file, part = map(pickle.loads, texts)
     assert same == info and hash(same) == hash(info) and same.shape == (301, 40)
-    np.testing.assert_array_equal(again.numpy("wte.weight"), tensors["wte.weight"])
-    for tensor in slices:
-        np.testing.assert_array_equal(tensor[7:9], tensors["wte.weight"][7:9])
-    with open(packed, "rb") as file, zstn.open(file) as model:
-        with pytest.raises(TypeError, match="path or address"):
-            pickle.dumps(model)
+    for found in (again.numpy("wte.weight"), tensor[...], file.get_tensor("wte.weight"), part[...]):
+        np.testing.assert_array_equal(found, tensors["wte.weight"])
     with pytest.raises(ValueError, match="dtype"):
         zstn.TensorInfo("a", "F99", [1], 1, 1)
+    for path in ("base.safetensors", "tuned.safetensors"):
+        zstn.numpy.save_file(tensors | {"scale": np.float32([len(path)])}, packed.with_name(path))
+    zstn.pack(packed.with_name(path), packed.with_name("a.z4dm"), base=packed.with_name("base.safetensors"))
+    monkeypatch.chdir(packed.parent)
+    with zstn.open("a.z4dm", base="base.safetensors") as model:
+        monkeypatch.chdir("/")
+        assert pickle.loads(pickle.dumps(model)).numpy("scale") == len(path)
+    packed.unlink()
+    for text in (texts[0], texts[2], texts[3]):
+        with pytest.raises(FileNotFoundError):
+            pickle.loads(text)
+
+
+def test_models_without_a_path_are_not_pickled(packed: Path) -> None:
+    content = packed.read_bytes()
+    with open(packed, "rb") as file:
+        for source in (content, bytearray(content), memoryview(content), file, io.BytesIO(content)):
+            with zstn.open(source) as model:
+                for value in (model, model.slice("ids")):
+                    with pytest.raises(pickle.PicklingError, match="path or address"):
+                        pickle.dumps(value)
+
+
+def test_a_pickle_contains_no_secret(folder: Path, rows: np.ndarray) -> None:
+    with serve(folder) as address:
+        with zstn.open(f"{address}/a.zstn", token="T0KEN", headers={"X-Key": "K3Y"}) as model:
+            texts = [pickle.dumps(model), pickle.dumps(model.slice("emb"))]
+        for text in texts:
+            assert b"T0KEN" not in text and b"K3Y" not in text
+            # A pickle of its copy contains no more.
+            assert b"K3Y" not in pickle.dumps(pickle.loads(text))
+        np.testing.assert_array_equal(pickle.loads(texts[1])[3], rows[3])
+    with pytest.raises(zstn.ZstnError) as raised:
+        pickle.loads(texts[0])
+    assert "token and headers" in raised.value.__notes__[0]
+
+
+def test_slices_of_one_pickle_share_a_reader(folder: Path) -> None:
+    with serve(folder) as address:
+        with zstn.open(f"{address}/a.zstn") as model:
+            one = pickle.dumps(model.slice("emb"))
+            three = pickle.dumps([model.slice("emb"), model.slice("one block"), model.slice("emb")])
+        address.sent()
+        pickle.loads(one)
+        opening = address.sent()
+        assert [part.shape for part in pickle.loads(three)][1:] == [(200, COLUMNS), (ROWS, COLUMNS)]
+        assert address.sent() == opening > 0
+
+
+def test_a_spawned_process_reads(folder: Path, rows: np.ndarray) -> None:
+    with zstn.open(folder / "a.zstn") as model:
+        tensor = model.slice("emb")
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            found = pool.map(tensor.__getitem__, [3, 1999, slice(10, 40)])
+            np.testing.assert_array_equal(pool.apply(model.numpy, ["emb"]), rows)
+    for index, part in zip([3, 1999, slice(10, 40)], found, strict=True):
+        np.testing.assert_array_equal(part, rows[index])
+
+
+def test_dask_reads_chunks(folder: Path, rows: np.ndarray) -> None:
+    array = pytest.importorskip("dask.array")
+    with serve(folder) as address:
+        tensor = zstn.open(f"{address}/a.zstn").slice("emb")
+        address.sent()
+        lazy = array.from_array(tensor, chunks=(512, COLUMNS))
+        assert lazy.dtype == rows.dtype and address.sent() == 0
+        np.testing.assert_array_equal(lazy[600:610].compute(), rows[600:610])
+        assert 0 < address.sent() < rows.nbytes / 2
+        np.testing.assert_array_equal(lazy.max(axis=0).compute(), rows.max(axis=0))
+        same = array.from_array(zstn.open(f"{address}/a.zstn").slice("emb"), chunks=(512, COLUMNS))
+        assert same.name == lazy.name
 
 
 def test_help_where_frameworks_are_missing() -> None:

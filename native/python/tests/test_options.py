@@ -75,6 +75,22 @@ def test_options_of_open(option: str, value: Any, packed: Path) -> None:
         zstn.open(packed, **options)
 
 
+def test_arguments_of_other_types(plain: Path, packed: Path) -> None:
+    with zstn.open(packed) as model, zstn.safe_open(packed, "np") as file:
+        calls: list[Any] = [
+            model.__getitem__, model.read, model.numpy, model.tensor, model.slice, model.statistics,
+            file.get_tensor, file.get_slice,
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(TypeError, match="the name of a tensor is a string, not 3"):
+                call(3)
+    for call in (zstn.open, lambda value: zstn.pack(plain, value), lambda value: zstn.pack(value, "a")):
+        for value in (3, None, [str(plain)]):
+            with pytest.raises(TypeError, match="(in|out)put is a path, an address") as error:
+                call(value)
+            assert "argument" not in str(error.value)
+
+
 def test_sizes_are_numbers_or_texts(tmp_path: Path, plain: Path, packed: Path) -> None:
     for memory in (1 << 28, "256M", "1GiB", np.int64(1 << 28)):
         zstn.pack(plain, tmp_path / "a.zstn", memory=memory)  # type: ignore[arg-type]
@@ -186,21 +202,3 @@ def test_requests_and_results_are_logged(
     assert any(text.startswith("GET ") and "206" in text for text in texts), texts
     assert any("opened" in text for text in texts) and any("packed" in text for text in texts)
     assert not any("secret" in text for text in texts), texts
-
-
-def test_the_module_runs_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-    import subprocess
-    import sys
-
-    def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "zstn", "--version"]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    (tmp_path / "zstn").symlink_to(os.environ["ZSTN_BIN"])
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = run()
-    assert (done.returncode, done.stdout) == (0, f"zstn {zstn.__version__}\n")
-    (tmp_path / "zstn").unlink()
-    done = run()
-    assert done.returncode == 2 and "not installed" in done.stderr

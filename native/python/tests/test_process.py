@@ -48,6 +48,32 @@ def test_importing_brings_no_framework() -> None:
         assert f"'{module}'" not in done.stdout
 
 
+def test_errors_are_those_of_safetensors_once_it_is_imported() -> None:
+    first = """
+        import sys, zstn
+        def failure():
+            try:
+                zstn.open(b"{}")
+            except zstn.ZstnError as error:
+                return error
+        early = failure()
+        assert "safetensors" not in sys.modules and not isinstance(early, KeyError)
+    """
+    program = """
+        import pickle, safetensors, zstn
+        try:
+            zstn.open(b"{}")
+        except safetensors.SafetensorError as error:
+            assert type(error) is zstn.ZstnError and error.code == "malformed", error.code
+            assert str(pickle.loads(pickle.dumps(error))) == str(error)
+        assert issubclass(zstn.TensorNotFoundError, (KeyError, safetensors.SafetensorError))
+        assert issubclass(zstn.SliceError, IndexError) and issubclass(zstn.SliceError, zstn.ZstnError)
+    """
+    for parts in ([first], [first, program], [program]):
+        done = run("\n".join(map(textwrap.dedent, parts)))
+        assert done.returncode == 0, done.stderr
+
+
 def test_ctrl_c_ends_packing_and_leaves_nothing(large: Path, tmp_path: Path) -> None:
     program = """
         import sys, zstn

@@ -6,7 +6,9 @@ import io
 from pathlib import Path
 from typing import Any, assert_type
 
+import jax
 import numpy as np
+import torch
 
 import zstn
 import zstn.aio
@@ -45,6 +47,9 @@ def single_tensors(content: bytes) -> None:
         assert_type(file.keys(), list[str])
         assert_type(file.metadata(), dict[str, str] | None)
         assert_type(file.get_slice("wte.weight").get_shape(), list[int])
+        assert_type(file.get_tensor("wte.weight"), np.ndarray[Any, np.dtype[Any]])
+        assert_type(file.get_slice("wte.weight")[0], np.ndarray[Any, np.dtype[Any]])
+        assert_type(list(file), list[str])
 
 
 def arrays(weight: np.ndarray[Any, np.dtype[np.float32]]) -> None:
@@ -79,6 +84,10 @@ def refusals() -> None:
     zstn.pack("a", "b", effort="silly")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     zstn.convert("a", "b", to="zip")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     zstn.numpy.save({}, format="gz")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.numpy.load_file("a", backend="file")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.open("a", verify="none")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    zstn.open("a", base=[3])  # type: ignore[list-item] # pyright: ignore[reportArgumentType]
+    zstn.pack("a", "b", memory=0.5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     zstn.unpack("a", "b", progress=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
@@ -99,4 +108,13 @@ def inputs(buffer: zstn.Buffer, array: np.ndarray[Any, Any]) -> None:
     for _ in (zstn.open(buffer), zstn.open(array), zstn.open(memoryview(b"")), zstn.open(io.BytesIO())):
         pass
     with open("a.zstn", "rb") as file:
-        zstn.unpack(file, io.BytesIO())
+        zstn.unpack(file, io.BytesIO(), base=[Path("a"), array])
+
+
+def other_frameworks(name: str) -> None:
+    with zstn.safe_open("model.zstn", "pt") as file:
+        assert_type(file.get_tensor(name), torch.Tensor)
+        assert_type(file.get_tensors(), dict[str, torch.Tensor])
+    with zstn.open("model.zstn") as model:
+        assert_type(model.tensor(name, "torch"), torch.Tensor)
+        assert_type(model.slice(name, "jax")[0], jax.Array)

@@ -1,28 +1,34 @@
-"""Runs the program `zstn`, which is not part of this package: ``python -m zstn``."""
+"""The command line: the program `zstn`, and ``python -m zstn``."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
+import signal
 import sys
+import sysconfig
+
+from . import _native
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the program and returns its exit status."""
-    program = shutil.which("zstn")
-    if program is None:
-        print(
-            "the program `zstn` is not installed, and this package does not contain it: see "
-            "https://github.com/zstn/zstn#try-it. In Python, zstn.pack, zstn.unpack, "
-            "zstn.verify and zstn.convert do the same; `hf-zstn` works on repositories.",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        return subprocess.call([program, *arguments])
-    except KeyboardInterrupt:
-        return 130
+def main() -> int:
+    """Runs the command line and returns its exit status. The process has to end then."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Ctrl-C would raise a `KeyboardInterrupt` after the work, which handles it itself.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return _native.run_command_line(_script(), sys.argv[1:])
+
+
+def _script() -> str:
+    """Returns the path of the installed script, which git-lfs can start."""
+    scripts = sysconfig.get_path("scripts")
+    started, extension = os.path.splitext(sys.argv[0])
+    if found := shutil.which("zstn", path=scripts):
+        return found
+    if extension in ("", ".exe") and shutil.which(started):
+        return sys.argv[0]
+    return shutil.which("zstn") or os.path.join(scripts, "zstn")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -281,7 +281,7 @@ def _common(
     threads: int,
     memory: int | str | None,
     overwrite: bool,
-    progress: Any,
+    progress: Progress,
     token: str | None,
     headers: dict[str, str] | None,
 ) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-try:
-    from safetensors import SafetensorError as _Base
-except ImportError:
-    _Base = Exception  # type: ignore[misc,assignment]
+import sys
+from typing import Any, Self
 
 
-class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
+class _Base(Exception):
+    """The base of `ZstnError` until safetensors is imported."""
+
+
+class ZstnError(_Base):
     """An error of zstn.
 
-    It is a subclass of ``safetensors.SafetensorError`` if safetensors is installed, so
-    that code which catches that error continues to work. A missing file raises
-    ``FileNotFoundError``, and other errors of the operating system raise ``OSError``.
+    It is a subclass of ``safetensors.SafetensorError`` wherever safetensors has been
+    imported, so that code which catches that error continues to work. A missing file
+    raises ``FileNotFoundError``, and other errors of the operating system raise
+    ``OSError``.
 
     Attributes:
         code: a short name for the type of error, for use by programs:
@@ -22,6 +25,11 @@ class ZstnError(_Base):  # pyright: ignore[reportGeneralTypeIssues]
         retryable: whether the same call may succeed later, because the network or a
             server failed. Requests have already been retried.
     """
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        # A caller that catches `SafetensorError` has imported it before the error.
+        inherit()
+        return super().__new__(cls, *args, **options)
 
     def __init__(self, message: str, code: str = "usage", retryable: bool = False) -> None:
         super().__init__(message)
@@ -50,3 +58,16 @@ class SliceError(ZstnError, IndexError):
 
     def __init__(self, message: str, code: str = "index", retryable: bool = False) -> None:
         super().__init__(message, code, retryable)
+
+
+def inherit() -> None:
+    """Makes `ZstnError` a subclass of ``safetensors.SafetensorError``, if safetensors has
+    been imported. This module does not import it."""
+    if ZstnError.__bases__ != (_Base,):
+        return
+    found = getattr(sys.modules.get("safetensors"), "SafetensorError", None)
+    if isinstance(found, type):
+        ZstnError.__bases__ = (found,)
+
+
+inherit()

@@ -43,6 +43,7 @@ __all__ = [
     "release_gpu_buffers",
     "remove_unfinished",
     "restored_name",
+    "run_command_line",
     "sample_sketch",
     "save",
     "save_file",
@@ -256,6 +257,9 @@ def work_row(
 ) -> tuple[Literal["packed", "known", "refused", "retry"], str, int, int]: ...
 def release_gpu_buffers() -> None: ...
 def remove_unfinished() -> None: ...
+def run_command_line(
+    script: str | os.PathLike[str] | None, arguments: Sequence[str]
+) -> int: ...
 def pack(
     src: Any,
     dst: Any,

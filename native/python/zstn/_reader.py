@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
+import threading
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -14,10 +17,11 @@ from ._log import LOGGER, shown
 from ._options import flag
 from ._reports import Figures, Statistics
 from ._slices import Plan, plan
-from ._sources import http_options, resolve_kind
-from ._types import Bases, Input
+from ._sources import http_options, is_open_file, resolve_kind
+from ._types import Bases, Input, JaxName, NumpyArray, NumpyName, TorchName
 
 if TYPE_CHECKING:
+    import jax
     import numpy as np
     import torch
 
@@ -54,8 +58,16 @@ class Slice(Generic[_T]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype; `get_dtype` returns the safetensors dtype."""
-        return numpy_dtype(self._info.dtype)
+        """The NumPy dtype; `get_dtype` returns the safetensors dtype.
+
+        Raises:
+            AttributeError: if NumPy has no such dtype.
+        """
+        try:
+            return numpy_dtype(self._info.dtype)
+        except TypeError as error:
+            # `hasattr` and `inspect` expect this type.
+            raise AttributeError(str(error)) from None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,6 +84,7 @@ class Slice(Generic[_T]):
 
     @property
     def nbytes(self) -> int:
+        """The length in bytes, with two ``F4`` elements per byte."""
         return self._info.nbytes
 
     def get_shape(self) -> list[int]:
@@ -124,7 +137,14 @@ class Slice(Generic[_T]):
         return self._make(b"", "U8", (0,), self._device).__dlpack_device__()
 
     def __reduce__(self) -> Any:
-        return _slice_again, (self._opening, self._info, self._framework, self._device)
+        fields = self._info, self._framework, self._device, self._on_gpu
+        return _slice_again, (self._opening, *fields)
+
+    def __dask_tokenize__(self) -> Any:
+        """Returns a value that names the content for Dask, which would otherwise open the
+        model to compute one."""
+        info = self._info
+        return self._opening.identity(), info.name, info.dtype, info.shape, self._framework
 
     def __repr__(self) -> str:
         return f"<zstn.Slice of {self._info!r}>"
@@ -132,38 +152,87 @@ class Slice(Generic[_T]):
 
 class Opening:
     """The arguments with which a model was opened, to open it again in another process.
-    """
+    A pickle contains neither token nor headers."""
 
-    def __init__(self, source: Any, options: dict[str, Any]) -> None:
+    _SECRETS = ("token", "headers")
+
+    def __init__(
+        self,
+        source: Any,
+        base: Any = None,
+        options: dict[str, Any] | None = None,
+        omitted: tuple[str, ...] = (),
+    ) -> None:
+        bases = base if isinstance(base, list | tuple) else [base]
         self.source = _absolute(source)
-        self.options = options
+        self._bases = [_absolute(base) for base in bases if base is not None]
+        self._options = options or {}
+        self._omitted = omitted
+        self._opened: _native.Reader | None = None
+        self._lock = threading.Lock()
 
     def open(self) -> Reader:
-        return open(self.source, **self.options)
+        try:
+            return open(self.source, base=self._bases or None, **self._options)
+        except (ZstnError, OSError) as error:
+            if self._omitted:
+                error.add_note(
+                    f"the {' and '.join(self._omitted)} with which the model was opened are not "
+                    "part of its pickle: open it again in this process, or set HF_TOKEN for hf://"
+                )
+            raise
+
+    def open_shared(self) -> _native.Reader:
+        """Opens the model once for all slices that were in the same pickle."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self.open()._native
+            return self._opened
+
+    def identity(self) -> list[Any]:
+        """Returns a value that is equal for two openings of the same files."""
+        return [_identity(source) for source in (self.source, *self._bases)]
 
     def __reduce__(self) -> Any:
-        # Memory of other types may not support pickling.
-        source = self.source
-        if isinstance(source, bytearray | memoryview):
-            source = bytes(source)
-        elif not isinstance(source, str | bytes | os.PathLike) and hasattr(source, "read"):
-            raise TypeError(
-                f"a model in {type(source).__name__} cannot be pickled: open it by its path or address"
-            )
-        return Opening, (source, self.options)
+        for source in (self.source, *self._bases):
+            if not _can_reopen(source):
+                raise pickle.PicklingError(
+                    f"a model in a {type(source).__name__} cannot be pickled: open it by its "
+                    "path or address"
+                )
+        options, omitted = dict(self._options), list(self._omitted)
+        for name in self._SECRETS:
+            if options.pop(name, None):
+                omitted.append(name)
+        return Opening, (self.source, self._bases, options, tuple(omitted))
+
+
+def _can_reopen(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) or is_open_file(source)
 
 
 def _absolute(source: Any) -> Any:
     """Returns an absolute path for a path, and any other source unchanged."""
-    if isinstance(source, str | os.PathLike) and resolve_kind(source) == "path":
-        return os.path.abspath(source)
-    return source
+    if is_open_file(source) or not isinstance(source, str | os.PathLike):
+        return source
+    return os.path.abspath(source) if resolve_kind(source) == "path" else source
+
+
+def _identity(source: Any) -> Any:
+    if not isinstance(source, str | os.PathLike) or is_open_file(source):
+        # Memory and file objects may change.
+        return uuid.uuid4().hex
+    place = _absolute(source)
+    if resolve_kind(source) != "path":
+        return place
+    status = os.stat(place)
+    return place, status.st_size, status.st_mtime_ns
 
 
 def _slice_again(
-    opening: Opening, info: _native.TensorInfo, framework: str, device: Any
+    opening: Opening, info: _native.TensorInfo, framework: str, device: Any, on_gpu: bool
 ) -> Slice[Any]:
-    return opening.open().slice(info.name, framework, device)
+    return Slice(opening.open_shared(), info, framework, device, opening, on_gpu=on_gpu)
 
 
 class Reader:
@@ -214,7 +283,7 @@ class Reader:
             return True
 
     def __getitem__(self, name: str) -> _native.TensorInfo:
-        info = self._native.find(name)
+        info = self._native.find(tensor_name(name))
         if info is None:
             # The error of `read` suggests similar names.
             self._native.read(name)
@@ -223,23 +292,29 @@ class Reader:
 
     def read(self, name: str) -> _native.Buffer:
         """Reads the bytes of a tensor, little-endian and row-major."""
-        return self._native.read(name)
+        return self._native.read(tensor_name(name))
 
-    def numpy(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    def numpy(self, name: str) -> NumpyArray:
         """Reads a tensor as a NumPy array that owns its memory."""
         info = self[name]
         return to_numpy(self._native.read(name), info.dtype, info.shape)
 
     @overload
     def tensor(
-        self, name: str, framework: Literal["numpy", "np"] = "numpy", device: Any = "cpu"
-    ) -> np.ndarray[Any, np.dtype[Any]]: ...
+        self, name: str, framework: NumpyName = "numpy", device: Any = "cpu"
+    ) -> NumpyArray: ...
     @overload
     def tensor(
-        self, name: str, framework: Literal["torch", "pt", "pytorch"], device: Any = "cpu"
+        self, name: str, framework: TorchName, device: Any = "cpu"
     ) -> torch.Tensor: ...
     @overload
-    def tensor(self, name: str, framework: str, device: Any = "cpu") -> Any: ...
+    def tensor(
+        self, name: str, framework: JaxName, device: Any = "cpu"
+    ) -> jax.Array: ...
+    @overload
+    def tensor(
+        self, name: str, framework: str, device: Any = "cpu"
+    ) -> Any: ...
     def tensor(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Any:
         """Reads a tensor as a tensor of a framework: ``"numpy"``, ``"torch"``,
         ``"jax"``, ``"mlx"``, …"""
@@ -248,14 +323,20 @@ class Reader:
 
     @overload
     def slice(
-        self, name: str, framework: Literal["numpy", "np"] = "numpy", device: Any = "cpu"
-    ) -> Slice[np.ndarray[Any, np.dtype[Any]]]: ...
+        self, name: str, framework: NumpyName = "numpy", device: Any = "cpu"
+    ) -> Slice[NumpyArray]: ...
     @overload
     def slice(
-        self, name: str, framework: Literal["torch", "pt", "pytorch"], device: Any = "cpu"
+        self, name: str, framework: TorchName, device: Any = "cpu"
     ) -> Slice[torch.Tensor]: ...
     @overload
-    def slice(self, name: str, framework: str, device: Any = "cpu") -> Slice[Any]: ...
+    def slice(
+        self, name: str, framework: JaxName, device: Any = "cpu"
+    ) -> Slice[jax.Array]: ...
+    @overload
+    def slice(
+        self, name: str, framework: str, device: Any = "cpu"
+    ) -> Slice[Any]: ...
     def slice(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Slice[Any]:
         """Returns a tensor that is read only when it is indexed."""
         return Slice(self._native, self[name], framework, device, self._opening)
@@ -266,7 +347,7 @@ class Reader:
         formats than ZSTN, in files packed without statistics, for tensors without
         elements, for weights that are stored as several tensors, and for ``F4``,
         ``F6_E2M3``, ``F6_E3M2`` and ``C64``."""
-        found = self._native.statistics(name)
+        found = self._native.statistics(tensor_name(name))
         if found is None:
             return None
         summary, rows_per_band, bands = found
@@ -282,8 +363,12 @@ class Reader:
         self._native.close()
 
     def __reduce__(self) -> Any:
-        """Pickles the arguments with which the model was opened, including a token;
-        another process opens it again."""
+        """Pickles the arguments with which the model was opened, without token and
+        headers; another process opens it again.
+
+        Raises:
+            pickle.PicklingError: if the model was opened from memory or a file object.
+        """
         return _reader_again, (self._opening,)
 
     def __enter__(self) -> Reader:
@@ -296,6 +381,12 @@ class Reader:
         if self._native.is_closed:
             return "<zstn.Reader, closed>"
         return f"<zstn.Reader of {self.name}: {self.kind}, {len(self)} tensors>"
+
+
+def tensor_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a tensor is a string, not {name!r}")
+    return name
 
 
 def _reader_again(opening: Opening) -> Reader:
@@ -348,7 +439,6 @@ def open(
     if verify not in ("stored", "full"):
         raise ValueError(f'verify must be "stored" or "full", not {verify!r}')
     options: dict[str, Any] = {
-        "base": base,
         "token": token,
         "headers": headers,
         "retries": retries,
@@ -361,4 +451,4 @@ def open(
     http = http_options(token, headers, retries, timeout, max_full_download_bytes)
     native = _native.Reader(source, base, http, dense, threads, verify == "full")
     LOGGER.debug("opened %s: %s, %d tensors", shown(native.name), native.kind, native.len())
-    return Reader(native, Opening(source, options))
+    return Reader(native, Opening(source, base, options))

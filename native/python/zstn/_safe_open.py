@@ -5,13 +5,21 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from . import _gpu, _native
 from ._errors import TensorNotFoundError, ZstnError
 from ._frameworks import find, is_cpu
-from ._reader import Opening, Slice
+from ._reader import Opening, Slice, tensor_name
 from ._sources import http_options
+from ._types import Backend, JaxName, NumpyArray, NumpyName, TorchName
+
+if TYPE_CHECKING:
+    import jax
+    import torch
+
+T = TypeVar("T")
 
 #: Frameworks that are imported when a file is opened for them.
 _IMPORTED = {"torch": "torch", "paddle": "paddle"}
@@ -24,7 +32,7 @@ class MissingFileError(FileNotFoundError):
 
 
 
-class safe_open:  # noqa: N801 - the name of the class that it replaces
+class safe_open(Generic[T]):  # noqa: N801 - the name of the class that it replaces
     """Opens a model and returns its tensors one by one, like
     ``safetensors.safe_open``. It opens both plain safetensors and packed files.
 
@@ -36,13 +44,49 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         backend: ``"mmap"`` or ``"pread"``; both only read the requested tensors.
     """
 
+    @overload
+    def __init__(
+        self: safe_open[NumpyArray],
+        filename: str | os.PathLike[str],
+        framework: NumpyName,
+        device: Any = ...,
+        *,
+        backend: Backend = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: safe_open[torch.Tensor],
+        filename: str | os.PathLike[str],
+        framework: TorchName,
+        device: Any = ...,
+        *,
+        backend: Backend = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: safe_open[jax.Array],
+        filename: str | os.PathLike[str],
+        framework: JaxName,
+        device: Any = ...,
+        *,
+        backend: Backend = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: safe_open[Any],
+        filename: str | os.PathLike[str],
+        framework: str,
+        device: Any = ...,
+        *,
+        backend: Backend = ...,
+    ) -> None: ...
     def __init__(
         self,
         filename: str | os.PathLike[str],
         framework: str,
         device: Any = "cpu",
         *,
-        backend: str = "mmap",
+        backend: Backend = "mmap",
     ) -> None:
         self._native: _native.Reader | None = None
         if backend not in ("mmap", "pread"):
@@ -51,7 +95,7 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
             )
         self._framework, self._make = find(framework)
         self._framework_name = framework
-        self._opening = Opening(filename, {"dense": False})
+        self._opening = Opening(filename, options={"dense": False})
         if not is_cpu(device) and self._framework in ("numpy", "flax", "mlx", "tensorflow"):
             raise ZstnError(
                 f"Device {device} is not supported for framework {self._framework}", "usage"
@@ -76,7 +120,7 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         return self._native
 
     def _find(self, name: str) -> _native.TensorInfo:
-        info = self._opened().find(name)
+        info = self._opened().find(tensor_name(name))
         if info is None:
             raise TensorNotFoundError(f"File does not contain tensor {name}")
         return info
@@ -94,7 +138,7 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         """
         return self._opened().metadata() or None
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, name: str) -> T:
         """Reads a tensor as a tensor of the framework, on the given device."""
         info = self._find(name)
         tensors = _gpu.read(self._opened(), [info], self._framework, self._device)
@@ -103,7 +147,7 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         memory = self._opened().read(name)
         return self._make(memory, info.dtype, info.shape, self._device)
 
-    def get_tensors(self) -> dict[str, Any]:
+    def get_tensors(self) -> dict[str, T]:
         """Reads all tensors into a dictionary by name."""
         names = self.offset_keys()
         if _gpu.find(self._framework, self._device) is not None:
@@ -120,7 +164,7 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         info = self._find(name)
         return self._make(memory, info.dtype, info.shape, self._device)
 
-    def get_slice(self, name: str) -> Slice[Any]:
+    def get_slice(self, name: str) -> Slice[T]:
         """Returns a tensor that is read only when it is indexed. It remains readable
         after the file has been closed."""
         info = self._find(name)
@@ -130,13 +174,16 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
     def __len__(self) -> int:
         return self._opened().len()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._opened().find(name) is not None
 
-    def __enter__(self) -> safe_open:
+    def __reduce__(self) -> Any:
+        return _open_again, (self._opening, self._framework_name, self._device)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,7 +191,11 @@ class safe_open:  # noqa: N801 - the name of the class that it replaces
         self._native = None
 
 
-class _safe_open_handle(safe_open):  # noqa: N801  # pyright: ignore[reportUnusedClass]
+def _open_again(opening: Opening, framework: str, device: Any) -> safe_open[Any]:
+    return safe_open(opening.source, framework, device)
+
+
+class _safe_open_handle(safe_open[Any]):  # noqa: N801  # pyright: ignore[reportUnusedClass]
     """Opens a model in a file object, like the class of safetensors with this name."""
 
     def _open(self, filename: Any) -> _native.Reader:

@@ -9,6 +9,7 @@ from typing import Any
 from . import _native
 from ._options import check_effort
 from ._safe_open import safe_open
+from ._types import Backend
 
 #: A tensor in the form that the native module accepts: name, dtype, shape and bytes.
 Stored = tuple[str, str, tuple[int, ...], Any]
@@ -95,7 +96,7 @@ def load(data: Any, make: Callable[..., Any], device: Any = "cpu") -> dict[str, 
 
 
 def load_file(
-    filename: str | os.PathLike[str], framework: str, device: Any, backend: str
+    filename: str | os.PathLike[str], framework: str, device: Any, backend: Backend
 ) -> dict[str, Any]:
     """Reads all tensors of a file."""
     with safe_open(filename, framework, device, backend=backend) as file:

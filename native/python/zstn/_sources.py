@@ -37,13 +37,13 @@ def http_options(
 def resolve(source: Any) -> tuple[str, Any]:
     """Returns the type and the value of an input, for the native module."""
     value: Any = source
-    if isinstance(source, os.PathLike) and not _is_open_file(source):
+    if isinstance(source, os.PathLike) and not is_open_file(source):
         value = os.fspath(source)
     if isinstance(value, bytes | bytearray | memoryview):
         return "memory", value
     if isinstance(value, str):
         return _resolve_text(value)
-    if _is_open_file(value):
+    if is_open_file(value):
         return "object", FsspecSource(value.fs, value.path)
     if hasattr(value, "read") and hasattr(value, "seek"):
         return _resolve_file(value)
@@ -90,7 +90,7 @@ def _of_url(url: str) -> FsspecSource:
     return FsspecSource(fs, path)
 
 
-def _is_open_file(source: Any) -> bool:
+def is_open_file(source: Any) -> bool:
     """Returns whether this is a return value of ``fsspec.open``."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)

@@ -11,7 +11,7 @@ from jax import Array
 
 from . import _save
 from ._frameworks import to_jax
-from ._types import Effort, Format
+from ._types import Backend, Effort, Format
 from .numpy import stored
 
 
@@ -46,7 +46,7 @@ def load(data: Any) -> dict[str, Array]:
 
 
 def load_file(
-    filename: str | os.PathLike[str], *, backend: str = "mmap"
+    filename: str | os.PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, Array]:
     """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "flax", "cpu", backend)

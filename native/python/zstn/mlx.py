@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _save
 from ._frameworks import to_mlx
-from ._types import Effort, Format
+from ._types import Backend, Effort, Format
 from .numpy import stored as stored_numpy
 
 
@@ -46,7 +46,7 @@ def load(data: Any) -> dict[str, mx.array]:
 
 
 def load_file(
-    filename: str | os.PathLike[str], *, backend: str = "mmap"
+    filename: str | os.PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, mx.array]:
     """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "mlx", "cpu", backend)

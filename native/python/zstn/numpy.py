@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _save
 from ._frameworks import is_big_endian, safetensors_dtype, to_numpy
-from ._types import Effort, Format
+from ._types import Backend, Effort, Format
 
 
 def save(
@@ -44,7 +44,7 @@ def load(data: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def load_file(
-    filename: str | os.PathLike[str], *, backend: str = "mmap"
+    filename: str | os.PathLike[str], *, backend: Backend = "mmap"
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Reads all tensors of a plain or packed file."""
     return _save.load_file(filename, "numpy", "cpu", backend)

@@ -11,7 +11,7 @@ import torch
 
 from . import _native, _save
 from ._frameworks import _TORCH, to_torch
-from ._types import Effort, Format
+from ._types import Backend, Effort, Format
 
 _NAMES = {
     getattr(torch, name): dtype for dtype, name in _TORCH.items() if hasattr(torch, name)
@@ -166,7 +166,7 @@ def load(data: Any) -> dict[str, torch.Tensor]:
 
 
 def load_file(
-    filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: str = "mmap"
+    filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: Backend = "mmap"
 ) -> dict[str, torch.Tensor]:
     """Reads all tensors of a plain or packed file. If the environment variable ``ZSTN_GPU``
     is 1, NVIDIA GPUs decode them, without comparing their digests."""

@@ -260,3 +260,26 @@ class TestRefused:
         for save_file in (safetensors.torch.save_file, zstn.torch.save_file):
             with pytest.raises((ValueError, KeyError)):
                 save_file({"a": tensor}, tmp_path / "a.safetensors")
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows of a tensor, for a `DataLoader` whose workers are spawned."""
+
+    def __init__(self, tensor: zstn.Slice[torch.Tensor]) -> None:
+        self._tensor = tensor
+
+    def __len__(self) -> int:
+        return len(self._tensor)
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        return self._tensor[row]
+
+
+def test_a_data_loader_with_spawned_workers(tmp_path: Path) -> None:
+    rows = make(torch.bfloat16, (60, 8))
+    zstn.torch.save_file({"rows": rows}, tmp_path / "a.zstn")
+    with zstn.open(tmp_path / "a.zstn") as model:
+        loader = torch.utils.data.DataLoader(
+            Rows(model.slice("rows", "torch")), batch_size=7, num_workers=2, multiprocessing_context="spawn"
+        )
+        assert_same_bits({"rows": torch.cat(list(loader))}, {"rows": rows})

@@ -9,8 +9,8 @@ libraries can load.
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from .._types import Progress
 from ._cache import cache_folder
 from ._download import download
 from ._names import refuse_deltas
@@ -35,7 +35,7 @@ def snapshot_download(
     allow_patterns: _Patterns = None,
     ignore_patterns: _Patterns = None,
     threads: int = 0,
-    progress: Any = None,
+    progress: Progress = None,
 ) -> str:
     """Downloads a revision of a repository like ``huggingface_hub.snapshot_download``,
     and returns a folder with its files that any program can load. In it, every

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 from .. import _native
 from .._checkpoint import unpack
 from .._errors import ZstnError
 from .._sources import http_options
+from .._types import Progress
 from ._cache import cache_folder, locked, unfinished
 
 #: Name of every restored file, in a folder named by its SHA-256.
 NAME = "model.safetensors"
 
 
-def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Any = None) -> Path:
+def restored(packed: str | os.PathLike[str], threads: int = 0, progress: Progress = None) -> Path:
     """Returns the path of the file that `packed` restores. It is unpacked unless this
     same packed file has been unpacked before. The SHA-256 that a packed file records is
     not used to find it in the cache, because the author of the file may have recorded
@@ -47,7 +47,7 @@ def _place(digest: str) -> Path:
     return cache_folder() / digest / NAME
 
 
-def _restore(packed: str, recorded: str | None, threads: int, progress: Any) -> Path:
+def _restore(packed: str, recorded: str | None, threads: int, progress: Progress) -> Path:
     identity = _identity(packed)
     with unfinished() as folder:
         # The name must suit files of all formats.
