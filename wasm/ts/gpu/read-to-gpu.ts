@@ -5,7 +5,7 @@ import type { Decoder, DecodeRequest } from "../decode/decoder.js";
 import { InvalidInputError } from "../errors.js";
 import type { ShaderLists } from "../gpu-module.js";
 import { checkOptions } from "../known-options.js";
-import type { ModelKind } from "../model-kind.js";
+import type { Model } from "../model.js";
 import { ProgressMeter } from "../progress.js";
 import type { TensorInfo } from "../tensor.js";
 import { decode, fits, type Place, write } from "./decode.js";
@@ -24,12 +24,21 @@ const loadModule = async () => (await loadCoreFiles()).loadGpuModule();
 type Read = (meter: ProgressMeter, into: undefined, wrap: (cpu: Decoder) => Decoder) => Promise<Uint8Array<ArrayBuffer>>;
 
 /**
- * Reads a tensor of a model of this kind. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
+ * Reads a tensor of a model. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
  */
-export async function readToGpu(info: TensorInfo, options: GpuReadOptions, kind: ModelKind, read: Read): Promise<GpuTensor> {
-  const place = placeOf(info, options);
+export async function readToGpu(info: TensorInfo, options: GpuReadOptions, model: Model, read: Read): Promise<GpuTensor> {
   const { name, dtype, shape, byteLength } = info;
-  const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+  const { kind } = model;
+  const { rows, signal, onProgress } = options ?? {};
+  const partBytes = rows ? ((rows[1]! - rows[0]!) * byteLength) / shape[0]! : byteLength;
+  // For rows that the tensor does not have, reading them fails.
+  const place = placeOf({ ...info, byteLength: partBytes >= 0 ? partBytes : 0 }, options);
+  if (rows && (rows[0] !== 0 || partBytes !== byteLength)) {
+    const { data, shape } = await model.tensor(name, { rows, ...(signal && { signal }), ...(onProgress && { onProgress }) });
+    await writeRaw(place, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    return { name, dtype, shape, byteLength: data.byteLength, offset: place.offset, decodedBy: "cpu" };
+  }
+  const meter = new ProgressMeter(onProgress, { stage: "tensor", tensor: name });
   let gpu: GpuDecoder | undefined;
   const raw = await read(meter, undefined, (cpu) => (kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
   const decodedBy = gpu?.isDone ? "gpu" : "cpu";
