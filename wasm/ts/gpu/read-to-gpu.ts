@@ -7,6 +7,7 @@ import type { ShaderLists } from "../gpu-module.js";
 import { checkOptions } from "../known-options.js";
 import type { Model } from "../model.js";
 import { ProgressMeter } from "../progress.js";
+import type { TensorOptions } from "../tensor-options.js";
 import type { TensorInfo } from "../tensor.js";
 import { decode, fits, type Place, write } from "./decode.js";
 import { GpuError } from "./error.js";
@@ -27,27 +28,31 @@ type Read = (meter: ProgressMeter, into: undefined, wrap: (cpu: Decoder) => Deco
  * Reads a tensor of a model. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
  */
 export async function readToGpu(info: TensorInfo, options: GpuReadOptions, model: Model, read: Read): Promise<GpuTensor> {
-  const { name, dtype, shape, byteLength } = info;
-  const { kind } = model;
   const { rows, signal, onProgress } = options ?? {};
-  const partBytes = rows ? ((rows[1]! - rows[0]!) * byteLength) / shape[0]! : byteLength;
+  const { name, dtype } = info;
+  let { shape, byteLength } = info;
   // For rows that the tensor does not have, reading them fails.
-  const place = placeOf({ ...info, byteLength: partBytes >= 0 ? partBytes : 0 }, options);
-  if (rows && (rows[0] !== 0 || partBytes !== byteLength)) {
-    const { data, shape } = await model.tensor(name, { rows, ...(signal && { signal }), ...(onProgress && { onProgress }) });
-    await writeRaw(place, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-    return { name, dtype, shape, byteLength: data.byteLength, offset: place.offset, decodedBy: "cpu" };
-  }
-  const meter = new ProgressMeter(onProgress, { stage: "tensor", tensor: name });
+  if (rows) byteLength *= (rows[1]! - rows[0]!) / shape[0]!;
+  const isPart = rows && (rows[0] !== 0 || byteLength !== info.byteLength);
+  const place = placeOf({ name, byteLength }, options);
+  let raw: Uint8Array;
   let gpu: GpuDecoder | undefined;
-  const raw = await read(meter, undefined, (cpu) => (kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
+  if (isPart) {
+    const tensor = await model.tensor(name, { rows, signal, onProgress } as TensorOptions);
+    const { data } = tensor;
+    ({ shape } = tensor);
+    raw = new Uint8Array(data.buffer, data.byteOffset, byteLength);
+  } else {
+    const meter = new ProgressMeter(onProgress, { stage: "tensor", tensor: name });
+    raw = await read(meter, undefined, (cpu) => (model.kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
+  }
   const decodedBy = gpu?.isDone ? "gpu" : "cpu";
   if (decodedBy === "cpu") await writeRaw(place, raw);
   return { name, dtype, shape, byteLength, offset: place.offset, decodedBy };
 }
 
 /** Checks the options, and returns the place of the tensor. */
-function placeOf({ name, byteLength }: TensorInfo, options: GpuReadOptions): Place {
+function placeOf({ name, byteLength }: Pick<TensorInfo, "name" | "byteLength">, options: GpuReadOptions): Place {
   checkOptions("readToGpu()", options, GPU_READ_OPTIONS);
   const device = options?.device as GPUDevice | undefined;
   const buffer = options?.buffer as GPUBuffer | undefined;
