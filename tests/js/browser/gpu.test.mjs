@@ -233,6 +233,29 @@ inBrowser("plain files, reads that compare digests, and what exceeds the limits 
   assert.deepEqual(complaints.filter(isUnexpected), []);
 }, { skip });
 
+inBrowser("rows of a tensor are equal to the tensor's, and all rows are decoded by shaders", async (page) => {
+  await openPage(page);
+  const results = await page.evaluate(async () => {
+    const { device } = gpu;
+    const results = [];
+    for (const url of ["/models/fast.zstn", "/models/model.safetensors"]) {
+      const model = await gpu.zstn.open(await gpu.fetched(url), { workers: 0 });
+      for (const [name, rows] of [["bf16", [70_001, 70_008]], ["f32", [3, 3]], ["f64", [0, 1]], ["bf16", [0, 150_001]]]) {
+        const expected = (await model.tensor(name, { rows })).data;
+        const bytes = new Uint8Array(expected.buffer, expected.byteOffset, expected.byteLength);
+        const buffer = gpu.newBuffer(gpu.padded(bytes.length) + 8);
+        const { shape, byteLength, offset, decodedBy } = await model.readToGpu(name, { device, buffer, offset: 8, rows });
+        const isEqual = gpu.isEqual((await gpu.bytesOf(buffer)).subarray(8, 8 + byteLength), bytes);
+        results.push([isEqual, ...shape, byteLength === bytes.length, offset, decodedBy].join());
+        buffer.destroy();
+      }
+    }
+    return results;
+  });
+  const byCpu = ["true,7,true,8,cpu", "true,0,true,8,cpu", "true,1,true,8,cpu"];
+  assert.deepEqual(results, [...byCpu, "true,150001,true,8,gpu", ...byCpu, "true,150001,true,8,cpu"]);
+}, { skip });
+
 inBrowser("damage in the streams is reported by shaders, or decoded as the CPU decodes it", async (page) => {
   await openPage(page);
   const counts = await page.evaluate(async (efforts) => {
@@ -324,7 +347,10 @@ inBrowser("unsuitable buffers are refused before anything is read, others by the
       await read({ buffer: mapped }),
       await read({ buffer: new Uint8Array(size) }),
       await read({ buffer: fitting, device: undefined }),
-      await read({ buffer: fitting, rows: [0, 1] }),
+      await read({ buffer: fitting, row: [0, 1] }),
+      await read({ buffer: fitting, rows: [0, 150_002] }),
+      await read({ buffer: fitting, rows: [5, 150_006] }),
+      await read({ buffer: gpu.newBuffer(8), rows: [2, 7] }),
       await read({ buffer: fitting }, "bf17"),
       await failure(model.readToGpu("bf16")),
     ];
@@ -348,10 +374,10 @@ inBrowser("unsuitable buffers are refused before anything is read, others by the
     const losses = [await failure(again.readToGpu("bf16", { device: lost, buffer: lostBuffer })), await failure(again.readToGpu("sparse", { device: lost, buffer: lostBuffer }))];
     return { early, requests, late, abort, aborted, closed, losses };
   });
-  assert.deepEqual(refusals.early.map(({ code }) => code), [...Array(9).fill("invalid_input"), "not_found", "invalid_input"]);
+  assert.deepEqual(refusals.early.map(({ code }) => code), [...Array(12).fill("invalid_input"), "not_found", "invalid_input"]);
   assert.match(refusals.early[0].message, /The tensor bf16 takes 300004 bytes from 0 on; `buffer` has 300000\./);
   assert.match(refusals.early[2].message, /multiple of 4/);
-  assert.match(refusals.early[8].message, /no option `rows`/);
+  assert.match(refusals.early[8].message, /no option `row`/);
   assert.equal(refusals.requests, 0);
   assert.deepEqual(refusals.late.map((refusal) => refusal.name ?? refusal), ["GpuError", "no error", "GpuError", "GpuError"]);
   assert.equal(refusals.abort.name, "AbortError");

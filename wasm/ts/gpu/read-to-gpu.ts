@@ -5,8 +5,9 @@ import type { Decoder, DecodeRequest } from "../decode/decoder.js";
 import { InvalidInputError } from "../errors.js";
 import type { ShaderLists } from "../gpu-module.js";
 import { checkOptions } from "../known-options.js";
-import type { ModelKind } from "../model-kind.js";
+import type { Model } from "../model.js";
 import { ProgressMeter } from "../progress.js";
+import type { TensorOptions } from "../tensor-options.js";
 import type { TensorInfo } from "../tensor.js";
 import { decode, fits, type Place, write } from "./decode.js";
 import { GpuError } from "./error.js";
@@ -24,21 +25,34 @@ const loadModule = async () => (await loadCoreFiles()).loadGpuModule();
 type Read = (meter: ProgressMeter, into: undefined, wrap: (cpu: Decoder) => Decoder) => Promise<Uint8Array<ArrayBuffer>>;
 
 /**
- * Reads a tensor of a model of this kind. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
+ * Reads a tensor of a model. Throws an `InvalidInputError` for a buffer that the tensor does not fit into.
  */
-export async function readToGpu(info: TensorInfo, options: GpuReadOptions, kind: ModelKind, read: Read): Promise<GpuTensor> {
-  const place = placeOf(info, options);
-  const { name, dtype, shape, byteLength } = info;
-  const meter = new ProgressMeter(options.onProgress, { stage: "tensor", tensor: name });
+export async function readToGpu(info: TensorInfo, options: GpuReadOptions, model: Model, read: Read): Promise<GpuTensor> {
+  const { rows, signal, onProgress } = options ?? {};
+  const { name, dtype } = info;
+  let { shape, byteLength } = info;
+  // For rows that the tensor does not have, reading them fails.
+  if (rows) byteLength *= (rows[1]! - rows[0]!) / shape[0]!;
+  const isPart = rows && (rows[0] !== 0 || byteLength !== info.byteLength);
+  const place = placeOf({ name, byteLength }, options);
+  let raw: Uint8Array;
   let gpu: GpuDecoder | undefined;
-  const raw = await read(meter, undefined, (cpu) => (kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
+  if (isPart) {
+    const tensor = await model.tensor(name, { rows, signal, onProgress } as TensorOptions);
+    const { data } = tensor;
+    ({ shape } = tensor);
+    raw = new Uint8Array(data.buffer, data.byteOffset, byteLength);
+  } else {
+    const meter = new ProgressMeter(onProgress, { stage: "tensor", tensor: name });
+    raw = await read(meter, undefined, (cpu) => (model.kind === "zstn" && byteLength > 0 ? (gpu = new GpuDecoder(place, cpu)) : cpu));
+  }
   const decodedBy = gpu?.isDone ? "gpu" : "cpu";
   if (decodedBy === "cpu") await writeRaw(place, raw);
   return { name, dtype, shape, byteLength, offset: place.offset, decodedBy };
 }
 
 /** Checks the options, and returns the place of the tensor. */
-function placeOf({ name, byteLength }: TensorInfo, options: GpuReadOptions): Place {
+function placeOf({ name, byteLength }: Pick<TensorInfo, "name" | "byteLength">, options: GpuReadOptions): Place {
   checkOptions("readToGpu()", options, GPU_READ_OPTIONS);
   const device = options?.device as GPUDevice | undefined;
   const buffer = options?.buffer as GPUBuffer | undefined;

@@ -2,6 +2,7 @@
 
 import type { OptionNames } from "../known-options.js";
 import type { OnProgress } from "../progress.js";
+import type { RowRange } from "../rows.js";
 import type { TensorInfo } from "../tensor.js";
 
 /** A `GPUDevice`. */
@@ -33,13 +34,15 @@ export interface GpuReadOptions {
   buffer: GpuBuffer;
   /** Position of the tensor in the buffer, in bytes: a multiple of 4, by default 0. */
   offset?: number;
+  /** The rows to read, as for `model.tensor`. The CPU decodes them, unless they are all rows. */
+  rows?: RowRange;
   /** Aborts the read, which then rejects with the reason of the signal. */
   signal?: AbortSignal;
   /** Called as bytes arrive. */
   onProgress?: OnProgress;
 }
 
-/** A tensor in a buffer of a GPU. */
+/** A tensor, or rows of one, in a buffer of a GPU. */
 export interface GpuTensor extends Pick<TensorInfo, "name" | "dtype" | "shape" | "byteLength"> {
   /** Position of the tensor in the buffer, in bytes. */
   readonly offset: number;
@@ -47,4 +50,4 @@ export interface GpuTensor extends Pick<TensorInfo, "name" | "dtype" | "shape" |
   readonly decodedBy: "gpu" | "cpu";
 }
 
-export const GPU_READ_OPTIONS: OptionNames<GpuReadOptions> = { device: 1, buffer: 1, offset: 1, signal: 1, onProgress: 1 };
+export const GPU_READ_OPTIONS: OptionNames<GpuReadOptions> = { device: 1, buffer: 1, offset: 1, rows: 1, signal: 1, onProgress: 1 };

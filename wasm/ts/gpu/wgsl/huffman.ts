@@ -6,6 +6,10 @@
  * start among its bits, and finds the boundary where the next thread has to start. Threads whose guess was wrong count
  * again, until all neighbours agree, which takes at most as many rounds as there are threads. The first thread knows its
  * start, so the result is exact. A prefix sum of the counts gives the positions of the symbols.
+ *
+ * An entry of `several` has, for the next 11 bits of a stream, up to three whole symbols in the lower 24 bits, the total
+ * length of their codes in the next four, and their number above. `lens` has the lengths of the codes of all symbols, one
+ * byte each, and `ends` where each thread ends, as the number of bits after the first bit of the next thread.
  */
 
 import { CODE_WORDS, INDEX, SEGMENT_WORDS, TABLE_WORDS } from "./lists.js";
@@ -19,12 +23,8 @@ const MAX_BYTES = 1 << 18;
 export const HUFFMAN = /* wgsl */ `
 const THREADS = ${THREADS}u;
 
-// For the next 11 bits of a stream: up to three whole symbols in the lower 24 bits, the total length of their codes in
-// the next four, their number above.
 var<workgroup> several: array<u32, 2048>;
-// The lengths of the codes of all symbols, one byte each.
 var<workgroup> lens: array<u32, 64>;
-// Where each thread ends, as the number of bits after the first bit of the next thread.
 var<workgroup> ends: array<u32, THREADS>;
 // The number of symbols of each thread, and later the running totals.
 var<workgroup> counts: array<u32, THREADS>;
