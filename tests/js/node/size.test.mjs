@@ -23,7 +23,7 @@ import { onlyInAll } from "../support/tier.mjs";
 
 /** The maximum sizes after brotli, in bytes, at most one percent above the current sizes. The goals of the first three are 22 000, 30 000 and 75 000. */
 const BUDGETS = {
-  "plain safetensors: code": 18_600,
+  "plain safetensors: code": 18_700,
   "list .zstn: code": 28_900,
   "read .zstn: code and module": 88_500,
   "readToGpu: code, in addition": 7_200,
