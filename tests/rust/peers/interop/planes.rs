@@ -53,7 +53,7 @@ const fn zstd(huffman: bool, search: Option<ZstdCoding>) -> BlockCodecs {
     BlockCodecs {
         huffman,
         search,
-        wide: false,
+        search_block_bytes: z4ai::SEARCH_BLOCK_BYTES,
         search_outliers_below: 0,
     }
 }
