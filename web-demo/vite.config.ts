@@ -41,21 +41,24 @@ const aboutInPage: Plugin = {
   transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
 };
 
-const NO_GPU = "\0without-gpu";
+const EMPTY = "\0empty";
 
-/** Leaves out the package's decoder for GPUs, which the page does not use. */
-const withoutGpu: Plugin = {
-  name: "without-gpu",
+/**
+ * Leaves out the modules of the package that the page never loads: the decoder for GPUs, indices of models, and the
+ * `hf://` addresses of `open`, which the worker resolves beforehand.
+ */
+const withoutUnused: Plugin = {
+  name: "without-unused",
   enforce: "pre",
-  resolveId: (source) => (/\/(gpu\/read-to-gpu|core\/zstn_gpu)\.js$/.test(source) ? NO_GPU : undefined),
-  load: (id) => (id === NO_GPU ? "export {};" : undefined),
+  resolveId: (source, importer = "") => (/\/(gpu\/read-to-gpu|core\/zstn_gpu|model-index|hub\/for-open)\.js$/.test(source) && !importer.includes("/web-demo/") ? EMPTY : undefined),
+  load: (id) => (id === EMPTY ? "export {};" : undefined),
 };
 
 export default defineConfig({
   base: "./",
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, standaloneScripts, archive],
   // Workers have their own list of plugins, and only they use the package.
-  worker: { format: "es", plugins: () => [withoutGpu] },
+  worker: { format: "es", plugins: () => [withoutUnused] },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
   // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },

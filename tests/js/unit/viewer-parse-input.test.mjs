@@ -5,9 +5,13 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-const entry = fileURLToPath(new URL("../../../web-demo/src/open/parse-input.ts", import.meta.url));
-const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: "esm", write: false });
-const { asFileOfRepository, hubAt, isBelow, spelledOut, parseInput } = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+async function load(path) {
+  const { outputFiles } = await build({ entryPoints: [fileURLToPath(new URL(`../../../web-demo/src/${path}`, import.meta.url))], bundle: true, format: "esm", write: false });
+  return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
+}
+
+const { hubAt, isBelow, isRepository, spelledOut } = await load("open/parse-input.ts");
+const { asFileOfRepository, parseInput } = await load("engine/resolve.ts");
 
 const HF = "https://huggingface.co";
 const MIRROR = "https://mirror.example/hub";
@@ -74,6 +78,13 @@ for (const text of [
 ]) {
   test(`"${text}" is an address, which no hub is told of`, () => assert.deepEqual(parseInput(text, MIRROR), { kind: "address", address: text }));
 }
+
+test("the page takes for names exactly the texts that the worker parses as names", () => {
+  const names = ["gpt2", "owner/name", "owner/name@v1", "owner/name@refs/pr/3", "owner/name@refs/convert/parquet", "datasets/name", `${"o".repeat(96)}/n`, "hf://owner/name"];
+  const others = ["owner/name.", "owner-/name", "a..b", "owner/a..b", "buckets/name", "o/n@", "o/n@refs/pr/x", "name@refs/pr/3", `${"o".repeat(97)}/n`, "a/b/c", "./gpt2", "_/.", "model.zstn"];
+  for (const text of names) assert.deepEqual([isRepository(text), parseInput(text).kind], [true, "repository"], text);
+  for (const text of others) assert.deepEqual([isRepository(text), parseInput(text).kind], [false, "address"], text);
+});
 
 test("names mean a hub only where they are spelled out for it, and then the same as its page", () => {
   assert.deepEqual(parseInput("owner/name", MIRROR), repository("owner/name"));

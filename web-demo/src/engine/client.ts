@@ -8,6 +8,8 @@ export class EngineError extends Error {
   readonly status: number | undefined;
   /** The URL of the failed request. */
   readonly url: string | undefined;
+  /** The server that refused access, if another token may help. */
+  readonly origin: string | undefined;
 
   constructor(error: SerializedError) {
     super(error.message);
@@ -15,6 +17,7 @@ export class EngineError extends Error {
     this.code = error.code;
     this.status = error.status;
     this.url = error.url;
+    this.origin = error.origin;
   }
 }
 

@@ -45,10 +45,33 @@ export interface ModelSummary {
 /** A URL, or local files: the file to open and its siblings. */
 export type ModelSource = { readonly address: string } | { readonly file: File; readonly siblings: readonly File[] };
 
-export interface OpenRequest {
+/** A model that can be opened. */
+export interface ResolvedInput {
   readonly source: ModelSource;
   /** The name to display. */
   readonly name: string;
+  /** The address of a file of a repository, if the text was written like one but is read from this site. */
+  readonly inRepository?: string | undefined;
+}
+
+/** The files of a repository that has several models and no obvious choice among them. */
+export interface Choice {
+  readonly repository: string;
+  readonly files: readonly { readonly path: string; readonly address: string }[];
+}
+
+/** A text to resolve. `hub` is the URL of a hub in addition to Hugging Face, and `page` the URL that relative ones refer to. */
+export interface ResolveRequest {
+  readonly text: string;
+  readonly hub: string | undefined;
+  readonly page: string;
+  /** The access tokens by the origins of their servers. */
+  readonly tokens: ReadonlyMap<string, string>;
+}
+
+export type ResolveResult = ResolvedInput | Choice;
+
+export interface OpenRequest extends ResolvedInput {
   /** The access token for the server of this model. The second model has its own. */
   readonly token?: string | undefined;
   /** The second model: the base of a delta, or the model to compare with. */
@@ -270,6 +293,7 @@ export type SaveFormat = "npy" | "bin" | "safetensors";
 
 /** The request and the result of every call. */
 export interface Calls {
+  resolve: { request: ResolveRequest; result: ResolveResult };
   open: { request: OpenRequest; result: OpenResult };
   openSecond: { request: { source: ModelSource; name: string; token?: string | undefined }; result: ModelSummary };
   closeSecond: { request: undefined; result: undefined };
@@ -305,6 +329,8 @@ export interface SerializedError {
   readonly status?: number;
   /** The URL of the failed request. */
   readonly url?: string;
+  /** The server that refused access, if another token may help. */
+  readonly origin?: string;
 }
 
 export interface Step {

@@ -11,5 +11,6 @@ export function serializeError(error: unknown): SerializedError {
   const code = "code" in error && typeof error.code === "string" ? { code: error.code } : {};
   const status = "status" in error && typeof error.status === "number" ? { status: error.status } : {};
   const url = "url" in error && typeof error.url === "string" ? { url: error.url } : {};
-  return { name, message, ...code, ...status, ...url };
+  const origin = "origin" in error && typeof error.origin === "string" ? { origin: error.origin } : {};
+  return { name, message, ...code, ...status, ...url, ...origin };
 }

@@ -8,6 +8,7 @@ import { serializeError } from "./serialized-error.js";
 import { OpenModels } from "./open-models.js";
 import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
 import { probe, raster } from "./raster.js";
+import { resolve } from "./resolve.js";
 import { save } from "./save.js";
 import { locate } from "./locate.js";
 import { measure } from "./measure.js";
@@ -24,6 +25,7 @@ const send = (message: FromWorker, transfer: Transferable[] = []) => postMessage
 const models = new OpenModels((network) => send({ network }));
 
 const handlers: Handlers = {
+  resolve: (request, { signal }) => resolve(request, signal),
   open: (request, context) => models.open(request, context),
   openSecond: (request, context) => models.openSecond(request, context),
   closeSecond: async () => models.closeSecond(),

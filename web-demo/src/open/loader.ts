@@ -3,7 +3,7 @@
 import type { TensorInfo } from "zstn";
 import { EngineError } from "../engine/client.js";
 import type { Engine } from "../engine/client.js";
-import type { ModelSummary } from "../engine/protocol.js";
+import type { ModelSummary, ResolvedInput } from "../engine/protocol.js";
 import { button, getById, element } from "../page/element.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
@@ -14,8 +14,7 @@ import type { OpenedModel } from "../page/opened-model.js";
 import type { Activities } from "../network/activity.js";
 import type { Origins } from "./origins.js";
 import { ChoiceNeeded, resolveInput } from "./resolve-input.js";
-import type { UserInput, ResolvedInput } from "./resolve-input.js";
-import { asFileOfRepository } from "./parse-input.js";
+import type { UserInput } from "./resolve-input.js";
 import type { Tokens } from "./tokens.js";
 
 export interface Loaded {
@@ -59,11 +58,13 @@ export class Loader {
     const attempt = new AbortController();
     this.#opening = attempt;
     clearNotice();
+    let inRepository: string | undefined;
     try {
       return await this.#activities.run(
         `Opening ${labelOf(input)}`,
         async ({ signal, onStep }) => {
           const [first, second] = await Promise.all([this.#resolveInput(input, signal), secondInput && this.#resolveInput(secondInput, signal)]);
+          inRepository = first.inRepository;
           const request = { ...this.#withToken(first), ...(second && { second: this.#withToken(second) }) };
           const opened = await this.#engine.call("open", request, { signal, onStep });
           if (opened.secondError) this.#explainSecond(new EngineError(opened.secondError), secondInput!);
@@ -73,7 +74,7 @@ export class Loader {
       );
     } catch (error) {
       if (attempt.signal.aborted) return undefined;
-      this.#explain(error, input);
+      this.#explain(error, input, inRepository);
       return undefined;
     }
   }
@@ -112,7 +113,7 @@ export class Loader {
   }
 
   #resolveInput(input: UserInput, signal: AbortSignal): Promise<ResolvedInput> {
-    return resolveInput(input, this.#host.hub(), this.#host.tokens, signal);
+    return resolveInput(input, this.#engine, this.#host.hub(), this.#host.tokens, signal);
   }
 
   /** Adds the token for the input's own server. The other model may be on a different server. */
@@ -120,14 +121,14 @@ export class Loader {
     return { ...resolved, token: this.#host.tokens.for(resolved.source) };
   }
 
-  #explain(error: unknown, input: UserInput): void {
+  /** Shows an error. `inRepository` is the address of a file of a repository that the user may have meant. */
+  #explain(error: unknown, input: UserInput, inRepository: string | undefined): void {
     if (error instanceof ChoiceNeeded) return this.#choose(error, this.#host.open);
     const code = error instanceof EngineError ? error.code : undefined;
     const status = error instanceof EngineError ? error.status : undefined;
     const again = { label: "Retry", act: () => this.#host.open(input) };
     const sample = { label: "Open the sample", act: this.#host.useSample };
-    const inRepository = status === 404 && "text" in input ? asFileOfRepository(input.text) : undefined;
-    if (inRepository !== undefined) {
+    if (status === 404 && inRepository !== undefined) {
       const help = element("p", { class: "help" }, "Addresses without https:// are read from this site. A file on Hugging Face is written ", element("code", {}, inRepository), ".");
       return showError(error, [{ label: "Open it from Hugging Face", act: () => this.#host.open({ text: inRepository }) }, again, sample], [help]);
     }

@@ -1,12 +1,12 @@
 /** Records the servers in use, and whether the user or a link named them first. */
 
 import { webOrigin } from "../page/origin.js";
-import { HUGGING_FACE, parseInput } from "./parse-input.js";
+import { HUGGING_FACE, isRepository } from "./parse-input.js";
 
 /** Returns the origin of the first request that opening `text` makes; `undefined` if there is none. */
-export function originOf(text: string, hub?: string): string | undefined {
-  const source = parseInput(text, hub);
-  return webOrigin(source.kind === "repository" ? source.repository.endpoint : source.address, document.baseURI);
+export function originOf(text: string): string | undefined {
+  const trimmed = text.trim();
+  return isRepository(trimmed) ? HUGGING_FACE : webOrigin(trimmed, document.baseURI);
 }
 
 /** Records whether the user or a link named a server first. */

@@ -6,6 +6,11 @@ import { webOrigin } from "../page/origin.js";
 export class Tokens {
   readonly #byOrigin = new Map<string, string>();
 
+  /** The tokens by the origins of their servers. */
+  get byOrigin(): ReadonlyMap<string, string> {
+    return this.#byOrigin;
+  }
+
   /** Returns the token for the server with this origin. */
   at(origin: string | undefined): string | undefined {
     return origin === undefined ? undefined : this.#byOrigin.get(origin);

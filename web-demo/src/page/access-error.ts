@@ -17,12 +17,16 @@ export class AccessError extends Error {
   }
 }
 
-/** Returns the `AccessError` for a response with status 401 or 403; `undefined` for other errors. */
+/** Returns the `AccessError` for a refusal of a hub, or for a response with status 401 or 403; `undefined` for other errors. */
 export function accessErrorOf(error: unknown): AccessError | undefined {
   if (error instanceof AccessError) return error;
-  if (!(error instanceof EngineError) || error.url === undefined || (error.status !== 401 && error.status !== 403)) return undefined;
-  const { origin, pathname } = new URL(error.url);
-  return new AccessError(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${error.status}).`, origin, error.status);
+  if (!(error instanceof EngineError) || error.status === undefined) return undefined;
+  const { name, message, status, url, origin: refusing } = error;
+  if (refusing !== undefined) return new AccessError(message, refusing, status);
+  // The other errors of a hub explain themselves, and no token helps.
+  if (url === undefined || name === "HubError" || (status !== 401 && status !== 403)) return undefined;
+  const { origin, pathname } = new URL(url);
+  return new AccessError(`${hostOf(origin)} did not let this page read ${pathname.slice(pathname.lastIndexOf("/") + 1)} (status ${status}).`, origin, status);
 }
 
 /** Returns a warning about a server that a link named, so that it is not mistaken for Hugging Face. */
