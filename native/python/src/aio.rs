@@ -207,9 +207,11 @@ impl AsyncReader {
     }
 
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<TensorInfo> {
-        let tensor = self.reader.find(name);
-        let tensor = tensor.map_err(|error| to_python(py, error))?;
-        Ok(TensorInfo::from(tensor))
+        let model = self.reader.model();
+        let found = self.reader.find(name);
+        let number = found.and_then(|_| Ok(model.find(name)?));
+        let number = number.map_err(|error| to_python(py, error))?;
+        Ok(TensorInfo::of(model, number))
     }
 
     /// Starts to read a tensor.
