@@ -41,17 +41,17 @@ const aboutInPage: Plugin = {
   transformIndexHtml: (html) => html.replaceAll("%VERSION%", version).replaceAll("%SITE%", process.env["ZSTN_SITE_URL"]?.replace(/\/*$/, "/") ?? "./"),
 };
 
-const EMPTY = "\0empty";
+const UNUSED = "\0unused";
 
 /**
- * Leaves out the modules of the package that the page never loads: the decoder for GPUs, indices of models, and the
- * `hf://` addresses of `open`, which the worker resolves beforehand.
+ * Leaves out the modules of the package that the page never imports: the decoder for GPUs, indices of models, streams, the
+ * `hf://` addresses of `open`, which the worker resolves beforehand, and suggestions for names that a model does not have.
  */
 const withoutUnused: Plugin = {
   name: "without-unused",
   enforce: "pre",
-  resolveId: (source, importer = "") => (/\/(gpu\/read-to-gpu|core\/zstn_gpu|model-index|hub\/for-open)\.js$/.test(source) && !importer.includes("/web-demo/") ? EMPTY : undefined),
-  load: (id) => (id === EMPTY ? "export {};" : undefined),
+  resolveId: (source, importer = "") => (/\/(gpu\/read-to-gpu|core\/zstn_gpu|model-index|stream|suggest|hub\/for-open)\.js$/.test(source) && !importer.includes("/web-demo/") ? UNUSED : undefined),
+  load: (id) => (id === UNUSED ? 'throw new Error("The viewer is built without this module.");' : undefined),
 };
 
 export default defineConfig({
@@ -59,7 +59,7 @@ export default defineConfig({
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, standaloneScripts, archive],
   // Workers have their own list of plugins, and only they use the package.
   worker: { format: "es", plugins: () => [withoutUnused] },
-  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: false },
   // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },
 });

@@ -2,6 +2,7 @@
 
 import type { TensorInfo } from "zstn";
 import { Engine } from "./engine/client.js";
+import type { ListedTensor } from "./engine/tensor-table.js";
 import { Activities } from "./network/activity.js";
 import { NetworkBar } from "./network/network-bar.js";
 import { linkFor, readLink } from "./open/link.js";
@@ -137,15 +138,20 @@ export class App {
     return true;
   }
 
-  /** Opens the next or the previous tensor in the list. Returns `false` if there is none. */
+  /** Opens the next or the previous tensor in the list. Returns `false` if there is no list. */
   step(by: 1 | -1): boolean {
-    const tensor = this.#loaded && this.#route.view === undefined ? this.#list?.neighbour(by) : undefined;
-    if (!tensor) return false;
+    if (!this.#list || !this.#loaded || this.#route.view !== undefined) return false;
+    void this.#step(this.#list, by);
+    return true;
+  }
+
+  async #step(list: TensorList, by: 1 | -1): Promise<void> {
+    const tensor = await list.neighbour(by).catch(() => undefined);
+    if (!tensor || list !== this.#list || this.#route.view !== undefined) return;
     // Steps in quick succession share a history entry.
     const now = performance.now();
     this.#pick(tensor, now - this.#steppedAt < QUICK_STEP_MS);
     this.#steppedAt = now;
-    return true;
   }
 
   /** Shows the state that the URL describes, on load and on navigation. */
@@ -186,9 +192,10 @@ export class App {
     }
     this.#loaded = opened;
     this.#networkBar.begin(opened.first.fileCount === 1 ? opened.first.sizeBytes : 0);
-    this.#list = new TensorList({ tensors: opened.first.tensors, onPick: (tensor) => this.#pick(tensor), onRoute: (list) => this.#go({ ...this.#route, ...list }, true) });
+    this.#list?.close();
+    this.#list = new TensorList({ engine: this.#engine, model: opened.first, onPick: (tensor) => this.#pick(tensor), onRoute: (list) => this.#go({ ...this.#route, ...list }, true) });
     getById("sidebar").replaceChildren(this.#list.node);
-    announce(`${opened.first.name} is open: ${plural(opened.first.tensors.length, "tensor")}.`);
+    announce(`${opened.first.name} is open: ${plural(opened.first.tensors.size, "tensor")}.`);
     this.#forgetOverview();
     // The user may have navigated in the meantime.
     this.#render(true);
@@ -269,17 +276,16 @@ export class App {
     this.#tensorView = undefined;
     if (view === "pack") return this.#showPack();
     if (!loaded) return this.#showWelcome();
-    const info = tensor === undefined ? undefined : loaded.first.byName.get(tensor);
+    const info = tensor === undefined ? undefined : loaded.first.tensors.find(tensor);
     showTab("model");
-    this.#list?.show(this.#route);
-    this.#list?.select(info);
+    this.#list?.show(this.#route, info);
     if (info) this.#showTensor(loaded, info);
     else this.#showOverview(loaded);
     if (!info && tensor !== undefined) this.#loader.say(new Error(`The model has no tensor named ${tensor}. Search the list for a part of its name.`));
     if (!opened) focusHeading();
   }
 
-  #showTensor({ first, second }: Loaded, info: TensorInfo): void {
+  #showTensor({ first, second }: Loaded, info: ListedTensor): void {
     this.#tensorView = new TensorView({
       engine: this.#engine,
       activities: this.#activities,

@@ -1,6 +1,7 @@
 /**
- * Measures what the viewer fetches until its first picture of a model with the layout of Llama 7B in GGUF: the requests
- * for the model, their bytes, and the seconds. It prints a Markdown table.
+ * Measures the start of the viewer: with a model that has the layout of Llama 7B in GGUF, and with plain files of 1,000,
+ * 10,000 and 100,000 tensors. It counts the requests for the model and their bytes, the seconds until the list and until
+ * the first picture, and the longest task of the page's main thread. It prints a Markdown table.
  *
  *     ZSTN_BIN=target/release/zstn node tests/js/bench/viewer-start.mjs
  *
@@ -11,16 +12,21 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, ftruncateSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from "node:fs";
+import { closeSync, ftruncateSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { program } from "../support/cli.mjs";
 import { launchBrowser } from "../support/browser.mjs";
+import { manyTensors } from "../support/viewer-models.mjs";
 import { median } from "./rounds.mjs";
 
 const ROUNDS = 5;
+/** The time after the first picture during which tasks are still measured, in milliseconds. */
+const SETTLE_MS = 2000;
+/** The numbers of blocks of ten tensors in the plain files. */
+const BLOCKS = [100, 1000, 10_000];
 const ALIGNMENT = 32;
 const [WIDTH, HIDDEN, LAYERS, WORDS] = [4096, 11_008, 32, 32_000];
 
@@ -63,7 +69,7 @@ function writeModel(path) {
   closeSync(file);
 }
 
-/** Returns the requests, bytes and milliseconds until the page shows a model. */
+/** Returns the requests, their bytes, the milliseconds until the page shows the list and a picture, and its longest task. */
 async function measure(browser, path) {
   const server = spawn(program(), ["view", path, "--no-open", "--json", "--page", fileURLToPath(new URL("../../../web-demo/dist", import.meta.url))], { stdio: ["ignore", "pipe", "inherit"] });
   try {
@@ -78,12 +84,21 @@ async function measure(browser, path) {
     });
     await Promise.race([listening, once(server, "exit").then(() => Promise.reject(new Error("zstn view has stopped")))]);
     const page = await browser.newPage({ viewport: { width: 1280, height: 1000 } });
+    await page.addInitScript(() => {
+      globalThis.longestTaskMs = 0;
+      new PerformanceObserver((list) => list.getEntries().forEach(({ duration }) => (globalThis.longestTaskMs = Math.max(globalThis.longestTaskMs, duration)))).observe({ entryTypes: ["longtask"] });
+    });
     const start = performance.now();
     await page.goto(address);
-    await page.locator("#stage canvas").first().waitFor();
+    await page.locator(".tree .row").first().waitFor();
+    const listMs = performance.now() - start;
+    await page.locator("#stage canvas, #stage .cell").first().waitFor();
     const tookMs = performance.now() - start;
+    // The picture is drawn in slices.
+    await page.waitForTimeout(SETTLE_MS);
+    const taskMs = await page.evaluate(() => globalThis.longestTaskMs);
     await page.close();
-    return { requests: requests.length, bytes: requests.reduce((a, b) => a + b, 0), tookMs };
+    return { requests: requests.length, bytes: requests.reduce((a, b) => a + b, 0), listMs, tookMs, taskMs };
   } finally {
     server.kill("SIGKILL");
   }
@@ -95,12 +110,15 @@ try {
   writeModel(path);
   execFileSync(program(), ["pack", path, "--quiet"], { stdio: "inherit" });
   const browser = await launchBrowser("chromium");
-  console.log("| file | bytes | requests | bytes fetched | seconds |\n|---|--:|--:|--:|--:|");
-  for (const name of [path, `${path}.zstn`]) {
+  const many = BLOCKS.map((blocks) => join(folder, `tensors-${10 * blocks}.safetensors`));
+  BLOCKS.forEach((blocks, i) => writeFileSync(many[i], manyTensors(blocks)));
+  console.log("| file | bytes | requests | bytes fetched | list, s | picture, s | longest task, ms |\n|---|--:|--:|--:|--:|--:|--:|");
+  for (const name of [path, `${path}.zstn`, ...many]) {
     const rounds = [];
     for (let round = 0; round < ROUNDS; round++) rounds.push(await measure(browser, name));
     const { requests, bytes } = rounds[0];
-    console.log(`| ${name.slice(folder.length + 1)} | ${statSync(name).size} | ${requests} | ${bytes} | ${(median(rounds.map(({ tookMs }) => tookMs)) / 1000).toFixed(2)} |`);
+    const [list, picture, task] = ["listMs", "tookMs", "taskMs"].map((key) => median(rounds.map((round) => round[key])));
+    console.log(`| ${name.slice(folder.length + 1)} | ${statSync(name).size} | ${requests} | ${bytes} | ${(list / 1000).toFixed(2)} | ${(picture / 1000).toFixed(2)} | ${Math.round(task)} |`);
   }
   await browser.close();
 } finally {

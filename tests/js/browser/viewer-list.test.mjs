@@ -19,6 +19,7 @@ const { inBrowser } = browserTests({
     writeFileSync(join(models, "deep.safetensors"), manyTensors(40));
     const longName = `base_model.model.${"deeply_nested.".repeat(6)}layers.17.mlp.up_proj.weight`;
     writeFileSync(join(models, "long.safetensors"), safetensors({ [longName]: { dtype: "U8", shape: [4], bytes: new Uint8Array(4) } }));
+    writeFileSync(join(models, "many.safetensors"), manyTensors(10_000));
     writeFileSync(join(models, "model.bin"), Buffer.concat([Buffer.from([1, 2, 3, 4, 5, 6, 7, 8]), Buffer.alloc(4000, 7)]));
     const values = (value) => ({ dtype: "F32", shape: [64, 64], bytes: new Uint8Array(Float32Array.from({ length: 4096 }, (_, i) => value * (i % 2 ? 1 : -1)).buffer) });
     const levels = safetensors(Object.fromEntries([1, 2, 4, 8].flatMap((level, layer) => [[`layers.${layer}.up.weight`, values(level)], [`layers.${layer}.norm.weight`, { ...values(1), shape: [4096] }]])));
@@ -51,6 +52,54 @@ inBrowser("words, wildcards, regular expressions, and numbers that are whole", a
   await search(page).fill("layers.3.mlp.uq.weight");
   await page.locator(".nothing").getByRole("button", { name: "model.layers.3.mlp.up.weight" }).click();
   await page.getByRole("heading", { name: "model.layers.3.mlp.up.weight" }).waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+/** Counts the objects and strings in each message that the page gets from a worker, in `window.messageObjects`. */
+function countMessageObjects() {
+  window.messageObjects = [];
+  const size = (value) => (typeof value === "string" ? 1 : typeof value !== "object" || value === null || ArrayBuffer.isView(value) ? 0 : [...(value instanceof Map ? value.values() : Object.values(value))].reduce((sum, part) => sum + size(part), 1));
+  const { set, get } = Object.getOwnPropertyDescriptor(Worker.prototype, "onmessage");
+  const counting = (handle) => (event) => {
+    window.messageObjects.push(size(event.data));
+    handle(event);
+  };
+  Object.defineProperty(Worker.prototype, "onmessage", { get, set: function (handle) { set.call(this, counting(handle)); } });
+}
+
+inBrowser("100,000 tensors: messages and the page have a bounded number of objects, modules are loaded when they are opened", async (page, complaints) => {
+  await page.addInitScript(countMessageObjects);
+  await openModel(page, server, "models/many.safetensors");
+  const count = (text) => page.locator(".count").filter({ hasText: text }).waitFor();
+  await count(/^100,000 tensors$/);
+  const layers = page.locator('.tree .row[aria-level="2"][aria-setsize="10000"]');
+  assert.match(await layers.first().innerText(), /10 tensors/);
+  const inLayers = page.locator('.tree .row[aria-level="3"]');
+  assert.equal(await inLayers.count(), 0, "the first rows appear before the modules below them are loaded");
+  await page.locator("#stage canvas").first().waitFor();
+  await layers.first().click();
+  await inLayers.first().waitFor();
+  await search(page).fill("layers.3? mlp.up");
+  await count(/^1,111 of 100,000 tensors$/);
+  await search(page).fill("/layers\\.\\d*77\\.scale/");
+  await count(/^100 of 100,000 tensors$/);
+  await search(page).fill("layers.9999.mlp.uq.weight");
+  await page.locator(".nothing").getByRole("button", { name: "model.layers.9999.mlp.up.weight" }).click();
+  await page.getByRole("heading", { name: "model.layers.9999.mlp.up.weight" }).waitFor();
+  await search(page).fill("");
+  await count(/^100,000 tensors$/);
+  await page.locator("#stage h1").focus();
+  await page.keyboard.press("n");
+  await page.getByRole("heading", { name: "model.layers.9999.mlp.gate.weight" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Layers" }).click();
+  await page.locator(".cell").first().waitFor();
+  await page.getByText(/more layers? in the list/).waitFor();
+  const nodes = await page.evaluate(() => document.querySelectorAll("*").length);
+  assert.ok(nodes < 8000, `${nodes} elements`);
+  assert.ok((await page.locator(".tree .row").count()) < 80, "only rows in view exist");
+  const objects = await page.evaluate(() => Math.max(...window.messageObjects));
+  assert.ok(objects < 5000, `${objects} objects in a message`);
   assert.deepEqual(complaints, []);
 });
 

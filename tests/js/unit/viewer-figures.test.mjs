@@ -146,3 +146,18 @@ test("a part of the page that is not built yet is said to be that", async () => 
   const sent = serializeError(Object.assign(new Error("The WebAssembly module `formats` of zstn could not be loaded.", { cause }), { code: "core" }));
   assert.match(errorText(Object.assign(new Error(sent.message), sent)), /still being built.*cargo xtask wasm/);
 });
+
+test("a picture of ten million rows takes as long as the rows in memory", () => {
+  const [rows, columns] = [10_000_000, 4];
+  const blocks = [0, 5_000_000, 9_999_990].map((rowBegin, i) => ({ rowBegin, rowEnd: rowBegin + 10, numbers: new Float64Array(10 * columns).fill(i + 1) }));
+  let calls = 0;
+  const reader = {
+    columns,
+    cached: (row) => (calls++, blocks.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd)),
+    nextCached: (begin, end) => (calls++, blocks.reduce((next, { rowBegin, rowEnd }) => (rowEnd > begin ? Math.min(next, Math.max(begin, rowBegin)) : next), end)),
+  };
+  const area = { rowBegin: 0, rowEnd: rows, columnBegin: 0, columnEnd: columns };
+  const { levels } = aggregate(reader, area, area, 1, 100, false);
+  assert.deepEqual([levels[0], levels[50], levels[99]], [1, 2, 3]);
+  assert.ok(calls < 2000, `${calls} rows were looked up`);
+});

@@ -2,7 +2,7 @@
 
 import { bandLevel } from "./bands.js";
 import type { StoredFigures } from "./bands.js";
-import type { MatrixReader } from "./matrix-reader.js";
+import type { MatrixReader, RowBlock } from "./matrix-reader.js";
 import type { Area } from "./protocol.js";
 
 /**
@@ -18,7 +18,7 @@ const MIN_READ_SHARE = 0.5;
 export const isForBand = (read: number, rows: number): boolean => read === 0 || read < MIN_READ_SHARE * rows;
 
 /** The part of a matrix that is in memory. */
-export type RowsInMemory = Pick<MatrixReader, "columns" | "cached">;
+export type RowsInMemory = Pick<MatrixReader, "columns" | "cached"> & Partial<Pick<MatrixReader, "nextCached">>;
 
 /** One level for each pixel, and the root mean square of each row and column of the image. */
 export interface Aggregate {
@@ -120,12 +120,9 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
   }
 
   function forEachCell(begin: number, end: number, columnBegin: number, columnEnd: number, use: (value: number) => void): void {
-    for (let row = begin; row < end; row++) {
-      const block = reader.cached(row);
-      if (!block) continue;
-      const start = (row - block.rowBegin) * reader.columns;
-      for (let column = columnBegin; column < columnEnd; column++) use(block.numbers[start + column]!);
-    }
+    forEachRow(reader, begin, end, ({ numbers }, start) => {
+      for (let column = columnBegin; column < columnEnd; column++) use(numbers[start + column]!);
+    });
   }
 
   /** Adds the rows of one pixel line that are in memory, and returns their number. */
@@ -134,12 +131,8 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
     squares.fill(0);
     counts.fill(0);
     let read = 0;
-    for (let row = begin; row < end; row++) {
-      const block = reader.cached(row);
-      if (!block) continue;
+    forEachRow(reader, begin, end, ({ numbers }, start) => {
       read += 1;
-      const { numbers } = block;
-      const start = (row - block.rowBegin) * reader.columns;
       for (let x = 0; x < width; x++) {
         let [sum, square] = [0, 0];
         const stop = start + columnAt[x + 1]!;
@@ -152,7 +145,7 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
         squares[x]! += square;
         counts[x]! += columnAt[x + 1]! - columnAt[x]!;
       }
-    }
+    });
     return read;
   }
 }
@@ -162,6 +155,18 @@ export function aggregate(reader: RowsInMemory, area: Area, view: Area, width: n
  * their squares overflows.
  */
 const rms = (squares: number, count: number, mark: number): number => (count === 0 ? (mark === 1 ? Number.POSITIVE_INFINITY : Number.NaN) : Number.isFinite(squares) ? Math.sqrt(squares / count) : Number.NaN);
+
+/**
+ * Calls `use` for each row that is in memory, with the position of its first value. The rows between them are skipped, so
+ * that the time does not depend on the number of rows of the tensor.
+ */
+function forEachRow(reader: RowsInMemory, begin: number, end: number, use: (block: RowBlock, start: number) => void): void {
+  const next = (row: number): number => reader.nextCached?.(row, end) ?? row;
+  for (let row = next(begin); row < end; row = next(row)) {
+    const block = reader.cached(row)!;
+    for (const stop = Math.min(end, block.rowEnd); row < stop; row++) use(block, (row - block.rowBegin) * reader.columns);
+  }
+}
 
 /** Returns whether every row of an area is in memory. */
 export function isRead(reader: RowsInMemory, { rowBegin, rowEnd }: Area): boolean {
@@ -176,19 +181,16 @@ export function isRead(reader: RowsInMemory, { rowBegin, rowEnd }: Area): boolea
 /** Sums the cells of an area that are in memory. */
 export function cellsOf(reader: RowsInMemory, area: Area): Cells {
   let [count, sum, squares, min, max] = [0, 0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (let row = area.rowBegin; row < area.rowEnd; row++) {
-    const block = reader.cached(row);
-    if (!block) continue;
-    const start = (row - block.rowBegin) * reader.columns;
+  forEachRow(reader, area.rowBegin, area.rowEnd, ({ numbers }, start) => {
     for (let column = area.columnBegin; column < area.columnEnd; column++) {
-      const value = block.numbers[start + column]!;
+      const value = numbers[start + column]!;
       count += 1;
       sum += value;
       squares += value * value;
       min = Math.min(min, value);
       max = Math.max(max, value);
     }
-  }
+  });
   return { count, sum, squares, min, max };
 }
 

@@ -57,6 +57,12 @@ export class Difference implements MatrixReader {
     }
   }
 
+  nextCached(begin: number, end: number): number {
+    let row = begin;
+    while (row < end && !this.cached(row)) row = Math.max(row + 1, this.#left.nextCached(row, end), this.#right.nextCached(row, end));
+    return Math.min(row, end);
+  }
+
   cached(row: number): RowBlock | undefined {
     const left = this.#left.cached(row);
     const right = this.#right.cached(row);

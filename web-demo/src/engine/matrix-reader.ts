@@ -34,6 +34,8 @@ export interface MatrixReader {
   readRows(rowBegin: number, rowEnd: number, context: Context, use: (block: RowBlock) => void, keep?: "sample"): Promise<void>;
   /** Returns the block that contains this row, if it is in memory. */
   cached(row: number): RowBlock | undefined;
+  /** Returns the first row of a range that is in memory; `end` if there is none. */
+  nextCached(begin: number, end: number): number;
 }
 
 /** The bit layout of a float. */

@@ -141,6 +141,15 @@ export class Matrix implements MatrixReader {
     return chunk ?? this.#strips.find(({ rowBegin, rowEnd }) => rowBegin <= row && row < rowEnd);
   }
 
+  /** Returns the first row of a range that is in memory; `end` if there is none. */
+  nextCached(begin: number, end: number): number {
+    if (begin >= end || this.cached(begin)) return Math.min(begin, end);
+    let next = end;
+    for (const { rowBegin } of this.#strips) if (rowBegin > begin) next = Math.min(next, rowBegin);
+    for (const chunk of this.#chunks.keys()) if (chunk * this.#chunkRows > begin) next = Math.min(next, chunk * this.#chunkRows);
+    return next;
+  }
+
   /** Returns the rows in memory, as blocks that have no row in common. */
   held(): RowBlock[] {
     const blocks = [...this.#chunks.values()];

@@ -3,18 +3,17 @@
 import type { Context } from "./context.js";
 import { describe } from "./describe.js";
 import { Matrix } from "./matrix.js";
+import { isMeasured } from "./model-figures.js";
 import { storedSource } from "./tensor-source.js";
 import type { Measured } from "./protocol.js";
 import type { Model } from "zstn";
 
-/** The number of rows in a band of stored statistics, which measured statistics do not have. */
-const ROWS_PER_BAND = 256;
 /** The number of tensors that are read at once, so that small ones share round trips. */
 const CONCURRENT = 3;
 
-/** Reads the tensors with these names, and passes on the progress. A tensor that cannot be read is left out. */
-export async function measure(model: Model, names: readonly string[], { signal, onStep }: Context): Promise<ReadonlyMap<string, Measured>> {
-  const infos = names.flatMap((name) => model.tensors.get(name) ?? []);
+/** Reads all floating-point tensors, and passes on the progress. A tensor that cannot be read is left out. */
+export async function measure(model: Model, { signal, onStep }: Context): Promise<ReadonlyMap<string, Measured>> {
+  const infos = [...model.tensors.values()].filter(isMeasured);
   const totalBytes = infos.reduce((sum, { storedLength }) => sum + storedLength, 0);
   const measured = new Map<string, Measured>();
   let loadedBytes = 0;
@@ -30,7 +29,7 @@ export async function measure(model: Model, names: readonly string[], { signal, 
       if (!found || found.count < found.total) continue;
       const { count, min, max, mean, norm, zeros, nans, infinities, zeroRows } = found;
       const finite = count - nans - infinities;
-      measured.set(info.name, { count, min, max, mean, rms: finite > 0 ? norm / Math.sqrt(finite) : Number.NaN, zeros, nans, infinities, rowsPerBand: ROWS_PER_BAND, bands: undefined, ...(matrix.columns > 1 && { zeroRows }) });
+      measured.set(info.name, { count, min, max, mean, rms: finite > 0 ? norm / Math.sqrt(finite) : Number.NaN, zeros, nans, infinities, ...(matrix.columns > 1 && { zeroRows }) });
     }
   };
   await Promise.all(Array.from({ length: CONCURRENT }, work));

@@ -11,6 +11,10 @@ import { Difference } from "./difference.js";
 import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
 import { readConfigFile } from "./config-file.js";
+import { figuresOf } from "./model-figures.js";
+import { ModelIndex } from "./model-index.js";
+import { columnsOf, memoryOf } from "./tensor-table.js";
+import { transfer } from "./transfer.js";
 import { decodedInfo, decodedSource, slicedSource, storedSource } from "./tensor-source.js";
 import { BusyClock, NetworkLog } from "./network-log.js";
 import type { Recorder } from "./network-log.js";
@@ -28,6 +32,7 @@ type ModelRequest = Omit<OpenRequest, "second">;
 export class OpenModels {
   readonly #log: NetworkLog;
   readonly #models = new Map<Slot, Model>();
+  readonly #indices = new Map<Slot, ModelIndex>();
   readonly #generations = new Map<Slot, number>();
   #lastGeneration = 0;
   /** The input of the first model. */
@@ -53,6 +58,22 @@ export class OpenModels {
     if (!model) throw new Error("Open a model first.");
     if (generation !== undefined && generation !== this.#generations.get(slot)) throw new Error("This model has been closed. Open it again.");
     return model;
+  }
+
+  /** Returns the index of the model in a slot. Throws like `model`. */
+  index(slot: Slot, generation?: number): ModelIndex {
+    const model = this.model(slot, generation);
+    let index = this.#indices.get(slot);
+    if (index?.model !== model) this.#indices.set(slot, (index = new ModelIndex(model)));
+    return index;
+  }
+
+  /** Returns the names of tensors with the shape of a tensor of the first model, those of the second model first. */
+  namesLike({ slot, tensor, generation }: Reference, limit: number): string[] {
+    const own = this.index(slot, generation);
+    const info = own.model.tensors.get(tensor)!;
+    const others = this.#models.has("second") ? this.index("second").namesLike(info, limit) : [];
+    return [...new Set([...others, ...own.namesLike(info, limit)])].slice(0, limit);
   }
 
   /** Returns the text of the `config.json` next to the first model; `undefined` if it cannot be read. */
@@ -90,11 +111,12 @@ export class OpenModels {
     this.#firstInput = input;
     this.#log.begin(logs.first);
     this.#log.beginSecond(opened.has("second") ? logs.second : undefined);
-    return {
+    const result: OpenResult = {
       first: this.#summary("first", input.name),
       ...(opened.has("second") && { second: this.#summary("second", second!.name) }),
       ...(secondError !== undefined && { secondError: serializeError(secondError) }),
     };
+    return transfer(result, [result.first, result.second].flatMap((summary) => (summary ? memoryOf(summary.columns) : [])));
   }
 
   async openSecond(input: ModelRequest, context: Context): Promise<ModelSummary> {
@@ -109,18 +131,20 @@ export class OpenModels {
     this.closeSecond();
     this.#log.beginSecond(log);
     this.#models.set("second", model);
-    return this.#summary("second", input.name);
+    const summary = this.#summary("second", input.name);
+    return transfer(summary, memoryOf(summary.columns));
   }
 
   #summary(slot: Slot, name: string): ModelSummary {
     const generation = (this.#lastGeneration += 1);
     this.#generations.set(slot, generation);
-    return { ...summaryOf(this.#models.get(slot)!, name), generation };
+    return { ...summaryOf(this.index(slot), name), generation };
   }
 
   closeSecond(): undefined {
     this.#models.get("second")?.close();
     this.#models.delete("second");
+    this.#indices.delete("second");
     this.#log.beginSecond(undefined);
     this.#matrices = this.#matrices.filter(({ key }) => !key.startsWith("second "));
   }
@@ -128,6 +152,7 @@ export class OpenModels {
   #close(): void {
     for (const model of this.#models.values()) model.close();
     this.#models.clear();
+    this.#indices.clear();
     this.#matrices = [];
   }
 
@@ -207,7 +232,15 @@ function inputOf(source: ModelSource, log: Recorder): ModelInput {
   return "address" in source ? source.address : log.file(source.file);
 }
 
-function summaryOf(model: Model, name: string): Omit<ModelSummary, "generation"> {
+/** The maximum number of unreadable tensors that are listed. */
+const MAX_UNREADABLE = 50;
+
+function summaryOf({ model, tensors }: ModelIndex, name: string): Omit<ModelSummary, "generation"> {
+  const unreadable: [string, string][] = [];
+  for (const [tensor, { message }] of model.unreadable) {
+    if (unreadable.length === MAX_UNREADABLE) break;
+    unreadable.push([tensor, message]);
+  }
   return {
     name,
     kind: model.kind,
@@ -215,7 +248,8 @@ function summaryOf(model: Model, name: string): Omit<ModelSummary, "generation">
     originalBytes: model.originalSize,
     fileCount: model.fileCount,
     metadata: model.metadata,
-    tensors: [...model.tensors.values()],
-    unreadable: [...model.unreadable].map(([tensor, error]) => [tensor, error.message]),
+    columns: columnsOf(tensors),
+    figures: figuresOf(tensors),
+    unreadable: { tensors: model.unreadable.size, listed: unreadable },
   };
 }

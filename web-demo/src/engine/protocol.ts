@@ -1,9 +1,19 @@
 /** The messages that the page and its worker exchange. Models live in the worker; the page refers to them by slot. */
 
-import type { BlockScaled, Figures, PackReport, Stats, TensorInfo, TensorStatistics } from "zstn";
+import type { BlockScaled, Figures, PackReport, Stats, TensorInfo } from "zstn";
+import type { ModelConfig } from "../overview/about/config.js";
+import type { Facts } from "../overview/about/facts.js";
+import type { HealthReport } from "../overview/health/report.js";
+import type { EncodedStacks } from "../overview/layers/encoded-stacks.js";
+import type { Frame } from "../overview/picture/layout.js";
+import type { LayerFamily } from "../tensor/layer-family.js";
+import type { Order } from "../tree/rows.js";
 import type { BandLevel, StoredFigures } from "./bands.js";
 import type { Levels } from "./levels/report.js";
+import type { ModelFigures } from "./model-figures.js";
+import type { PlainStatistics, StatisticsColumns } from "./statistics-table.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
+import type { TensorColumns } from "./tensor-table.js";
 
 /** The model that is viewed, and the second model: its base, or the model that it is compared with. */
 export type Slot = "first" | "second";
@@ -37,9 +47,62 @@ export interface ModelSummary {
   readonly originalBytes: number;
   readonly fileCount: number;
   readonly metadata: Readonly<Record<string, string>>;
-  readonly tensors: readonly TensorInfo[];
-  /** The weights that cannot be read: name and reason. */
-  readonly unreadable: readonly (readonly [string, string])[];
+  readonly columns: TensorColumns;
+  readonly figures: ModelFigures;
+  /** The weights that cannot be read: their number, and the name and reason of the first ones. */
+  readonly unreadable: { readonly tensors: number; readonly listed: readonly (readonly [string, string])[] };
+}
+
+/** The state of the list that determines which tensors it contains, and their order. */
+export interface ListFilter {
+  /** The text of the search, and the type to show; empty for all. */
+  readonly q: string;
+  readonly dtype: string;
+  readonly order: Order;
+  /** The indices of the tensors that match the search, if it is a regular expression. */
+  readonly matches?: Int32Array<ArrayBuffer> | undefined;
+}
+
+export interface ListRequest extends ListFilter {
+  /** The paths of the open modules; `undefined` for those that are open at first, and those that contain the tensor `reveal`. */
+  readonly open: readonly string[] | undefined;
+  readonly reveal?: string | undefined;
+  /** The paths of the modules that are closed in search results. */
+  readonly closed: readonly string[];
+}
+
+/** The rows of the list (`RowList`), and the number of tensors. `open` has the paths of the open modules, unless the list is filtered. */
+export interface Arranged {
+  readonly rows: Float64Array<ArrayBuffer>;
+  readonly found: number;
+  readonly open?: readonly string[];
+}
+
+export interface FactsRequest {
+  /** The name of the model, and the `config.json` next to it. */
+  readonly name: string;
+  readonly config?: ModelConfig | undefined;
+}
+
+/** A request for the rectangles of a treemap of this size, in pixels, whose areas are stored or original sizes. */
+export interface TreemapRequest {
+  readonly width: number;
+  readonly height: number;
+  readonly measure: "stored" | "original";
+}
+
+export interface TreemapCells {
+  /** The left and top edge, the width and the height of each rectangle. */
+  readonly rectangles: Float32Array<ArrayBuffer>;
+  /** The index of the tensor that each rectangle shows. */
+  readonly tensors: Int32Array<ArrayBuffer>;
+  readonly frames: readonly Frame[];
+}
+
+/** A model in a slot. `generation` is that of its summary; the request is rejected once that model has been closed. */
+export interface OfModel {
+  readonly slot: Slot;
+  readonly generation: number;
 }
 
 /** A URL, or local files: the file to open and its siblings. */
@@ -261,7 +324,7 @@ export interface Values {
 }
 
 /** Statistics of a tensor, stored or measured. `zeroRows` is the number of rows that contain only zeros, known only if all values were read. */
-export interface Measured extends TensorStatistics {
+export interface Measured extends PlainStatistics {
   readonly zeroRows?: number;
 }
 
@@ -310,10 +373,23 @@ export interface Calls {
   breakdown: { request: { slot: Slot; tensor?: string | undefined; generation?: number | undefined }; result: ByteBreakdown };
   stated: { request: { tensors: readonly string[] }; result: readonly StatedChange[] };
   changes: { request: ChangesRequest; result: ChangesResult };
-  statistics: { request: { slot: Slot }; result: ReadonlyMap<string, TensorStatistics> | undefined };
+  list: { request: OfModel & ListRequest; result: Arranged };
+  /** Returns the indices of the tensors in the order of the list, including those in closed modules. */
+  sequence: { request: OfModel & ListFilter; result: Int32Array<ArrayBuffer> };
+  /** Returns the indices of the tensors whose names are most similar to a text. */
+  nearest: { request: OfModel & { text: string }; result: readonly number[] };
+  facts: { request: OfModel & FactsRequest; result: Facts };
+  layers: { request: OfModel; result: EncodedStacks };
+  treemap: { request: OfModel & TreemapRequest; result: TreemapCells };
+  health: { request: OfModel; result: HealthReport };
+  /** Returns the names of tensors of the same shape, those of the second model first. */
+  alike: { request: { of: Reference; limit: number }; result: readonly string[] };
+  families: { request: { of: Reference }; result: readonly LayerFamily<number>[] };
+  statistics: { request: { slot: Slot }; result: StatisticsColumns | undefined };
   bands: { request: { of: Reference }; result: StoredFigures | undefined };
   locate: { request: LocateRequest; result: Located };
-  measure: { request: { slot: Slot; tensors: readonly string[] }; result: ReadonlyMap<string, Measured> };
+  /** Reads all floating-point tensors, and returns their statistics. */
+  measure: { request: { slot: Slot }; result: StatisticsColumns | undefined };
   config: { request: undefined; result: string | undefined };
   save: { request: { of: Reference; format: SaveFormat }; result: Blob };
   pack: { request: { file: File; base: File | undefined; effort: "fast" | "balanced" | "max"; extended: boolean }; result: PackReport & { blob: Blob } };

@@ -7,6 +7,7 @@ import type { MatrixReader } from "./matrix-reader.js";
 import { palette } from "./palette.js";
 import type { Area, Probe, Raster, RasterRequest } from "./protocol.js";
 import type { Context } from "./context.js";
+import { transfer } from "./transfer.js";
 
 /** The opacity of band levels, 0 to 255. The hatching of unread rows shows through them. */
 const BAND_ALPHA = 150;
@@ -27,7 +28,7 @@ export async function raster(reader: MatrixReader, request: RasterRequest, conte
   for (let i = 0; i < levels.length; i++) pixels[i] = colours(levels[i]! / limit);
   for (let y = 0; y < height; y++) if (isBanded[y] === 1) for (let x = 0; x < width; x++) rgba[4 * (y * width + x) + 3] = BAND_ALPHA;
   const bandRows = isBanded.includes(1) ? reader.stored?.bandRows : undefined;
-  return { area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(hasNonFinite && { marks: marksOf(levels) }), ...(bandRows !== undefined && { bandRows }) };
+  return transfer({ area, width, height, rgba, limit, ownLimit, isExceeded: exceeds(max, limit), hasNonFinite, hasFinite, rowRms, columnRms, rowMarks, columnMarks, isComplete: isRead(reader, view), ...(hasNonFinite && { marks: marksOf(levels) }), ...(bandRows !== undefined && { bandRows }) }, [rgba.buffer]);
 }
 
 /** Returns an image whose opaque pixels are those of levels that are not finite, for the pattern that marks them. */

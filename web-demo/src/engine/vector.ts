@@ -24,12 +24,8 @@ export async function vectorSeries(reader: MatrixReader, range: VectorRange, con
   for (let bin = 0; bin < bins; bin++) {
     const [from, to] = [begin + Math.floor((bin * (end - begin)) / bins), begin + Math.floor(((bin + 1) * (end - begin)) / bins)];
     let [min, max, sum, count] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0, 0];
-    for (let row = from; row < to; ) {
-      const block = reader.cached(row);
-      if (!block) {
-        row += 1;
-        continue;
-      }
+    for (let row = reader.nextCached(from, to); row < to; row = reader.nextCached(row, to)) {
+      const block = reader.cached(row)!;
       const stop = Math.min(to, block.rowEnd);
       for (; row < stop; row++) {
         const value = block.numbers[row - block.rowBegin]!;

@@ -6,10 +6,12 @@ import { storedFigures } from "./bands.js";
 import { describe } from "./describe.js";
 import { serializeError } from "./serialized-error.js";
 import { OpenModels } from "./open-models.js";
-import type { CallName, Calls, FromWorker, Step, ToWorker } from "./protocol.js";
+import type { ModelIndex } from "./model-index.js";
+import type { CallName, Calls, FromWorker, OfModel, Step, ToWorker } from "./protocol.js";
 import { probe, raster } from "./raster.js";
 import { resolve } from "./resolve.js";
 import { save } from "./save.js";
+import { transferOf } from "./transfer.js";
 import { locate } from "./locate.js";
 import { measure } from "./measure.js";
 import { matrixShape } from "./shape.js";
@@ -23,6 +25,8 @@ type Handlers = { [N in CallName]: (request: Calls[N]["request"], context: Conte
 
 const send = (message: FromWorker, transfer: Transferable[] = []) => postMessage(message, { transfer });
 const models = new OpenModels((network) => send({ network }));
+
+const indexOf = ({ slot, generation }: OfModel): ModelIndex => models.index(slot, generation);
 
 const handlers: Handlers = {
   resolve: (request, { signal }) => resolve(request, signal),
@@ -40,14 +44,26 @@ const handlers: Handlers = {
   breakdown: ({ slot, tensor, generation }, context) => byteBreakdown(models.model(slot, generation), tensor, context),
   stated: ({ tensors }) => statedChanges(models.model("first"), models.model("second"), tensors),
   changes: (request, context) => models.comparison().compare(request, context),
-  statistics: ({ slot }) => models.model(slot).statistics(),
+  list: (request, { signal }) => indexOf(request).list(request, signal),
+  sequence: (request, { signal }) => indexOf(request).sequence(request, signal),
+  nearest: (request, { signal }) => indexOf(request).nearest(request.text, signal),
+  facts: async (request) => indexOf(request).facts(request),
+  layers: async (request) => indexOf(request).layers(),
+  treemap: async (request) => indexOf(request).treemap(request),
+  health: (request) => indexOf(request).health(),
+  alike: async ({ of, limit }) => models.namesLike(of, limit),
+  families: async ({ of }) => models.index(of.slot, of.generation).families(of.tensor),
+  statistics: ({ slot }) => models.index(slot).statistics(),
   bands: async ({ of }, { signal }) => {
     const model = models.model(of.slot, of.generation);
     const info = model.tensors.get(of.tensor);
     return info && storedFigures(model, info, matrixShape(info.shape).columns, signal);
   },
   locate: (request, context) => locate(models.matrix(request.of), request, context),
-  measure: ({ slot, tensors }, context) => measure(models.model(slot), tensors, context),
+  measure: async ({ slot }, context) => {
+    const index = models.index(slot);
+    return index.measured(await measure(index.model, context));
+  },
   config: (_, { signal }) => models.config(signal),
   save: ({ of, format }, context) => save(models.model(of.slot, of.generation), of.tensor, format, context),
   pack: ({ file, base, effort, extended }, { signal, onStep }) => {
@@ -69,7 +85,7 @@ async function answer(id: number, call: CallName, request: unknown): Promise<voi
   const handler = handlers[call] as (request: unknown, context: Context) => Promise<unknown>;
   try {
     const result = await handler(request, { signal: stop.signal, onStep: stepsOf(id) });
-    send({ id, result }, result && typeof result === "object" && "rgba" in result ? [(result.rgba as Uint8ClampedArray<ArrayBuffer>).buffer] : []);
+    send({ id, result }, transferOf(result));
   } catch (error) {
     send({ id, error: serializeError(error) });
   } finally {

@@ -1,9 +1,9 @@
 /** Opens models, and suggests actions if that fails. */
 
-import type { TensorInfo } from "zstn";
 import { EngineError } from "../engine/client.js";
 import type { Engine } from "../engine/client.js";
 import type { ModelSummary, ResolvedInput } from "../engine/protocol.js";
+import { TensorTable } from "../engine/tensor-table.js";
 import { button, getById, element } from "../page/element.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
@@ -164,8 +164,8 @@ export class Loader {
   }
 }
 
-function toOpenedModel(summary: ModelSummary, { source }: ResolvedInput): OpenedModel {
-  return { ...summary, source, byName: new Map(summary.tensors.map((tensor): [string, TensorInfo] => [tensor.name, tensor])) };
+function toOpenedModel({ columns, ...summary }: ModelSummary, { source }: ResolvedInput): OpenedModel {
+  return { ...summary, source, tensors: new TensorTable(columns) };
 }
 
 const labelOf = (input: UserInput): string => ("text" in input ? input.text : (input.files[0]?.name ?? "files"));

@@ -1,7 +1,7 @@
 /** The overview of one model, or of two. */
 
-import type { TensorStatistics } from "zstn";
 import type { Engine } from "../engine/client.js";
+import { StatisticsTable } from "../engine/statistics-table.js";
 import type { ByteBreakdown } from "../engine/protocol.js";
 import type { Activities } from "../network/activity.js";
 import { button, element } from "../page/element.js";
@@ -46,7 +46,8 @@ export class Overview {
   readonly #health: HealthCard;
   readonly #body = element("div", {});
   readonly #tabs = element("div", { class: "segments", role: "group", "aria-label": "View" });
-  readonly #tabButtons: ReadonlyMap<Picture, HTMLElement>;
+  /** The buttons of the pictures; empty until it is known whether the model has layers. */
+  #tabButtons: ReadonlyMap<Picture, HTMLElement> = new Map();
   #changes: ChangesView | undefined;
   #about: HTMLElement | undefined;
   #route: OverviewRoute = {};
@@ -62,11 +63,10 @@ export class Overview {
     const statistics = this.#loadStatistics();
     this.#health = new HealthCard({ engine, activities, model: first, statistics, onPick, onReveal: () => this.#go({ picture: this.#picture.hasLayers ? "layers" : "treemap", colour: undefined }), onMeasured: (measured) => this.#picture.useStatistics(measured) });
     this.#line = new ModelLine(first, engine, [this.#health.summary]);
-    this.#picture = new PictureCard({ model: first, onPick, onRoute: (change) => this.#go(change) });
-    this.#tabButtons = new Map(this.#pictures.map((picture) => [picture, button(PICTURES[picture], () => this.#go({ picture, colour: undefined }), { class: "button small" })]));
-    this.#tabs.append(...this.#tabButtons.values());
-    this.#tabs.hidden = this.#tabButtons.size < 2;
+    this.#picture = new PictureCard({ engine, model: first, onPick, onRoute: (change) => this.#go(change) });
+    this.#tabs.hidden = true;
     this.node.append(this.#head(), this.#line.node, this.#tabs, this.#body);
+    void this.#loadLayers();
   }
 
   /** Shows the state that the URL describes. */
@@ -75,7 +75,7 @@ export class Overview {
     const { picture: asked, colour, area } = route;
     this.#route = { picture: asked, colour, area };
     const shown = this.#shown;
-    // The first picture depends on the statistics, which need no download.
+    // The first picture depends on the layers and the statistics, which need no download.
     if (shown === undefined) return;
     for (const [picture, tab] of this.#tabButtons) tab.setAttribute("aria-pressed", String(picture === shown));
     const changes = this.#options.second && this.#changesView(this.#options.second);
@@ -108,6 +108,7 @@ export class Overview {
   /** The picture to show: the one in the URL, or the most informative one; `undefined` until that is known. */
   get #shown(): Picture | undefined {
     const { picture } = this.#route;
+    if (!this.#picture.isReady) return undefined;
     if (picture !== undefined && this.#pictures.includes(picture)) return picture;
     if (this.#options.second) return "changes";
     if (!this.#picture.hasLayers) return "treemap";
@@ -116,16 +117,28 @@ export class Overview {
   }
 
   /** Loads the statistics that the packer stored; `undefined` if there are none. If they are damaged, reading a tensor reports the error. */
-  async #loadStatistics(): Promise<ReadonlyMap<string, TensorStatistics> | undefined> {
+  async #loadStatistics(): Promise<StatisticsTable | undefined> {
     const { engine, first } = this.#options;
     if (first.kind !== "zstn") return undefined;
     const found = await engine.call("statistics", { slot: "first" }, { signal: this.#closing.signal }).catch(() => undefined);
     if (this.#closing.signal.aborted) return undefined;
-    const isUseful = found !== undefined && found.size > 0;
-    this.#hasStatistics = isUseful;
-    if (isUseful) this.#picture.useStatistics(found);
+    this.#hasStatistics = found !== undefined;
+    const statistics = found && new StatisticsTable(found);
+    if (statistics) this.#picture.useStatistics(statistics);
     if (this.#body.childElementCount === 0) this.show(this.#route);
-    return found;
+    return statistics;
+  }
+
+  /** Loads the layers of the model, which determine the pictures to choose from. */
+  async #loadLayers(): Promise<void> {
+    const { engine, first } = this.#options;
+    const layers = await engine.call("layers", { slot: "first", generation: first.generation }, { signal: this.#closing.signal }).catch(() => undefined);
+    if (!layers || this.#closing.signal.aborted) return;
+    this.#picture.useLayers(layers);
+    this.#tabButtons = new Map(this.#pictures.map((picture) => [picture, button(PICTURES[picture], () => this.#go({ picture, colour: undefined }), { class: "button small" })]));
+    this.#tabs.replaceChildren(...this.#tabButtons.values());
+    this.#tabs.hidden = this.#tabButtons.size < 2;
+    this.show(this.#route);
   }
 
   #go(change: OverviewRoute): void {
@@ -146,8 +159,8 @@ export class Overview {
     const changes = new ChangesView({
       engine,
       activities,
-      first: { ...first, isLocal: "file" in first.source },
-      second: { ...second, isLocal: "file" in second.source },
+      first: { ...first, tensors: first.tensors.all(), isLocal: "file" in first.source },
+      second: { ...second, tensors: second.tensors.all(), isLocal: "file" in second.source },
       onColour: (key) => this.#go({ colour: key }),
       onPick,
       onUpdate: () => this.#picture.refresh(),
@@ -162,8 +175,8 @@ export class Overview {
     if (!this.#about) {
       const bytes = first.kind === "zstn" ? byteBreakdownCard(breakdown, first.sizeBytes <= TABLES_ALONG_BYTES) : undefined;
       const cards = [byDtype(first), bytes, tied(first, onPick), unreadable(first), metadata(first)].filter((card) => card !== undefined);
-      const picture = first.tensors.length > 0 && this.#picture.node;
-      this.#about = element("div", { class: "model-view" }, totals(first), picture, this.#health.node, element("div", { class: "cards" }, ...cards));
+      const picture = first.tensors.size > 0 && this.#picture.node;
+      this.#about = element("div", { class: "model-view" }, totals(first), picture, first.figures.floats.tensors > 0 && this.#health.node, element("div", { class: "cards" }, ...cards));
     }
     return this.#about;
   }

@@ -1,26 +1,23 @@
 /** The totals of a model. */
 
-import type { TensorInfo } from "zstn";
-import type { ModelSummary } from "../engine/protocol.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import { element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShare } from "../page/format.js";
-import { dtypeFamily, typeOf } from "../tree/dtype-family.js";
-import { originalBytesOf, ownBytes } from "../tree/node.js";
+import { dtypeFamily } from "../tree/dtype-family.js";
 import { dtypeChip } from "../tree/row.js";
-import { valuesOf } from "./about/parameters.js";
 
 /** The formats that are made from a file and restore it. For others, the stored size is compared with that of all tensors. */
 const RESTORED = ["zstn", "z4dm", "safetensors"];
 
 /** The label of the original size of a model. */
-const originalLabel = ({ kind }: ModelSummary): string => (RESTORED.includes(kind) ? "Original" : "Uncompressed");
+const originalLabel = ({ kind }: OpenedModel): string => (RESTORED.includes(kind) ? "Original" : "Uncompressed");
 
 /** Returns the figures of a model: its size, the number of tensors, and what packing or quantising has saved. */
-export function totals(model: ModelSummary): HTMLElement {
-  const { sizeBytes, tensors, fileCount, kind } = model;
+export function totals(model: OpenedModel): HTMLElement {
+  const { sizeBytes, tensors, fileCount, kind, figures } = model;
   const plain = kind === "safetensors";
   const isRestored = RESTORED.includes(kind);
-  const originalBytes = isRestored ? model.originalBytes : tensors.reduce((sum, tensor) => sum + originalBytesOf(tensor), 0);
+  const originalBytes = isRestored ? model.originalBytes : figures.types.reduce((sum, type) => sum + type.originalBytes, 0);
   const ratio = originalBytes / sizeBytes;
   const saved = !isRestored ? "uncompressed to stored" : sizeBytes < originalBytes ? `${formatShare(1 - sizeBytes / originalBytes)} saved` : "no savings";
   return element(
@@ -29,7 +26,7 @@ export function totals(model: ModelSummary): HTMLElement {
     entry(fileCount === 1 ? "File" : `${formatCount(fileCount)} files`, formatBytes(sizeBytes), KINDS[kind] ?? kind),
     // The size of a plain file is that of its tensors.
     ...(plain ? [] : [entry(originalLabel(model), formatBytes(originalBytes), isRestored ? "when restored" : "all tensors"), entry("Ratio", formatRatio(ratio), saved)]),
-    entry("Tensors", formatCount(tensors.length), tiedNote(tensors, plain)),
+    entry("Tensors", formatCount(tensors.size), tiedNote(model, plain)),
   );
 }
 
@@ -56,40 +53,28 @@ function entry(label: string, value: string, note: string): HTMLElement {
   return element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
 }
 
-function tiedNote(tensors: readonly TensorInfo[], isPlain: boolean): string {
-  const tied = tensors.filter(({ aliasOf }) => aliasOf !== undefined).length;
+function tiedNote({ tensors, figures }: OpenedModel, isPlain: boolean): string {
+  const tied = figures.tied.tensors;
   // A plain file may contain the same weights twice.
-  if (tensors.length === 0) return "only metadata";
+  if (tensors.size === 0) return "only metadata";
   if (tied === 0) return isPlain ? "none marked as tied" : "no tied weights";
   return `${formatCount(tied)} tied`;
 }
 
 /** Returns a table of the original and the stored size of the tensors of each dtype or type of quantised blocks; `undefined` if there are no tensors. */
-export function byDtype(model: ModelSummary): HTMLElement | undefined {
-  if (model.tensors.length === 0) return undefined;
-  interface Sum { tensors: number; values: number; originalBytes: number; storedBytes: number }
-  const sums = new Map<string, Sum>();
-  for (const tensor of model.tensors) {
-    const type = typeOf(tensor);
-    const sum = sums.get(type) ?? { tensors: 0, values: 0, originalBytes: 0, storedBytes: 0 };
-    sum.tensors += 1;
-    // Tied tensors have no stored bytes of their own.
-    if (tensor.aliasOf === undefined) sum.values += valuesOf(tensor);
-    sum.originalBytes += originalBytesOf(tensor);
-    sum.storedBytes += ownBytes(tensor);
-    sums.set(type, sum);
-  }
-  const sorted = [...sums].sort((a, b) => b[1].originalBytes - a[1].originalBytes);
-  const most = Math.max(1, ...sorted.map(([, { originalBytes }]) => originalBytes));
+export function byDtype(model: OpenedModel): HTMLElement | undefined {
+  const { types } = model.figures;
+  if (types.length === 0) return undefined;
+  const most = Math.max(1, ...types.map(({ originalBytes }) => originalBytes));
   const head = element("tr", {}, ...["Dtype", "Tensors", originalLabel(model), "Stored", "Bits per weight"].map((label) => element("th", { scope: "col" }, label)));
-  const rows = sorted.map(([dtype, sum]) =>
+  const rows = types.map((sum) =>
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, dtypeChip(dtype)),
+      element("th", { scope: "row" }, dtypeChip(sum.type)),
       element("td", {}, formatCount(sum.tensors)),
       element("td", {}, formatBytes(sum.originalBytes)),
-      element("td", {}, twoBars(dtype, sum.originalBytes / most, sum.storedBytes / most), formatBytes(sum.storedBytes)),
+      element("td", {}, twoBars(sum.type, sum.originalBytes / most, sum.storedBytes / most), formatBytes(sum.storedBytes)),
       element("td", {}, sum.values > 0 ? ((8 * sum.storedBytes) / sum.values).toFixed(2) : "–"),
     ),
   );

@@ -3,11 +3,16 @@
 import type { TensorInfo } from "zstn";
 
 /** Tensors whose names differ in one number, sorted by that number. */
-export interface LayerFamily {
+export interface LayerFamily<T = TensorInfo> {
   /** The name with `*` in place of the number. */
   readonly pattern: string;
-  readonly members: readonly { readonly number: number; readonly info: TensorInfo }[];
+  readonly members: readonly { readonly number: number; readonly info: T }[];
+  /** The number of further tensors, which are not among the members because there are too many. */
+  readonly more: number;
 }
+
+/** The maximum number of members of a family: those around the tensor itself. */
+const MAX_MEMBERS = 512;
 
 /**
  * Returns the families of a tensor: one for each number in its name that varies among other tensors. They are in the
@@ -26,7 +31,11 @@ export function layerFamilies(info: TensorInfo, tensors: readonly TensorInfo[]):
       const number = name.slice(before.length, name.length - after.length);
       return /^\d+$/.test(number) ? [{ number: Number(number), info: tensor }] : [];
     });
-    if (members.length > 1) families.push({ pattern: `${before}*${after}`, members: members.sort((a, b) => a.number - b.number) });
+    if (members.length < 2) return;
+    members.sort((a, b) => a.number - b.number);
+    const begin = Math.max(0, Math.min(members.findIndex((member) => member.info === info) - (MAX_MEMBERS >> 1), members.length - MAX_MEMBERS));
+    const shown = members.slice(begin, begin + MAX_MEMBERS);
+    families.push({ pattern: `${before}*${after}`, members: shown, more: members.length - shown.length });
   });
   return families;
 }

@@ -5,13 +5,14 @@ import type { Engine } from "../engine/client.js";
 import { colourLimit, exceeds } from "../engine/colour-limit.js";
 import { palette } from "../engine/palette.js";
 import type { Shading, Thumbnail } from "../engine/protocol.js";
+import type { ListedTensor } from "../engine/tensor-table.js";
 import { darkScheme, press } from "../page/appearance.js";
 import { button, colour, element, select } from "../page/element.js";
 import { formatBytes, formatCount, formatValue } from "../page/format.js";
 import { announce, showError } from "../page/notice.js";
 import { isAbort } from "../page/error-text.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import type { Activities } from "../network/activity.js";
-import { layerFamilies } from "./layer-family.js";
 import type { LayerFamily } from "./layer-family.js";
 import { legend } from "./legend.js";
 
@@ -27,18 +28,24 @@ const UNUSUAL = 2;
 export interface MultiplesOptions {
   readonly engine: Engine;
   readonly activities: Activities;
-  readonly info: TensorInfo;
-  /** The `generation` of the model's summary. */
-  readonly generation: number;
-  readonly tensors: readonly TensorInfo[];
+  readonly info: ListedTensor;
+  readonly model: OpenedModel;
   readonly signal: AbortSignal;
   readonly onPick: (info: TensorInfo) => void;
 }
 
-/** Returns the card of small multiples; `undefined` if no other layer has a tensor of this name. */
-export function multiples(options: MultiplesOptions): HTMLElement | undefined {
-  const families = layerFamilies(options.info, options.tensors);
-  return families.length === 0 ? undefined : new Multiples(options, families).node;
+/** Returns a node that contains the card of small multiples once it is known that another layer has a tensor of this name. */
+export function multiples(options: MultiplesOptions): HTMLElement {
+  const { engine, info, model, signal } = options;
+  const place = element("div");
+  // The card is laid out as if it were in the place of this node.
+  place.style.display = "contents";
+  const show = (found: readonly LayerFamily<number>[]): void => {
+    const families = found.map(({ members, ...family }) => ({ ...family, members: members.map((member) => ({ number: member.number, info: model.tensors.at(member.info) })) }));
+    if (families.length > 0) place.replaceChildren(new Multiples(options, families).node);
+  };
+  engine.call("families", { of: { slot: "first", tensor: info.name, generation: model.generation } }, { signal }).then(show, () => undefined);
+  return place;
 }
 
 class Multiples {
@@ -75,10 +82,10 @@ class Multiples {
 
   /** Shows the download size of the pictures before they are fetched. */
   #offer(): void {
-    const { members, pattern } = this.#family;
+    const { members, pattern, more } = this.#family;
     const bytes = members.reduce((sum, { info }) => sum + Math.min(info.storedLength, this.#bytesEach), 0);
     this.#body.replaceChildren(
-      element("p", { class: "quiet" }, `${formatCount(members.length)} tensors named `, element("code", {}, pattern), `: a sampled thumbnail of each. Fetches at most ${formatBytes(bytes)}.`),
+      element("p", { class: "quiet" }, `${formatCount(members.length)} tensors named `, element("code", {}, pattern), more > 0 && `, ${formatCount(more)} more in the list`, `: a sampled thumbnail of each. Fetches at most ${formatBytes(bytes)}.`),
       button("Show all layers", () => void this.#show(), { class: "button small" }),
     );
   }
@@ -117,12 +124,12 @@ class Multiples {
 
   /** Reads the missing pictures, a few at a time. */
   async #read(signal: AbortSignal, onStep: (step: { loadedBytes: number; totalBytes: number }) => void): Promise<void> {
-    const { engine, generation } = this.#options;
+    const { engine, model } = this.#options;
     const { members } = this.#family;
     const waiting = members.map((_, i) => i).filter((i) => !this.#found.has(i));
     const next = async (): Promise<void> => {
       for (let i = waiting.shift(); i !== undefined; i = waiting.shift()) {
-        const found = await engine.call("thumbnail", { of: { slot: "first", tensor: members[i]!.info.name, generation }, ...SIZE, maxBytes: this.#bytesEach }, { signal });
+        const found = await engine.call("thumbnail", { of: { slot: "first", tensor: members[i]!.info.name, generation: model.generation }, ...SIZE, maxBytes: this.#bytesEach }, { signal });
         this.#found.set(i, found);
         onStep({ loadedBytes: this.#found.size, totalBytes: members.length });
         this.#paint();

@@ -3,6 +3,7 @@
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../engine/client.js";
 import type { Calls, Reference, Slice, Slot } from "../engine/protocol.js";
+import type { ListedTensor } from "../engine/tensor-table.js";
 import { button, element } from "../page/element.js";
 import { formatBytes, formatCount, formatRatio, formatShape } from "../page/format.js";
 import type { OpenedModel } from "../page/opened-model.js";
@@ -35,7 +36,7 @@ export interface TensorViewOptions {
   readonly activities: Activities;
   readonly first: OpenedModel;
   readonly second: OpenedModel | undefined;
-  readonly info: TensorInfo;
+  readonly info: ListedTensor;
   readonly mode: Mode;
   /** The name of the other tensor, in the second model if it has a tensor of that name, otherwise in the first model. */
   readonly against: string | undefined;
@@ -122,10 +123,11 @@ export class TensorView {
 
   /** Returns the controls that select another tensor and the comparison mode. */
   #comparison(): HTMLElement {
-    const { info, mode, against, first, second, onCompare } = this.#options;
+    const { engine, info, mode, against, first, second, onCompare } = this.#options;
     const other = this.#other();
-    const names = [...(second?.tensors ?? []), ...first.tensors].filter((tensor) => tensor !== info && sameShape(tensor, info)).map(({ name }) => name);
-    const offered = element("datalist", { id: "offered" }, ...[...new Set(names)].slice(0, MAX_OFFERED).map((name) => element("option", { value: name })));
+    const offered = element("datalist", { id: "offered" });
+    const offer = (names: readonly string[]): void => offered.replaceChildren(...names.map((name) => element("option", { value: name })));
+    engine.call("alike", { of: { slot: "first", tensor: info.name, generation: first.generation }, limit: MAX_OFFERED }, { signal: this.#closing.signal }).then(offer, () => undefined);
     const input = element("input", { type: "text", value: against ?? other?.tensor ?? "", placeholder: "name of another tensor", spellcheck: false, autocomplete: "off", "aria-label": "Tensor to compare with" });
     input.setAttribute("list", "offered");
     input.addEventListener("change", () => onCompare(mode === "alone" ? "side" : mode, input.value.trim() || undefined));
@@ -139,8 +141,8 @@ export class TensorView {
   #other(): Reference | undefined {
     const { against, first, second, info } = this.#options;
     const name = against ?? info.name;
-    if (second?.byName.has(name)) return { slot: "second", tensor: name, generation: second.generation };
-    if (against !== undefined && first.byName.has(against)) return { slot: "first", tensor: against, generation: first.generation };
+    if (second?.tensors.find(name)) return { slot: "second", tensor: name, generation: second.generation };
+    if (against !== undefined && first.tensors.find(against)) return { slot: "first", tensor: against, generation: first.generation };
     return undefined;
   }
 
@@ -154,7 +156,7 @@ export class TensorView {
       this.#body.replaceChildren(element("p", { class: "notice error", role: "alert" }, second ? `No tensor named ${name} to compare with. Choose one of the names offered.` : `There is nothing to compare with: name another tensor of this model, or open a second model from the overview.`));
       return;
     }
-    const infoOf = ({ slot, tensor }: Reference): TensorInfo => this.#model(slot).byName.get(tensor)!;
+    const infoOf = ({ slot, tensor }: Reference): TensorInfo => this.#model(slot).tensors.find(tensor)!;
     if (mode === "side") return this.#sideBySide(of, other!, infoOf, signal);
     const minus = mode === "difference" && other ? { ...other, slice: this.#slice } : undefined;
     if (minus && !sameShape(infoOf(minus), info)) {
@@ -166,7 +168,7 @@ export class TensorView {
     const decoded = minus || !mayHaveScales(info) ? undefined : await this.#decoded(of);
     if (signal.aborted) return;
     if (decoded) return this.#showDecoded(of, decoded, title, signal);
-    const layers = minus || this.#slice.length > 0 ? undefined : multiples({ engine, activities, info, generation: first.generation, tensors: first.tensors, signal, onPick });
+    const layers = minus || this.#slice.length > 0 ? undefined : multiples({ engine, activities, info, model: first, signal, onPick });
     const panel = new TensorPanel({ engine, activities, of, minus, info: sliceInfo(info, this.#slice), title, model: first.name, signal, state: this.#state, onState: (state) => this.#onState(state), layers });
     this.#body.replaceChildren(panel.node);
     if (!minus) this.#body.append(this.#export(of));

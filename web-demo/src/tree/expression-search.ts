@@ -1,37 +1,39 @@
 /** Searches by regular expression in a worker, so that a slow expression cannot block the page. */
 
-import type { TensorInfo } from "zstn";
+import type { TensorColumns } from "../engine/tensor-table.js";
 
 export interface ExpressionRequest {
   readonly expression: string;
-  readonly names: readonly string[];
+  readonly columns: Pick<TensorColumns, "size" | "names" | "nameEnds">;
 }
 
-/** The replies of the worker: first that matching has begun, then the positions of the matching names. */
-export type ExpressionReply = "begun" | readonly number[];
+/** The replies of the worker: first that matching has begun, then the indices of the tensors whose names match. */
+export type ExpressionReply = "begun" | Int32Array<ArrayBuffer>;
 
 /** The time limit of an expression, in milliseconds, once the worker is running. */
 const LIMIT_MS = 300;
 
+const NONE = new Int32Array();
+
 export interface ExpressionResult {
-  /** The tensors whose names match; empty while the worker runs. */
-  readonly found: ReadonlySet<TensorInfo>;
+  /** The indices of the tensors whose names match; empty while the worker runs. */
+  readonly found: Int32Array<ArrayBuffer>;
   readonly isRunning?: boolean;
   /** A sentence for the user that explains why there is no result. */
   readonly problem?: string;
 }
 
 export class ExpressionSearch {
-  readonly #tensors: readonly TensorInfo[];
+  readonly #columns: ExpressionRequest["columns"];
   readonly #onResult: () => void;
   #expression: string | undefined;
-  #result: ExpressionResult = { found: new Set() };
+  #result: ExpressionResult = { found: NONE };
   #worker: Worker | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** `onResult` is called when the result of the latest expression is available. */
-  constructor(tensors: readonly TensorInfo[], onResult: () => void) {
-    this.#tensors = tensors;
+  constructor({ size, names, nameEnds }: TensorColumns, onResult: () => void) {
+    this.#columns = { size, names, nameEnds };
     this.#onResult = onResult;
   }
 
@@ -52,15 +54,15 @@ export class ExpressionSearch {
   #start(expression: string): void {
     this.stop();
     this.#expression = expression;
-    this.#result = { found: new Set(), isRunning: true };
+    this.#result = { found: NONE, isRunning: true };
     const worker = new Worker(new URL("./expression-worker.ts", import.meta.url), { type: "module" });
     this.#worker = worker;
     worker.onmessage = ({ data }: MessageEvent<ExpressionReply>) => {
-      if (data === "begun") this.#timer = setTimeout(() => this.#end({ found: new Set(), problem: "This expression takes too long." }), LIMIT_MS);
-      else this.#end({ found: new Set(data.map((i) => this.#tensors[i]!)) });
+      if (data === "begun") this.#timer = setTimeout(() => this.#end({ found: NONE, problem: "This expression takes too long." }), LIMIT_MS);
+      else this.#end({ found: data });
     };
-    worker.onerror = () => this.#end({ found: new Set(), problem: "Can't search for this pattern." });
-    worker.postMessage({ expression, names: this.#tensors.map(({ name }) => name) } satisfies ExpressionRequest);
+    worker.onerror = () => this.#end({ found: NONE, problem: "Can't search for this pattern." });
+    worker.postMessage({ expression, columns: this.#columns } satisfies ExpressionRequest);
   }
 
   #end(result: ExpressionResult): void {

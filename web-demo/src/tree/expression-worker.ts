@@ -4,8 +4,11 @@ import type { ExpressionRequest, ExpressionReply } from "./expression-search.js"
 
 const send = (message: ExpressionReply) => postMessage(message);
 
-addEventListener("message", ({ data: { expression, names } }: MessageEvent<ExpressionRequest>) => {
+addEventListener("message", ({ data: { expression, columns } }: MessageEvent<ExpressionRequest>) => {
   send("begun");
   const pattern = new RegExp(expression, "i");
-  send(names.flatMap((name, i) => (pattern.test(name) ? [i] : [])));
+  const { size, names, nameEnds } = columns;
+  const found: number[] = [];
+  for (let i = 0, begin = 1; i < size; begin = nameEnds[i++]! + 1) if (pattern.test(names.slice(begin, nameEnds[i]))) found.push(i);
+  send(Int32Array.from(found));
 });

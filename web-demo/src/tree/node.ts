@@ -15,11 +15,14 @@ export interface Branch {
   readonly label: string;
   /** The common prefix of all names below. */
   readonly path: string;
-  readonly children: Node[];
+  /** The first tensor below. */
+  readonly first: TensorInfo | undefined;
+  /** The nodes of the module, in file order. They are made when they are first needed. */
+  readonly children: readonly Node[];
   /** The number of tensors below, and their total lengths in bytes. */
-  tensors: number;
-  originalBytes: number;
-  storedBytes: number;
+  readonly tensors: number;
+  readonly originalBytes: number;
+  readonly storedBytes: number;
 }
 
 export type Node = Leaf | Branch;
@@ -36,57 +39,75 @@ export const originalBytesOf = ({ byteLength, originalLength = byteLength }: Pic
 /** Returns whether a tensor is stored in another length than before packing, or shares the bytes of another one. */
 export const isPacked = (tensor: TensorInfo): boolean => tensor.aliasOf !== undefined || tensor.base !== undefined || tensor.storedLength !== originalBytesOf(tensor);
 
-/** Returns the tree, in file order. A module with a single child is joined with it. */
-export function treeOf(tensors: Iterable<TensorInfo>): Branch {
-  const root = branch("", "");
-  const branches = new Map<string, Branch>([["", root]]);
-  for (const tensor of tensors) {
-    const parts = tensor.name.split(".");
-    const last = parts.pop()!;
-    let above = root;
-    let path = "";
-    for (const part of parts) {
-      path += `${part}.`;
-      let next = branches.get(path);
-      if (!next) {
-        next = branch(part, path);
-        branches.set(path, next);
-        above.children.push(next);
-      }
-      above = next;
+/**
+ * Returns the tree, in file order. A module with a single child is joined with it. The children of a module are found
+ * when they are first needed, so that the tree of a large model takes as long as the modules that are open.
+ */
+export const treeOf = (tensors: Iterable<TensorInfo>): Branch => new Module("", "", [...tensors]);
+
+class Module implements Branch {
+  readonly kind = "module";
+  readonly label: string;
+  readonly path: string;
+  readonly originalBytes: number;
+  readonly storedBytes: number;
+  readonly #members: readonly TensorInfo[];
+  #children: readonly Node[] | undefined;
+
+  constructor(label: string, path: string, members: readonly TensorInfo[]) {
+    this.label = label;
+    this.path = path;
+    this.#members = members;
+    let [originalBytes, storedBytes] = [0, 0];
+    for (const tensor of members) {
+      originalBytes += originalBytesOf(tensor);
+      storedBytes += ownBytes(tensor);
     }
-    above.children.push({ kind: "tensor", label: last, tensor });
+    this.originalBytes = originalBytes;
+    this.storedBytes = storedBytes;
   }
-  return summed(joined(root));
+
+  get tensors(): number {
+    return this.#members.length;
+  }
+
+  get first(): TensorInfo | undefined {
+    return this.#members[0];
+  }
+
+  get children(): readonly Node[] {
+    return (this.#children ??= childrenOf(this.#members, this.path.length));
+  }
 }
 
-function branch(label: string, path: string): Branch {
-  return { kind: "module", label, path, children: [], tensors: 0, originalBytes: 0, storedBytes: 0 };
-}
-
-function joined(node: Branch): Branch {
-  const children = node.children.map((child): Node => {
-    if (child.kind === "tensor") return child;
-    const below = joined(child);
-    const only = below.children.length === 1 ? below.children[0]! : undefined;
-    if (!only) return below;
-    return { ...only, label: `${below.label}.${only.label}` };
+/** Returns the nodes of tensors whose names begin with the same `begin` characters. */
+function childrenOf(members: readonly TensorInfo[], begin: number): Node[] {
+  const groups = new Map<string, TensorInfo[]>();
+  for (const tensor of members) {
+    const { name } = tensor;
+    const end = name.indexOf(".", begin);
+    // No component contains a dot, so a tensor of this module has a key of its own.
+    const key = end < 0 ? `.${name}` : name.slice(begin, end);
+    const group = end < 0 ? undefined : groups.get(key);
+    if (group) group.push(tensor);
+    else groups.set(key, [tensor]);
+  }
+  return [...groups].map(([key, group]): Node => {
+    const [tensor] = group as [TensorInfo];
+    if (group.length === 1) return { kind: "tensor", label: tensor.name.slice(begin), tensor };
+    let end = begin + key.length + 1;
+    for (let next = end; next > 0; ) {
+      end = next;
+      next = commonEnd(group, end);
+    }
+    return new Module(tensor.name.slice(begin, end - 1), tensor.name.slice(0, end), group);
   });
-  return { ...node, children };
 }
 
-function summed(node: Branch): Branch {
-  for (const child of node.children) {
-    if (child.kind === "tensor") {
-      node.tensors += 1;
-      node.originalBytes += originalBytesOf(child.tensor);
-      node.storedBytes += ownBytes(child.tensor);
-    } else {
-      summed(child);
-      node.tensors += child.tensors;
-      node.originalBytes += child.originalBytes;
-      node.storedBytes += child.storedBytes;
-    }
-  }
-  return node;
+/** Returns the end of the next component of names, with its dot, if all of them have it in common; otherwise 0. */
+function commonEnd(members: readonly TensorInfo[], begin: number): number {
+  const first = members[0]!.name;
+  const end = first.indexOf(".", begin) + 1;
+  const part = first.slice(begin, end);
+  return end > 0 && members.every(({ name }) => name.startsWith(part, begin)) ? end : 0;
 }

@@ -4,7 +4,7 @@ import { element } from "../page/element.js";
 import { formatBytes, formatRatio, formatShape, plural } from "../page/format.js";
 import { originalBytesOf } from "./node.js";
 import { ratioOf } from "./rows.js";
-import type { Row } from "./rows.js";
+import type { ShownRow } from "./row-list.js";
 import { dtypeFamily, typeOf } from "./dtype-family.js";
 
 /** Creates a coloured label for a dtype or another type that `typeOf` returns. */
@@ -13,7 +13,7 @@ export function dtypeChip(dtype: string): HTMLElement {
 }
 
 /** Returns the elements in the row of a module or a tensor: its name, a description, its size and its ratio. */
-export function rowContent({ node }: Row): HTMLElement[] {
+export function rowContent({ node }: ShownRow): HTMLElement[] {
   if (node.kind === "module") {
     const share = node.originalBytes > 0 ? node.storedBytes / node.originalBytes : 0;
     return [

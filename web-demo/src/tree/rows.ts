@@ -46,9 +46,16 @@ export function firstOpen(root: Branch): Set<string> {
     if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;
     rows += below;
     for (const { path } of level) open.add(path);
-    level = level.flatMap(({ children }) => children.filter((child) => child.kind === "module"));
+    level = level.flatMap(({ children }) => children.filter((child): child is Branch => child.kind === "module"));
   }
   return open;
+}
+
+/** Returns the paths of the modules that contain a tensor, from the outermost. */
+export function modulesOf(name: string): string[] {
+  const paths: string[] = [];
+  for (let at = name.indexOf("."); at >= 0; at = name.indexOf(".", at + 1)) paths.push(name.slice(0, at + 1));
+  return paths;
 }
 
 /** Returns the rows of a tree with some branches open. */

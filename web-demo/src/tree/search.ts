@@ -1,6 +1,7 @@
 /** The search language: words, patterns with `*` and `?`, and `/regular expressions/`. */
 
 import type { TensorInfo } from "zstn";
+import { Turns } from "../engine/turns.js";
 import { typeOf } from "./dtype-family.js";
 
 /**
@@ -18,12 +19,15 @@ export function searchFor(text: string): Search | undefined {
   const patterns = trimmed.toLowerCase().split(/\s+/).map(patternOf);
   return {
     matches: (tensor) => {
-      const { name, dtype, shape } = tensor;
-      const parts = [name, dtype, typeOf(tensor), shape.join("x"), shape.join("×")].map((part) => part.toLowerCase());
-      return patterns.every((pattern) => parts.some(pattern));
+      const name = tensor.name.toLowerCase();
+      let others: string[] | undefined;
+      // Most words are parts of names, so that the other texts are seldom needed.
+      return patterns.every((pattern) => pattern(name) || (others ??= otherTexts(tensor)).some(pattern));
     },
   };
 }
+
+const otherTexts = (tensor: TensorInfo): string[] => [tensor.dtype, typeOf(tensor), tensor.shape.join("x"), tensor.shape.join("×")].map((text) => text.toLowerCase());
 
 function isExpression(text: string): boolean {
   try {
@@ -76,21 +80,27 @@ function find(text: string, piece: string, from: number): number {
 const MAX_NEAREST = 3;
 /** Names that share a smaller fraction of their letter triples are not similar. */
 const MIN_LIKENESS = 0.25;
+/** The number of characters of a search that are compared with names. */
+const MAX_COMPARED_CHARS = 100;
 
-/** Returns the tensors whose names are most similar to a text, by the number of letter triples that they share. */
-export function nearest(text: string, tensors: readonly TensorInfo[]): TensorInfo[] {
-  const wanted = triples(text);
-  return tensors
-    .map((tensor) => {
-      const own = triples(tensor.name);
-      let shared = 0;
-      for (const triple of wanted) if (own.has(triple)) shared += 1;
-      return { tensor, likeness: shared / Math.max(1, wanted.size), length: own.size };
-    })
-    .filter(({ likeness }) => likeness >= MIN_LIKENESS)
-    .sort((a, b) => b.likeness - a.likeness || a.length - b.length)
-    .slice(0, MAX_NEAREST)
-    .map(({ tensor }) => tensor);
+/** Returns the tensors whose names are most similar to a text, by the number of its letter triples that they contain. */
+export async function nearest(text: string, tensors: Iterable<TensorInfo>, signal: AbortSignal): Promise<TensorInfo[]> {
+  const wanted = [...triples(text.slice(0, MAX_COMPARED_CHARS))];
+  const turns = new Turns();
+  const best: { readonly tensor: TensorInfo; readonly likeness: number }[] = [];
+  for (const tensor of tensors) {
+    const name = ` ${tensor.name.toLowerCase()} `;
+    let shared = 0;
+    for (const triple of wanted) if (name.includes(triple)) shared += 1;
+    const likeness = shared / Math.max(1, wanted.length);
+    if (likeness >= MIN_LIKENESS) {
+      const at = best.findIndex((other) => likeness > other.likeness || (likeness === other.likeness && tensor.name.length < other.tensor.name.length));
+      best.splice(at < 0 ? best.length : at, 0, { tensor, likeness });
+      best.length = Math.min(best.length, MAX_NEAREST);
+    }
+    if (turns.isOver()) await turns.next(signal);
+  }
+  return best.map(({ tensor }) => tensor);
 }
 
 function triples(text: string): Set<string> {

@@ -1,25 +1,29 @@
-/** The tensor list: its search, filter and order, and the tree. */
+/** The tensor list: its search, filter and order, and the tree. The worker of the page finds its rows. */
 
-import type { TensorInfo } from "zstn";
+import type { Engine } from "../engine/client.js";
+import type { Arranged, ListFilter, OfModel } from "../engine/protocol.js";
+import type { ListedTensor } from "../engine/tensor-table.js";
+import { isAbort } from "../page/error-text.js";
+import { showError } from "../page/notice.js";
+import type { OpenedModel } from "../page/opened-model.js";
 import { button, element, select } from "../page/element.js";
 import { formatCount, plural } from "../page/format.js";
 import { readPreference, writePreference } from "../page/preference.js";
 import type { Route } from "../page/route.js";
-import { typeOf } from "./dtype-family.js";
 import { ExpressionSearch } from "./expression-search.js";
-import { isPacked, treeOf } from "./node.js";
-import type { Branch } from "./node.js";
-import { firstOpen, listRows, treeRows } from "./rows.js";
-import type { Order, Row } from "./rows.js";
-import { nearest, searchFor } from "./search.js";
+import { RowList } from "./row-list.js";
+import { modulesOf } from "./rows.js";
+import type { Order } from "./rows.js";
+import { searchFor } from "./search.js";
 import { TreeView } from "./tree-view.js";
 
 /** The state of the list in the URL. */
 export type ListRoute = Pick<Route, "q" | "dtype" | "order">;
 
 export interface TensorListOptions {
-  readonly tensors: readonly TensorInfo[];
-  readonly onPick: (tensor: TensorInfo) => void;
+  readonly engine: Engine;
+  readonly model: OpenedModel;
+  readonly onPick: (tensor: ListedTensor) => void;
   /** Called with the part of the route that the user has changed. */
   readonly onRoute: (route: ListRoute) => void;
 }
@@ -52,30 +56,34 @@ export class TensorList {
   readonly #tree: TreeView;
   readonly #byDtype: HTMLElement;
   readonly #byOrder: HTMLElement;
-  readonly #root: Branch;
-  readonly #open: Set<string>;
+  /** The paths of the open modules; `undefined` until the worker has chosen those that are open at first. */
+  #open: Set<string> | undefined;
   /** The modules that the user has closed while search results are shown. Modules in search results are open by default. */
   readonly #closed = new Set<string>();
   readonly #expressions: ExpressionSearch;
   #nearestTimer: ReturnType<typeof setTimeout> | undefined;
-  #found: readonly TensorInfo[];
-  #rows: readonly Row[] = [];
+  #rows: RowList;
   #order: Order = "tree";
   #dtype = "";
-  #selected: TensorInfo | undefined;
+  #selected: ListedTensor | undefined;
+  /** The number of tensors in the list. */
+  #found: number;
+  /** The filter of the rows that are shown, and the request for their tensors in order. */
+  #filter: ListFilter | undefined;
+  #sequence: Promise<Int32Array> | undefined;
+  /** Resolves when the arrangement is shown that was requested last; `undefined` while an expression is searched for. */
+  #pending: Promise<void> | undefined;
+  /** Stops the requests for an arrangement that is no longer needed. */
+  #arranging = new AbortController();
 
   constructor(options: TensorListOptions) {
     this.#options = options;
-    const { tensors, onPick } = options;
-    this.#found = tensors;
-    this.#expressions = new ExpressionSearch(tensors, () => {
-      this.#arrange();
-      if (this.#selected) this.#tree.reveal();
-    });
-    this.#root = treeOf(tensors);
-    this.#open = firstOpen(this.#root);
+    const { model, onPick } = options;
+    this.#found = model.tensors.size;
+    this.#rows = new RowList(new Float64Array(), model.tensors);
+    this.#expressions = new ExpressionSearch(model.tensors.columns, () => this.#arrange(this.#selected !== undefined));
     this.#tree = new TreeView({ onPick, onToggle: (path, open) => this.#toggle(path, open), onLeave: () => this.#search.focus() });
-    const dtypes = [...new Set(tensors.map(typeOf))].sort();
+    const dtypes = model.figures.types.map(({ type }) => type).sort();
     this.#byDtype = select("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
       this.#dtype = dtype;
       this.#changed();
@@ -88,14 +96,13 @@ export class TensorList {
     const tools = element("div", { class: "tools" }, this.#search, this.#byDtype, this.#byOrder, density);
     this.node = element("div", { class: "list" }, tools, this.#count, this.#empty, this.#tree.node);
     // In an unpacked file, the ratio of every tensor is 1, so it is not shown.
-    this.node.classList.toggle("unpacked", !tensors.some((tensor) => isPacked(tensor)));
+    this.node.classList.toggle("unpacked", !model.figures.isPacked);
     this.#setRoomy(readPreference("rows") === "roomy");
     this.#search.addEventListener("input", () => {
       this.#closed.clear();
       this.#changed();
     });
     this.#search.addEventListener("keydown", (event) => this.#onSearchKey(event));
-    this.#arrange();
   }
 
   focusSearch(): void {
@@ -103,39 +110,45 @@ export class TensorList {
     this.#search.select();
   }
 
-  /** Shows the state that the URL describes. */
-  show({ q = "", dtype = "", order = "tree" }: ListRoute): void {
+  /** Shows the state that the URL describes, marks the selected tensor and opens the modules that contain it. */
+  show({ q = "", dtype = "", order = "tree" }: ListRoute, selected: ListedTensor | undefined): void {
     const known = ORDERS.some(([value]) => value === order) ? (order as Order) : "tree";
-    if (this.#search.value === q && this.#dtype === dtype && this.#order === known) return;
     this.#search.value = q;
     this.#dtype = choose(this.#byDtype, dtype);
     this.#order = choose(this.#byOrder, known) as Order;
-    this.#arrange();
-  }
-
-  /** Marks the selected tensor and opens the modules that contain it. */
-  select(tensor: TensorInfo | undefined): void {
-    this.#selected = tensor;
-    if (tensor && this.#order === "tree") {
-      for (let at = tensor.name.indexOf("."); at >= 0; at = tensor.name.indexOf(".", at + 1)) this.#open.add(tensor.name.slice(0, at + 1));
-    }
-    this.#arrange();
-    if (tensor) this.#tree.reveal();
+    this.#selected = selected;
+    if (selected && this.#order === "tree") for (const path of modulesOf(selected.name)) this.#open?.add(path);
+    this.#arrange(selected !== undefined);
   }
 
   /**
    * Returns the tensor before or after the selected one in the list, including closed modules; without a selection, the
    * first tensor.
    */
-  neighbour(by: 1 | -1): TensorInfo | undefined {
-    const rows = this.#order === "tree" ? treeRows(treeOf(this.#found), () => true) : this.#rows;
-    const tensors = rows.flatMap(({ node }) => (node.kind === "tensor" ? [node.tensor] : []));
-    const at = this.#selected ? tensors.indexOf(this.#selected) : -1;
-    return at < 0 ? tensors[0] : tensors[at + by];
+  async neighbour(by: 1 | -1): Promise<ListedTensor | undefined> {
+    const { engine, model } = this.#options;
+    await this.#pending;
+    if (!this.#filter) return undefined;
+    this.#sequence ??= engine.call("sequence", { ...this.#of, ...this.#filter });
+    const sequence = await this.#sequence;
+    const at = this.#selected ? sequence.indexOf(this.#selected.index) : -1;
+    const index = at < 0 ? sequence[0] : sequence[at + by];
+    return index === undefined ? undefined : model.tensors.at(index);
+  }
+
+  /** Stops all requests of the list. */
+  close(): void {
+    this.#arranging.abort();
+    this.#expressions.stop();
+    clearTimeout(this.#nearestTimer);
+  }
+
+  get #of(): OfModel {
+    return { slot: "first", generation: this.#options.model.generation };
   }
 
   get #isFiltered(): boolean {
-    return this.#found.length !== this.#options.tensors.length;
+    return this.#found !== this.#options.model.tensors.size;
   }
 
   /** Applies a change that the user has made. */
@@ -144,51 +157,86 @@ export class TensorList {
     this.#options.onRoute({ q: this.#search.value || undefined, dtype: this.#dtype || undefined, order: this.#order === "tree" ? undefined : this.#order });
   }
 
-  #arrange(): void {
-    const { tensors } = this.#options;
-    const search = searchFor(this.#search.value);
-    const dtype = this.#dtype;
+  /** Arranges the list again. `reveal` scrolls to the selected tensor, `activate` is the path of the module to be the active row. */
+  #arrange(reveal = false, activate?: string): void {
+    this.#arranging.abort();
+    this.#arranging = new AbortController();
+    clearTimeout(this.#nearestTimer);
+    const q = this.#search.value;
+    const search = searchFor(q);
     const expression = search && "expression" in search ? this.#expressions.find(search.expression) : undefined;
     if (!expression) this.#expressions.stop();
+    if (expression?.isRunning) {
+      this.#count.textContent = "Searching…";
+      this.#pending = undefined;
+      return;
+    }
     const problem = search && "problem" in search ? search.problem : expression?.problem;
-    const isFound = (tensor: TensorInfo): boolean => !search || (expression ? expression.found.has(tensor) : "matches" in search && search.matches(tensor));
-    this.#found = search || dtype ? tensors.filter((tensor) => (dtype === "" || typeOf(tensor) === dtype) && isFound(tensor)) : tensors;
-    if (this.#order !== "tree") this.#rows = listRows(this.#found, this.#order);
-    else if (!this.#isFiltered) this.#rows = treeRows(this.#root, (path) => this.#open.has(path));
-    else this.#rows = treeRows(treeOf(this.#found), (path) => !this.#closed.has(path));
-    this.#count.textContent = this.#isFiltered ? `${formatCount(this.#found.length)} of ${plural(tensors.length, "tensor")}` : plural(tensors.length, "tensor");
-    clearTimeout(this.#nearestTimer);
-    if (expression?.isRunning) this.#count.textContent = "Searching…";
-    this.#empty.hidden = this.#rows.length > 0 || expression?.isRunning === true;
+    const filter: ListFilter = { q, dtype: this.#dtype, order: this.#order, ...(search && !("matches" in search) && { matches: expression?.found ?? new Int32Array() }) };
+    this.#pending = this.#request(filter, this.#arranging.signal, (arranged) => {
+      this.#show(filter, arranged, problem);
+      if (reveal) this.#tree.reveal();
+      if (activate !== undefined) this.#tree.activate(activate);
+    });
+  }
+
+  /** Requests the rows of the list, and calls `use` with them unless they are no longer needed. */
+  async #request(filter: ListFilter, signal: AbortSignal, use: (arranged: Arranged) => void): Promise<void> {
+    const { engine } = this.#options;
+    const isFirst = this.#open === undefined;
+    try {
+      const arranged = await engine.call("list", { ...this.#of, ...filter, open: this.#open && [...this.#open], reveal: isFirst ? this.#selected?.name : undefined, closed: [...this.#closed] }, { signal });
+      if (arranged.open && isFirst) this.#open = new Set(arranged.open);
+      use(arranged);
+    } catch (error) {
+      if (!isAbort(error)) showError(error);
+    }
+  }
+
+  #show(filter: ListFilter, { rows, found }: Arranged, problem: string | undefined): void {
+    const { tensors } = this.#options.model;
+    this.#filter = filter;
+    this.#sequence = undefined;
+    this.#found = found;
+    this.#rows = new RowList(rows, tensors);
+    this.#count.textContent = this.#isFiltered ? `${formatCount(found)} of ${plural(tensors.size, "tensor")}` : plural(tensors.size, "tensor");
+    this.#empty.hidden = this.#rows.length > 0;
     if (!this.#empty.hidden) this.#showNothing(problem);
     this.#tree.show(this.#rows, this.#selected);
   }
 
   /** Shows the reason that the list is empty, and suggests similar names after a short delay. */
   #showNothing(problem: string | undefined): void {
-    const { tensors, onPick } = this.#options;
-    const words = problem ?? (tensors.length === 0 ? "This model has no tensors." : "No tensor matches. Try fewer words, or another type.");
+    const { engine, model, onPick } = this.#options;
+    const isEmpty = model.tensors.size === 0;
+    const words = problem ?? (isEmpty ? "This model has no tensors." : "No tensor matches. Try fewer words, or another type.");
     this.#empty.replaceChildren(element("p", {}, words));
-    if (problem !== undefined || tensors.length === 0) return;
+    if (problem !== undefined || isEmpty) return;
+    const { signal } = this.#arranging;
     this.#nearestTimer = setTimeout(() => {
-      const like = nearest(this.#search.value, tensors);
-      if (like.length > 0) this.#empty.replaceChildren(element("p", {}, "No tensor matches. Did you mean:"), ...like.map((tensor) => button(tensor.name, () => onPick(tensor), { class: "link" })));
+      const suggest = (like: readonly number[]): void => {
+        const buttons = like.map((index) => button(model.tensors.nameAt(index), () => onPick(model.tensors.at(index)), { class: "link" }));
+        if (buttons.length > 0) this.#empty.replaceChildren(element("p", {}, "No tensor matches. Did you mean:"), ...buttons);
+      };
+      engine.call("nearest", { ...this.#of, text: this.#search.value }, { signal }).then(suggest, () => undefined);
     }, NEAREST_DELAY_MS);
   }
 
   #toggle(path: string, open: boolean): void {
-    if (this.#isFiltered ? !open : open) (this.#isFiltered ? this.#closed : this.#open).add(path);
-    else (this.#isFiltered ? this.#closed : this.#open).delete(path);
-    this.#arrange();
-    this.#tree.activate(path);
+    if (this.#isFiltered) this.#closed[open ? "delete" : "add"](path);
+    else this.#open?.[open ? "add" : "delete"](path);
+    this.#arrange(false, path);
   }
 
   #onSearchKey(event: KeyboardEvent): void {
     if (event.key === "ArrowDown") this.#tree.enter("first");
     else if (event.key === "ArrowUp") this.#tree.enter("last");
     else if (event.key === "Enter") {
-      const first = this.#rows.find(({ node }) => node.kind === "tensor")?.node;
-      if (first?.kind === "tensor") this.#options.onPick(first.tensor);
+      const pending = this.#pending;
+      void pending?.then(() => {
+        const first = pending === this.#pending ? this.#rows.firstTensor : undefined;
+        if (first) this.#options.onPick(first);
+      });
     } else if (event.key === "Escape" && this.#search.value === "") this.#search.blur();
     else return;
     event.preventDefault();

@@ -1,9 +1,9 @@
-/** Renders the rows of the tree. Only visible rows are in the DOM, so that ten thousand rows take no longer than thirty. */
+/** Renders the rows of the tree. Only visible rows are in the DOM, so that 100,000 rows take no longer than thirty. */
 
-import type { TensorInfo } from "zstn";
+import type { ListedTensor } from "../engine/tensor-table.js";
 import { element } from "../page/element.js";
 import { rowContent } from "./row.js";
-import type { Row } from "./rows.js";
+import type { RowList } from "./row-list.js";
 
 /** The number of rows in the DOM above and below the visible ones, so that scrolling shows no blanks. */
 const SPARE_ROWS = 10;
@@ -12,7 +12,7 @@ const SPARE_ROWS = 10;
 const CONTEXT_ROWS = 3;
 
 export interface TreeViewOptions {
-  readonly onPick: (tensor: TensorInfo) => void;
+  readonly onPick: (tensor: ListedTensor) => void;
   /** Opens or closes a module. */
   readonly onToggle: (path: string, open: boolean) => void;
   /** Called when the user moves up from the first row. */
@@ -23,9 +23,9 @@ export class TreeView {
   readonly node = element("div", { class: "tree", role: "tree", tabIndex: 0, "aria-label": "Tensors of the model" });
   readonly #options: TreeViewOptions;
   readonly #rowsNode = element("div", { class: "rows", role: "presentation" });
-  #rows: readonly Row[] = [];
+  #rows: RowList | undefined;
   #active = 0;
-  #selected: TensorInfo | undefined;
+  #selected: ListedTensor | undefined;
   /** The rows in the DOM, by position, and the height they were placed with. */
   readonly #nodes = new Map<number, HTMLElement>();
   #drawnHeight = 0;
@@ -43,16 +43,16 @@ export class TreeView {
   }
 
   /** Shows rows. The row of `selected` becomes the active one. */
-  show(rows: readonly Row[], selected: TensorInfo | undefined): void {
+  show(rows: RowList, selected: ListedTensor | undefined): void {
     this.#rows = rows;
     this.#selected = selected;
-    this.#active = Math.max(0, rows.findIndex(({ node }) => node.kind === "tensor" && node.tensor === selected));
+    this.#active = Math.max(0, rows.positionOf(selected));
     this.#draw(true);
   }
 
   /** Makes the module with this path the active row. */
   activate(path: string): void {
-    this.#active = Math.max(0, this.#rows.findIndex(({ node }) => node.kind === "module" && node.path === path));
+    this.#active = Math.max(0, this.#rows?.positionOfModule(path) ?? 0);
     this.#draw(true);
   }
 
@@ -63,9 +63,13 @@ export class TreeView {
 
   /** Moves the focus here, to the first or the last row. */
   enter(at: "first" | "last"): void {
-    this.#active = at === "first" ? 0 : Math.max(0, this.#rows.length - 1);
+    this.#active = at === "first" ? 0 : Math.max(0, this.#length - 1);
     this.node.focus();
     this.reveal();
+  }
+
+  get #length(): number {
+    return this.#rows?.length ?? 0;
   }
 
   get #rowHeight(): number {
@@ -80,7 +84,7 @@ export class TreeView {
     const height = this.#rowHeight;
     const { scrollTop, clientHeight } = this.node;
     const first = Math.max(0, Math.floor(scrollTop / height) - SPARE_ROWS);
-    const last = Math.min(this.#rows.length, Math.ceil((scrollTop + clientHeight) / height) + SPARE_ROWS);
+    const last = Math.min(this.#length, Math.ceil((scrollTop + clientHeight) / height) + SPARE_ROWS);
     const all = changed || height !== this.#drawnHeight;
     this.#drawnHeight = height;
     for (const [position, node] of this.#nodes) {
@@ -88,7 +92,7 @@ export class TreeView {
       node.remove();
       this.#nodes.delete(position);
     }
-    this.#rowsNode.style.height = `${this.#rows.length * height}px`;
+    this.#rowsNode.style.height = `${this.#length * height}px`;
     let next: Element | null = this.#rowsNode.firstElementChild;
     for (let position = first; position < last; position++) {
       const kept = this.#nodes.get(position);
@@ -105,9 +109,9 @@ export class TreeView {
   }
 
   #row(position: number, height: number): HTMLElement {
-    const row = this.#rows[position]!;
+    const row = this.#rows!.at(position)!;
     const { node, level, siblings } = row;
-    const selected = node.kind === "tensor" && node.tensor === this.#selected;
+    const selected = node.kind === "tensor" && node.tensor.index === this.#selected?.index;
     const properties = { class: `row ${node.kind}`, role: "treeitem", id: `row-${position}`, "aria-level": level, "aria-posinset": row.position, "aria-setsize": siblings, "aria-selected": String(selected) };
     const expanded = node.kind === "module" ? { "aria-expanded": String(this.#isOpen(position)) } : {};
     const made = element("div", { ...properties, ...expanded }, ...rowContent(row));
@@ -119,7 +123,15 @@ export class TreeView {
 
   /** Returns whether the row at this position is open, so that the next rows are inside it. */
   #isOpen(position: number): boolean {
-    return (this.#rows[position + 1]?.level ?? 0) > this.#rows[position]!.level;
+    return (this.#rows?.levelAt(position + 1) ?? 0) > (this.#rows?.levelAt(position) ?? 0);
+  }
+
+  /** Returns the position of the row of the module that contains a row; 0 if there is none. */
+  #parentOf(position: number): number {
+    const level = this.#rows!.levelAt(position);
+    let parent = position;
+    while (parent > 0 && this.#rows!.levelAt(parent) >= level) parent -= 1;
+    return parent;
   }
 
   #onClick(event: MouseEvent): void {
@@ -131,7 +143,7 @@ export class TreeView {
 
   /** Toggles a module, or opens a tensor. */
   #use(position: number, open = !this.#isOpen(position)): void {
-    const node = this.#rows[position]?.node;
+    const node = this.#rows?.at(position)?.node;
     if (node?.kind === "tensor") this.#options.onPick(node.tensor);
     else if (node) this.#options.onToggle(node.path, open);
   }
@@ -141,11 +153,11 @@ export class TreeView {
     const page = Math.max(1, Math.floor(this.node.clientHeight / this.#rowHeight) - 1);
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     const step = steps[event.key];
-    const row = this.#rows[this.#active];
+    const row = this.#rows?.at(this.#active);
     if (event.key === "ArrowUp" && this.#active === 0) {
       this.#options.onLeave();
     } else if (step !== undefined) {
-      this.#active = Math.max(0, Math.min(this.#rows.length - 1, this.#active + step));
+      this.#active = Math.max(0, Math.min(this.#length - 1, this.#active + step));
     } else if (event.key === "Enter" || event.key === " ") {
       this.#use(this.#active);
     } else if (event.key === "ArrowRight" && row?.node.kind === "module") {
@@ -153,7 +165,7 @@ export class TreeView {
       else this.#use(this.#active, true);
     } else if (event.key === "ArrowLeft" && row) {
       if (row.node.kind === "module" && this.#isOpen(this.#active)) this.#use(this.#active, false);
-      else this.#active = Math.max(0, this.#rows.findLastIndex(({ level }, i) => i < this.#active && level < row.level));
+      else this.#active = this.#parentOf(this.#active);
     } else {
       return;
     }

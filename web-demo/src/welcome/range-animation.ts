@@ -4,6 +4,7 @@
  */
 
 import type { TensorInfo } from "zstn";
+import { TensorTable } from "../engine/tensor-table.js";
 import { Engine } from "../engine/client.js";
 import type { NetworkStats } from "../engine/protocol.js";
 import { element } from "../page/element.js";
@@ -49,15 +50,16 @@ async function run(engine: Engine, figure: HTMLElement, address: string, onPick:
   };
   const { first } = await engine.call("open", { source: { address: new URL(address, document.baseURI).href }, name: address });
   if (isStopped()) return;
-  strip = new Strip(first.tensors, first.sizeBytes, onPick);
+  const tensors = new TensorTable(first.columns);
+  strip = new Strip(tensors.all(), first.sizeBytes, onPick);
   const caption = element("figcaption", {});
   figure.replaceChildren(strip.node, caption);
   await pause(120); // waits for the last network update about the index
   strip.mark(early);
   const said = (what: string) => caption.replaceChildren(element("b", {}, stats ? `${plural(stats.requests, "request")} · ${formatBytes(stats.bytesFetched)} of ${formatBytes(first.sizeBytes)}` : ""), ` ${what}`);
-  said(`list all ${formatCount(first.tensors.length)} tensors of this sample.`);
+  said(`list all ${formatCount(tensors.size)} tensors of this sample.`);
   await pause(PAUSE_MS);
-  if (isStopped() || !first.tensors.some(({ name }) => name === TENSOR)) return;
+  if (isStopped() || !tensors.find(TENSOR)) return;
   await engine.call("describe", { of: { slot: "first", tensor: TENSOR }, whole: true });
   await pause(120);
   if (!isStopped()) said(`with ${TENSOR}: only the tensor you open is downloaded.`);

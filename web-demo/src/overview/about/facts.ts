@@ -35,7 +35,7 @@ export interface Facts {
   readonly needsConfig: boolean;
 }
 
-export type Described = Pick<ModelSummary, "name" | "tensors" | "metadata" | "fileCount">;
+export type Described = Pick<ModelSummary, "name" | "metadata" | "fileCount"> & { readonly tensors: readonly TensorInfo[] };
 
 /** The maximum number of stacks whose layers are listed. */
 const MAX_STACKS = 4;

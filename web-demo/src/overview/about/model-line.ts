@@ -6,8 +6,7 @@ import type { OpenedModel } from "../../page/opened-model.js";
 import { dtypeChip } from "../../tree/row.js";
 import { parseConfig } from "./config.js";
 import type { ModelConfig } from "./config.js";
-import { factsOf } from "./facts.js";
-import type { Fact } from "./facts.js";
+import type { Fact, Facts } from "./facts.js";
 
 /** The maximum number of types that are listed. */
 const MAX_TYPES = 5;
@@ -26,18 +25,25 @@ export class ModelLine {
     this.#model = model;
     this.#engine = engine;
     this.#more = more;
-    const needsConfig = this.#show();
-    // At other addresses the file is seldom there, and the server's owner would see a failed request.
-    if (needsConfig && hasListedNeighbours(model)) void this.#readConfig();
+    void this.#load();
   }
 
   close(): void {
     this.#closing.abort();
   }
 
-  /** Shows the facts. Returns whether a configuration could add some. */
-  #show(): boolean {
-    const { facts, types, notes, needsConfig } = factsOf(this.#model, this.#config);
+  /** Shows the facts, and reads a configuration that could add some. */
+  async #load(): Promise<void> {
+    const { name, generation } = this.#model;
+    const { signal } = this.#closing;
+    const facts = await this.#engine.call("facts", { slot: "first", generation, name, config: this.#config }, { signal }).catch(() => undefined);
+    if (!facts || signal.aborted) return;
+    this.#show(facts);
+    // At other addresses the file is seldom there, and the server's owner would see a failed request.
+    if (facts.needsConfig && !this.#isSearched && hasListedNeighbours(this.#model)) void this.#readConfig();
+  }
+
+  #show({ facts, types, notes, needsConfig }: Facts): void {
     const chips = types.slice(0, MAX_TYPES).map(dtypeChip);
     const rest = types.length - chips.length;
     const line = element("p", { class: "model-facts" }, ...facts.map(factNode), chips.length > 0 && element("span", { class: "fact types" }, ...chips, rest > 0 && ` and ${rest} more`), ...this.#more);
@@ -48,7 +54,6 @@ export class ModelLine {
     const wasOpen = this.node.querySelector("details")?.open ?? false;
     if (sources) sources.open = wasOpen;
     this.node.replaceChildren(line, element("div", { class: "below" }, sources, ask, lost));
-    return needsConfig;
   }
 
   async #readConfig(): Promise<void> {
@@ -57,7 +62,7 @@ export class ModelLine {
     const found = await this.#engine.call("config", undefined, { signal: this.#closing.signal }).catch(() => undefined);
     if (this.#closing.signal.aborted) return;
     this.#config = found === undefined ? undefined : parseConfig(found, "config.json");
-    this.#show();
+    void this.#load();
   }
 }
 

@@ -9,6 +9,7 @@ import { formatBytes, formatCount, formatShare, plural } from "../../page/format
 import { isFloat } from "../../tree/dtype-family.js";
 import { ownBytes } from "../../tree/node.js";
 import { LayerMatrix } from "../layers/matrix.js";
+import { boundedStacks, stacksOf } from "../layers/stacks.js";
 import { capitalised } from "../picture/legend.js";
 import type { Metric } from "../picture/metric.js";
 import { MeasuredChanges } from "./measured.js";
@@ -85,7 +86,7 @@ export class ChangesView {
     });
     this.metrics = changeMetrics(this.#measured, this.#delta);
     this.#metric = this.#metricOf(undefined);
-    this.#matrix = new LayerMatrix({ tensors: shared, onPick, unknown: "not compared" });
+    this.#matrix = new LayerMatrix({ stacks: boundedStacks(stacksOf(shared)), onPick, unknown: "not compared" });
     this.#ranking = new Ranking({ tensors: shared, measured: this.#measured, onPick });
     this.#build();
   }
@@ -158,7 +159,7 @@ export class ChangesView {
   }
 
   #refresh(): void {
-    this.#matrix.colour(this.#metric);
+    void this.#matrix.colour(this.#metric);
     this.#ranking.show(this.#metric);
     this.#showFigures();
     this.#showProgress();

@@ -1,41 +1,35 @@
 /** The card that shows whether a model is healthy, from statistics that its file contains. */
 
-import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
-import type { Measured } from "../../engine/protocol.js";
+import { StatisticsTable } from "../../engine/statistics-table.js";
 import type { Activities } from "../../network/activity.js";
 import { button, element } from "../../page/element.js";
 import { isAbort, errorText } from "../../page/error-text.js";
 import { formatBytes, formatCount, plural } from "../../page/format.js";
 import type { OpenedModel } from "../../page/opened-model.js";
-import { isFloat } from "../../tree/dtype-family.js";
-import { ownBytes } from "../../tree/node.js";
-import { placeOf } from "../layers/stacks.js";
-import { checkup, PROBLEMS } from "./checks.js";
-import type { Checkup, Finding, Problem } from "./checks.js";
+import { PROBLEMS } from "./checks.js";
+import type { Problem } from "./checks.js";
 import { FindingPlace } from "./finding-place.js";
 import type { PickPlace } from "./finding-place.js";
+import type { HealthLine, HealthReport } from "./report.js";
 
 export interface HealthOptions {
   readonly engine: Engine;
   readonly activities: Activities;
   readonly model: OpenedModel;
   /** The statistics in the file; resolves to `undefined` if it has none. */
-  readonly statistics: Promise<ReadonlyMap<string, Measured> | undefined>;
+  readonly statistics: Promise<StatisticsTable | undefined>;
   readonly onPick: PickPlace;
   /** Called to show the view that contains the card, if another one is shown. */
   readonly onReveal: () => void;
   /** Called with the statistics that the user had measured. */
-  readonly onMeasured: (statistics: ReadonlyMap<string, Measured>) => void;
+  readonly onMeasured: (statistics: StatisticsTable) => void;
 }
 
 /** The longest model whose values the page reads for a check, in stored bytes. */
 const MAX_BYTES = { address: 300e6, file: 2e9 };
 /** The maximum number of lines for a problem that are shown at first. */
 const FEW_LINES = 5;
-const MAX_LINES = 60;
-/** Findings of one module in more tensors than this share a line. */
-const MAX_ALONE = 3;
 
 const TITLES: Readonly<Record<Problem, string>> = { nan: "NaN", infinite: "Infinite values", zero: "Only zeros", dead: "Rows of zeros", outlier: "Outliers", unlike: "Unlike the same module in other layers" };
 /** What "nothing found" means for each problem. */
@@ -56,7 +50,7 @@ export class HealthCard {
     this.#body.append(element("p", { class: "quiet" }, "Checking…"));
     void options.statistics.then((statistics) => {
       if (this.#closing.signal.aborted) return;
-      if (statistics && statistics.size > 0) this.#present(statistics, false);
+      if (statistics) void this.#check(false);
       else this.#offer();
     });
   }
@@ -70,17 +64,11 @@ export class HealthCard {
     this.node.scrollIntoView({ block: "start" });
   }
 
-  get #floats(): readonly TensorInfo[] {
-    return this.#options.model.tensors.filter(({ dtype, shape, aliasOf }) => isFloat(dtype) && !shape.includes(0) && aliasOf === undefined);
-  }
-
   /** Explains that the file has no statistics, and offers to measure them if the page can read the whole model. */
   #offer(problem?: string): void {
     const { model } = this.#options;
-    const floats = this.#floats;
-    if (floats.length === 0) return void this.node.remove();
-    // A tensor of a delta also needs the one in its base, whose stored length is not known here.
-    const bytes = floats.reduce((sum, tensor) => sum + (tensor.base === undefined ? ownBytes(tensor) : tensor.byteLength), 0);
+    const { tensors, bytes } = model.figures.floats;
+    if (tensors === 0) return void this.node.remove();
     const limit = "file" in model.source ? MAX_BYTES.file : MAX_BYTES.address;
     const reason = model.kind === "z4dm" ? "A delta stores no statistics of its tensors, so nothing has been checked." : `This ${model.kind === "zstn" ? "file has" : "format has"} no stored statistics, so nothing has been checked.`;
     const isAffordable = bytes <= limit;
@@ -93,90 +81,65 @@ export class HealthCard {
   }
 
   async #measure(): Promise<void> {
-    const { engine, activities, model, onMeasured } = this.#options;
+    const { engine, activities, onMeasured } = this.#options;
     this.#body.replaceChildren(element("p", { class: "quiet" }, "Reading all tensors…"));
-    const names = this.#floats.map(({ name }) => name);
     try {
-      const measured = new Map(await activities.run("Checking all values", (options) => engine.call("measure", { slot: "first", tensors: names }, options), this.#closing.signal));
-      // Tensors with the same bytes have the same statistics.
-      for (const { name, aliasOf } of model.tensors) {
-        const shared = aliasOf === undefined ? undefined : measured.get(aliasOf);
-        if (shared) measured.set(name, shared);
-      }
-      this.#present(measured, true);
-      onMeasured(measured);
+      const measured = await activities.run("Checking all values", (options) => engine.call("measure", { slot: "first" }, options), this.#closing.signal);
+      if (!measured) return this.#offer("No tensor could be read.");
+      await this.#check(true);
+      onMeasured(new StatisticsTable(measured));
     } catch (error) {
       if (!this.#closing.signal.aborted) this.#offer(isAbort(error) ? "Cancelled." : errorText(error));
     }
   }
 
-  #present(statistics: ReadonlyMap<string, Measured>, isMeasured: boolean): void {
-    const result = checkup(this.#options.model.tensors, statistics);
-    const { findings, floats, checked } = result;
+  /** Shows the findings in the statistics: those of the file, or those that were measured. */
+  async #check(isMeasured: boolean): Promise<void> {
+    const { engine, model } = this.#options;
+    const { signal } = this.#closing;
+    const report = await engine.call("health", { slot: "first", generation: model.generation }, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+    if (report) this.#present(report, isMeasured);
+    else this.#offer();
+  }
+
+  #present(report: HealthReport, isMeasured: boolean): void {
+    const { findings, affected, floats, checked, problems } = report;
     if (floats === 0) return void this.node.remove();
     if (checked === 0) return this.#offer(isMeasured ? "No tensor could be read." : undefined);
-    const affected = new Set(findings.map(({ tensor }) => tensor)).size;
     this.summary.hidden = false;
-    this.summary.textContent = findings.length === 0 ? "health: nothing found" : `health: ${plural(findings.length, "finding")}`;
-    this.summary.classList.toggle("bad", findings.some(({ problem }) => problem === "nan" || problem === "infinite"));
-    const verdict = findings.length === 0 ? "Nothing found." : `${plural(findings.length, "finding")} in ${plural(affected, "tensor")}.`;
+    this.summary.textContent = findings === 0 ? "health: nothing found" : `health: ${plural(findings, "finding")}`;
+    this.summary.classList.toggle("bad", problems.some(({ problem }) => problem === "nan" || problem === "infinite"));
+    const verdict = findings === 0 ? "Nothing found." : `${plural(findings, "finding")} in ${plural(affected, "tensor")}.`;
     this.#body.replaceChildren(
-      element("p", { class: "verdict" }, element("b", {}, verdict), ` ${checkedText(result, isMeasured)}`),
-      ...PROBLEMS.flatMap((problem) => {
-        const some = findings.filter((finding) => finding.problem === problem);
-        return some.length === 0 ? [] : [this.#section(problem, some)];
-      }),
+      element("p", { class: "verdict" }, element("b", {}, verdict), ` ${checkedText(report, isMeasured)}`),
+      ...problems.map((problem) => this.#section(problem)),
     );
   }
 
-  #section(problem: Problem, findings: readonly Finding[]): HTMLElement {
-    const lines = linesOf(findings);
-    const list = element("ul", { class: "findings" }, ...lines.slice(0, FEW_LINES).map((line) => this.#line(line)));
-    const rest = lines.slice(FEW_LINES, MAX_LINES);
+  #section({ problem, findings, lines, hidden }: HealthReport["problems"][number]): HTMLElement {
+    const list = element("ul", { class: "findings" }, ...lines.slice(0, FEW_LINES).map((line) => this.#line(problem, line)));
+    const rest = lines.slice(FEW_LINES);
     const more = button(`Show ${formatCount(rest.length)} more`, () => {
-      list.append(...rest.map((line) => this.#line(line)));
+      list.append(...rest.map((line) => this.#line(problem, line)));
       more.remove();
     }, { class: "button small" });
-    const hidden = lines.length - FEW_LINES - rest.length;
-    return element("section", { "data-problem": problem }, element("h3", {}, TITLES[problem], element("span", { class: "quiet" }, ` ${formatCount(findings.length)}`)), list, rest.length > 0 && more, hidden > 0 && element("p", { class: "quiet" }, `and ${plural(hidden, "more line")}`));
+    return element("section", { "data-problem": problem }, element("h3", {}, TITLES[problem], element("span", { class: "quiet" }, ` ${formatCount(findings)}`)), list, rest.length > 0 && more, hidden > 0 && element("p", { class: "quiet" }, `and ${plural(hidden, "more line")}`));
   }
 
-  #line(findings: readonly Finding[]): HTMLElement {
+  #line(problem: Problem, { name, index, tensors, text }: HealthLine): HTMLElement {
     const { engine, activities, model, onPick } = this.#options;
-    const [first] = findings as [Finding];
-    const { tensor, text, problem } = first;
-    if (findings.length > 1) {
-      const words = `${plural(findings.length, "tensor")}, the first with ${text}`;
-      return element("li", {}, button(patternOf(findings), () => onPick(tensor), { class: "link" }), element("span", {}, words));
-    }
-    const place = problem === "zero" || problem === "unlike" ? undefined : new FindingPlace({ engine, activities, tensor, problem, generation: model.generation, onPick, signal: this.#closing.signal });
-    return element("li", {}, button(tensor.name || "(no name)", () => onPick(tensor), { class: "link" }), element("span", {}, text), place?.node);
+    const tensor = model.tensors.at(index);
+    const words = tensors > 1 ? `${plural(tensors, "tensor")}, the first with ${text}` : text;
+    const place = tensors > 1 || problem === "zero" || problem === "unlike" ? undefined : new FindingPlace({ engine, activities, tensor, problem, generation: model.generation, onPick, signal: this.#closing.signal });
+    return element("li", {}, button(name || "(no name)", () => onPick(tensor), { class: "link" }), element("span", {}, words), place?.node);
   }
 }
 
 /** States which tensors were checked, and which problems none of them has. */
-function checkedText({ findings, checked, floats, compared }: Checkup, isMeasured: boolean): string {
+function checkedText({ problems, checked, floats, compared }: HealthReport, isMeasured: boolean): string {
   const verb = isMeasured ? (checked === 1 ? "was read in full" : "were read in full") : checked === 1 ? "has stored statistics" : "have stored statistics";
-  const absent = PROBLEMS.filter((problem) => !findings.some((finding) => finding.problem === problem) && (problem !== "unlike" || compared > 0)).map((problem) => ABSENT[problem]);
+  const absent = PROBLEMS.filter((problem) => !problems.some((found) => found.problem === problem) && (problem !== "unlike" || compared > 0)).map((problem) => ABSENT[problem]);
   const rest = floats - checked;
   return `${formatCount(checked)} of ${plural(floats, "floating-point tensor")} ${verb}${absent.length > 0 ? `: ${absent.join(", ")}` : ""}.${rest > 0 ? ` The other ${formatCount(rest)} could not be checked.` : ""}`;
-}
-
-/** Arranges findings in lines. Many tensors of the same module, such as a bias in every layer, share a line. */
-function linesOf(findings: readonly Finding[]): (readonly Finding[])[] {
-  const groups = new Map<string, Finding[]>();
-  for (const finding of findings) {
-    const place = placeOf(finding.tensor);
-    const key = place ? `${place.prefix} ${place.kind}` : finding.tensor.name;
-    const group = groups.get(key);
-    if (group) group.push(finding);
-    else groups.set(key, [finding]);
-  }
-  return [...groups.values()].flatMap((group) => (group.length > MAX_ALONE ? [group] : group.map((finding) => [finding])));
-}
-
-/** Returns the common name of tensors, with `*` for the components that differ. */
-function patternOf(findings: readonly Finding[]): string {
-  const [first, ...others] = findings.map(({ tensor }) => tensor.name.split("."));
-  return first!.map((part, i) => (others.every((other) => other[i] === part) ? part : "*")).join(".");
 }

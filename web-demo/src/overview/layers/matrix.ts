@@ -1,6 +1,7 @@
 /** The layer matrix: a row for each layer and a column for each module type, coloured by a metric. */
 
 import type { TensorInfo } from "zstn";
+import { Turns } from "../../engine/turns.js";
 import { isTouch } from "../../page/appearance.js";
 import { button, element } from "../../page/element.js";
 import { formatCount, formatShape, plural } from "../../page/format.js";
@@ -10,8 +11,7 @@ import type { Mark, Metric } from "../picture/metric.js";
 import { colourAt, paletteColours, scaleOf } from "../picture/scale.js";
 import type { Scale } from "../picture/scale.js";
 import { CellGrid } from "./cell-grid.js";
-import { stacksOf } from "./stacks.js";
-import type { Cell, Column, Stack } from "./stacks.js";
+import type { BoundedStacks, Cell, Column, PictureCell, PictureStack } from "./stacks.js";
 import { typeOf } from "../../tree/dtype-family.js";
 
 /**
@@ -26,11 +26,9 @@ const LABEL_ROW_PX = 13;
 const MARKS: readonly Mark[] = ["non-finite", "changed", "sampled"];
 /** The maximum number of cells with NaN or infinite values that are named. */
 const MAX_WARNINGS = 3;
-/** The maximum number of tensors shown outside the layers. */
-const MAX_OUTSIDE = 24;
 
 export interface LayerMatrixOptions {
-  readonly tensors: readonly TensorInfo[];
+  readonly stacks: BoundedStacks;
   readonly onPick: (tensor: TensorInfo) => void;
   /** The meaning of a cell without a value. */
   readonly unknown: string;
@@ -41,25 +39,28 @@ export class LayerMatrix {
   /** True if the model has layers at all. */
   readonly hasLayers: boolean;
   readonly #options: LayerMatrixOptions;
-  readonly #cells = new Map<HTMLElement, Cell>();
+  readonly #cells = new Map<HTMLElement, PictureCell>();
   readonly #readOut = element("p", { class: "caption", role: "status" });
   readonly #legend = element("div", {});
   readonly #warning = element("p", { class: "odd", hidden: true });
-  readonly #stacks: readonly Stack[];
+  readonly #stacks: readonly PictureStack[];
   readonly #stacksNode = element("div", {});
   /** The button that also shows vectors, such as biases and normalisation weights. */
   readonly #vectors: HTMLButtonElement;
   #metric: Metric | undefined;
+  /** The number of times that the cells have been coloured or are being coloured. */
+  #colourings = 0;
 
   constructor(options: LayerMatrixOptions) {
     this.#options = options;
-    const { stacks, outside } = stacksOf(options.tensors);
+    const { stacks, moreStacks, outside } = options.stacks;
     this.hasLayers = stacks.length > 0;
     this.#stacks = stacks;
     this.#vectors = button("Biases and norms", () => this.#toggleVectors(), { class: "button small vectors", "aria-pressed": "false" });
     this.#vectors.hidden = !stacks.some(({ columns }) => hasBoth(columns));
     this.#showStacks();
     this.node.append(this.#vectors, this.#stacksNode);
+    if (moreStacks > 0) this.node.append(element("p", { class: "quiet" }, `and ${plural(moreStacks, "more stack")} of layers in the list`));
     if (outside.length > 0) this.node.append(this.#outside(outside));
     this.node.append(this.#readOut, this.#legend, this.#warning);
     this.node.addEventListener("pointerover", (event) => this.#point(event.target));
@@ -72,7 +73,7 @@ export class LayerMatrix {
   #toggleVectors(): void {
     this.#vectors.setAttribute("aria-pressed", String(!this.#showsVectors));
     this.#showStacks();
-    if (this.#metric) this.colour(this.#metric);
+    if (this.#metric) void this.colour(this.#metric);
   }
 
   get #showsVectors(): boolean {
@@ -84,21 +85,32 @@ export class LayerMatrix {
     this.#stacksNode.replaceChildren(...this.#stacks.map((stack) => this.#stack(this.#showsVectors ? stack : withoutVectors(stack), this.#stacks.length > 1)));
   }
 
-  /** Colours all cells by a metric. */
-  colour(metric: Metric): void {
+  /** Colours all cells by a metric. A colouring that takes long lets the page handle events, and ends if another one begins. */
+  async colour(metric: Metric): Promise<void> {
     this.#metric = metric;
-    const values = new Map([...this.#cells].map(([node, cell]) => [node, metric.value(cell)]));
-    const isOutlier = (cell: Cell): boolean => metric.isOfMatrices === true && cell.every(({ shape }) => shape.length < 2);
-    const scale = scaleOf(metric.scale, [...values].flatMap(([node, value]) => (value === undefined ? [] : [{ value, isOutlier: isOutlier(this.#cells.get(node)!) }])));
+    const own = (this.#colourings += 1);
+    const turns = new Turns();
+    const isLate = async (): Promise<boolean> => {
+      await turns.next();
+      return own !== this.#colourings;
+    };
+    const known = new Map<HTMLElement, { readonly value: number | undefined; readonly mark: Mark | undefined; readonly isOutlier: boolean }>();
+    for (const [node, { tensors }] of this.#cells) {
+      known.set(node, { value: metric.value(tensors), mark: metric.mark?.(tensors), isOutlier: metric.isOfMatrices === true && tensors.every(({ shape }) => shape.length < 2) });
+      if (turns.isOver(tensors.length) && (await isLate())) return;
+    }
+    const scale = scaleOf(metric.scale, [...known.values()].flatMap(({ value, isOutlier }) => (value === undefined ? [] : [{ value, isOutlier }])));
     const colours = paletteColours(metric.palette);
-    for (const [node, value] of values) this.#colour(node, value, scale, colours);
-    const marks = new Map([...this.#cells].map(([node, cell]) => [node, metric.mark?.(cell)]));
-    for (const [node, mark] of marks) this.#mark(node, mark);
-    const isPartly = [...values].some(([node, value]) => value === undefined && marks.get(node) === undefined);
-    const kinds = new Set(marks.values());
+    for (const [node, { value, mark }] of known) {
+      this.#colour(node, value, scale, colours);
+      this.#mark(node, mark);
+      if (turns.isOver(2) && (await isLate())) return;
+    }
+    const isPartly = [...known.values()].some(({ value, mark }) => value === undefined && mark === undefined);
+    const kinds = new Set([...known.values()].map(({ mark }) => mark));
     const notes = MARKS.filter((mark) => kinds.has(mark)).map((mark) => [mark, MARK_TEXTS[mark]] as const);
     this.#legend.replaceChildren(legend(metric, scale, [...notes, ...(isPartly ? [["hatched", this.#options.unknown] as const] : [])]));
-    this.#warn(metric);
+    this.#warn([...known].flatMap(([node, { mark }]) => (mark === "non-finite" ? [this.#cells.get(node)!.tensors] : [])));
     this.#point(document.activeElement ?? undefined);
   }
 
@@ -107,7 +119,7 @@ export class LayerMatrix {
     node.style.background = value === undefined ? "" : colourAt(scale.at(value), colours);
     if (value === undefined) delete node.dataset["value"];
     else node.dataset["value"] = String(value);
-    const cell = this.#cells.get(node)!;
+    const cell = this.#cells.get(node)!.tensors;
     node.setAttribute("aria-label", `${nameOf(cell)}: ${this.#describe(cell)}`);
   }
 
@@ -118,8 +130,7 @@ export class LayerMatrix {
   }
 
   /** Names the tensors with NaN or infinite values, which a small cell could hide. */
-  #warn(metric: Metric): void {
-    const found = [...this.#cells.values()].filter((cell) => metric.mark?.(cell) === "non-finite");
+  #warn(found: readonly Cell[]): void {
     this.#warning.hidden = found.length === 0;
     const items = found.slice(0, MAX_WARNINGS).flatMap((cell, i) => [i > 0 ? "; " : "", button(nameOf(cell), () => this.#open(cell), { class: "link" }), ` (${this.#describe(cell)})`]);
     const rest = found.length - MAX_WARNINGS;
@@ -134,7 +145,7 @@ export class LayerMatrix {
     return `${metric.label} ${value === undefined ? "not known" : metric.format(value)}`;
   }
 
-  #stack({ prefix, columns, moreKinds, rows }: Stack, isTitled: boolean): HTMLElement {
+  #stack({ prefix, columns, moreKinds, rows, moreRows }: PictureStack, isTitled: boolean): HTMLElement {
     const grid = new CellGrid(columns, `Layers of ${prefix}`);
     const height = Math.max(MIN_ROW_PX, Math.min(MAX_ROW_PX, Math.floor(ALL_ROWS_PX / rows.length)));
     const step = height >= LABEL_ROW_PX ? 1 : height * 5 >= LABEL_ROW_PX ? 5 : 10;
@@ -143,26 +154,25 @@ export class LayerMatrix {
       nodes.forEach((node, i) => node && this.#cells.set(node, cells[i]!));
     }
     grid.setRowHeight(height);
-    return element("section", { class: "stack" }, isTitled && element("h3", {}, prefix), element("div", { class: "scroll", tabIndex: -1 }, grid.node), moreKinds > 0 && element("p", { class: "quiet" }, `and ${plural(moreKinds, "more kind")} in the list`));
+    const more = [moreRows > 0 && plural(moreRows, "more layer"), moreKinds > 0 && plural(moreKinds, "more kind")].filter((part) => part !== false);
+    return element("section", { class: "stack" }, isTitled && element("h3", {}, prefix), element("div", { class: "scroll", tabIndex: -1 }, grid.node), more.length > 0 && element("p", { class: "quiet" }, `and ${more.join(" and ")} in the list`));
   }
 
   #outside(tensors: readonly TensorInfo[]): HTMLElement {
-    const shown = [...tensors].sort((a, b) => b.byteLength - a.byteLength).slice(0, MAX_OUTSIDE);
-    const inOrder = tensors.filter((tensor) => shown.includes(tensor));
-    const items = inOrder.map((tensor) => {
+    const items = tensors.map((tensor) => {
       const swatch = element("i", { class: "cell" });
       const item = element("button", { type: "button", class: "outside-cell" }, swatch, tensor.name.replace(/\.weight$/, ""));
-      this.#cells.set(swatch, [tensor]);
+      this.#cells.set(swatch, { tensors: [tensor] });
       item.addEventListener("click", () => this.#options.onPick(tensor));
       return item;
     });
-    const rest = tensors.length - inOrder.length;
+    const rest = this.#options.stacks.moreOutside;
     return element("div", { class: "outside", role: "group", "aria-label": "Tensors outside the layers" }, ...items, rest > 0 && element("span", { class: "quiet" }, `and ${plural(rest, "more tensor")} in the list`));
   }
 
   #cellAt(target: EventTarget | null | undefined): Cell | undefined {
     if (!(target instanceof HTMLElement)) return undefined;
-    return this.#cells.get(target) ?? this.#cells.get((target.closest(".outside-cell")?.firstElementChild ?? target) as HTMLElement);
+    return (this.#cells.get(target) ?? this.#cells.get((target.closest(".outside-cell")?.firstElementChild ?? target) as HTMLElement))?.tensors;
   }
 
   #point(target: EventTarget | null | undefined): void {
@@ -177,7 +187,7 @@ export class LayerMatrix {
   #pick(target: EventTarget | null): void {
     if (!(target instanceof HTMLElement) || !target.matches("[role=gridcell]")) return;
     const cell = this.#cells.get(target);
-    if (cell) this.#open(cell);
+    if (cell) this.#open(cell.tensors);
   }
 
   #open(cell: Cell): void {
@@ -189,7 +199,7 @@ export class LayerMatrix {
 const hasBoth = (columns: readonly Column[]): boolean => columns.some(({ isNarrow }) => isNarrow) && columns.some(({ isNarrow }) => !isNarrow);
 
 /** Returns a stack without its columns of vectors, unless it has no other columns. */
-function withoutVectors(stack: Stack): Stack {
+function withoutVectors(stack: PictureStack): PictureStack {
   if (!hasBoth(stack.columns)) return stack;
   const isKept = (_: unknown, i: number): boolean => !stack.columns[i]!.isNarrow;
   const rows = stack.rows.map(({ layer, cells }) => ({ layer, cells: cells.filter(isKept) })).filter(({ cells }) => cells.some((cell) => cell !== undefined));

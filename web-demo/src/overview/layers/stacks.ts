@@ -22,6 +22,26 @@ export interface Stack {
   readonly rows: readonly { readonly layer: number; readonly cells: readonly (Cell | undefined)[] }[];
 }
 
+/** A stack as a picture shows it. `moreRows` is the number of layers that it leaves out. */
+export interface PictureStack extends Omit<Stack, "rows"> {
+  readonly rows: readonly { readonly layer: number; readonly cells: readonly (PictureCell | undefined)[] }[];
+  readonly moreRows: number;
+}
+
+/** A cell of a picture. Its tensors may be looked up when they are first needed. */
+export interface PictureCell {
+  readonly tensors: Cell;
+}
+
+/** The part of the stacks of a model that a picture shows, and the numbers of stacks and other tensors that it leaves out. */
+export interface BoundedStacks {
+  readonly stacks: readonly PictureStack[];
+  readonly moreStacks: number;
+  /** Tensors that belong to no stack. */
+  readonly outside: readonly TensorInfo[];
+  readonly moreOutside: number;
+}
+
 export interface Stacks {
   readonly stacks: readonly Stack[];
   /** The tensors that belong to no stack, in file order. */
@@ -32,6 +52,9 @@ export interface Stacks {
 const MIN_LAYERS = 2;
 /** The maximum number of readable columns. The list shows the rest. */
 const MAX_COLUMNS = 64;
+/** The maximum number of cells of a picture, and of tensors that it shows outside the layers. */
+const MAX_CELLS = 3000;
+const MAX_OUTSIDE = 24;
 
 /** The stacks of the lists of tensors that were arranged before, since several views of a model use them. */
 const arranged = new WeakMap<readonly TensorInfo[], Stacks>();
@@ -69,6 +92,18 @@ function stackOf(prefix: string, layers: ReadonlyMap<number, ReadonlyMap<string,
   const kept = new Set([...all].sort((a, b) => Number(a.isNarrow) - Number(b.isNarrow)).slice(0, MAX_COLUMNS));
   const columns = all.filter((column) => kept.has(column));
   return { prefix, columns, moreKinds: all.length - columns.length, rows: sorted.map(([layer, cells]) => ({ layer, cells: columns.map(({ kind }) => cells.get(kind)) })) };
+}
+
+/** Returns the part of the stacks that a picture shows: the first layers, and the largest of the other tensors in file order. */
+export function boundedStacks({ stacks, outside }: Stacks): BoundedStacks {
+  let left = MAX_CELLS;
+  const shown = stacks.flatMap((stack) => {
+    const rows = stack.rows.slice(0, Math.floor(left / stack.columns.length)).map(({ layer, cells }) => ({ layer, cells: cells.map((tensors) => tensors && { tensors }) }));
+    left -= rows.length * stack.columns.length;
+    return rows.length === 0 ? [] : [{ ...stack, rows, moreRows: stack.rows.length - rows.length }];
+  });
+  const largest = new Set([...outside].sort((a, b) => b.byteLength - a.byteLength).slice(0, MAX_OUTSIDE));
+  return { stacks: shown, moreStacks: stacks.length - shown.length, outside: outside.filter((tensor) => largest.has(tensor)), moreOutside: outside.length - largest.size };
 }
 
 /** The place of a tensor: the layer, the part of the name before it, and the module type. */

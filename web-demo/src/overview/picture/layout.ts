@@ -5,8 +5,9 @@ import type { Branch, Node } from "../../tree/node.js";
 import { arrange, placed } from "./ordered-layout.js";
 import type { Rectangle } from "./ordered-layout.js";
 
-/** The area of the smallest rectangle that is divided further, in square pixels. */
+/** The area of the smallest rectangle that is divided further, in square pixels, and the area that each of its nodes then has at least. */
 const MIN_AREA = 14;
+const MIN_NODE_AREA = 6;
 export const LABEL_HEIGHT = 17;
 /** The maximum depth of frames with labels. */
 const MAX_FRAMES = 3;
@@ -62,7 +63,7 @@ export class TreemapLayout {
     for (const { node, room } of nodes) {
       if (node.kind === "tensor") {
         this.cells.push({ ...room, tensor: node.tensor });
-      } else if (width * height < MIN_AREA) {
+      } else if (width * height < Math.max(MIN_AREA, MIN_NODE_AREA * node.children.length)) {
         const tensor = largest(node);
         if (tensor) this.cells.push({ ...room, tensor });
       } else if (isFramed) {

@@ -1,6 +1,7 @@
 /** Metrics: the values that a picture of the model shows as colours. */
 
-import type { TensorInfo, TensorStatistics } from "zstn";
+import type { TensorInfo } from "zstn";
+import type { PlainStatistics, StatisticsTable } from "../../engine/statistics-table.js";
 import { formatBytes, formatCount, formatShare, formatValue } from "../../page/format.js";
 import { originalBytesOf, ownBytes } from "../../tree/node.js";
 import type { Palette, ScaleKind } from "./scale.js";
@@ -56,7 +57,7 @@ const BITS: Metric = {
 };
 
 /** Returns the metrics that need no tensor bytes. */
-export function metricsOf(statistics: ReadonlyMap<string, TensorStatistics> | undefined): Metric[] {
+export function metricsOf(statistics: StatisticsTable | undefined): Metric[] {
   if (!statistics) return [SIZE, BITS];
   const nonFinite = (tensors: readonly TensorInfo[]): string => nonFiniteText(tensors, statistics);
   return [SIZE, BITS, ...fromStatistics(statistics)].map((metric) => ({
@@ -70,15 +71,15 @@ export function metricsOf(statistics: ReadonlyMap<string, TensorStatistics> | un
 }
 
 /** Formats the number of non-finite values, such as "1,536 NaN, 2 ∞"; empty for tensors without any. */
-export function nonFiniteText(tensors: readonly TensorInfo[], statistics: ReadonlyMap<string, TensorStatistics>): string {
-  const all = tensors.flatMap(({ name }) => statistics.get(name) ?? []);
+export function nonFiniteText(tensors: readonly TensorInfo[], statistics: StatisticsTable): string {
+  const all = tensors.flatMap((tensor) => statistics.of(tensor) ?? []);
   const [nans, infinities] = [total(all, (one) => one.nans), total(all, (one) => one.infinities)];
   return [nans > 0 && `${formatCount(nans)} NaN`, infinities > 0 && `${formatCount(infinities)} ∞`].filter((part) => part !== false).join(", ");
 }
 
-function fromStatistics(statistics: ReadonlyMap<string, TensorStatistics>): Metric[] {
-  const known = (tensors: readonly TensorInfo[]): TensorStatistics[] => tensors.flatMap(({ name, dtype }) => (isFloat(dtype) ? (statistics.get(name) ?? []) : []));
-  const over = (tensors: readonly TensorInfo[], sum: (all: TensorStatistics[]) => number): number | undefined => {
+function fromStatistics(statistics: StatisticsTable): Metric[] {
+  const known = (tensors: readonly TensorInfo[]): PlainStatistics[] => tensors.flatMap((tensor) => (isFloat(tensor.dtype) ? (statistics.of(tensor) ?? []) : []));
+  const over = (tensors: readonly TensorInfo[], sum: (all: PlainStatistics[]) => number): number | undefined => {
     const all = known(tensors);
     // The value of a cell is unknown if one of its tensors has no statistics, or if none has a finite value.
     return all.length < tensors.length || all.every((one) => finiteIn(one) === 0) ? undefined : sum(all);
@@ -99,11 +100,11 @@ function fromStatistics(statistics: ReadonlyMap<string, TensorStatistics>): Metr
   ];
 }
 
-const finiteIn = ({ count, nans, infinities }: TensorStatistics): number => count - nans - infinities;
+const finiteIn = ({ count, nans, infinities }: PlainStatistics): number => count - nans - infinities;
 
-const total = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => all.reduce((sum, one) => sum + of(one), 0);
+const total = (all: readonly PlainStatistics[], of: (one: PlainStatistics) => number): number => all.reduce((sum, one) => sum + of(one), 0);
 
 /** Returns the mean of a figure over several tensors, weighted by their finite elements. */
-const mean = (all: readonly TensorStatistics[], of: (one: TensorStatistics) => number): number => total(all, (one) => (finiteIn(one) === 0 ? 0 : of(one) * finiteIn(one))) / total(all, finiteIn);
+const mean = (all: readonly PlainStatistics[], of: (one: PlainStatistics) => number): number => total(all, (one) => (finiteIn(one) === 0 ? 0 : of(one) * finiteIn(one))) / total(all, finiteIn);
 
 const isFloat = (dtype: string): boolean => /^(F64|F32|F16|BF16|F8)/.test(dtype);

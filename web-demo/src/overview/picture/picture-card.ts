@@ -1,16 +1,20 @@
 /** The picture of a model: its treemap, or its layer matrix. */
 
-import type { TensorInfo, TensorStatistics } from "zstn";
+import type { TensorInfo } from "zstn";
+import type { Engine } from "../../engine/client.js";
+import type { StatisticsTable } from "../../engine/statistics-table.js";
 import { element, select } from "../../page/element.js";
 import type { OpenedModel } from "../../page/opened-model.js";
 import type { Route } from "../../page/route.js";
-import { treeOf } from "../../tree/node.js";
+import { decodeStacks } from "../layers/encoded-stacks.js";
+import type { EncodedStacks } from "../layers/encoded-stacks.js";
 import { LayerMatrix } from "../layers/matrix.js";
 import { metricsOf } from "./metric.js";
 import type { Metric } from "./metric.js";
 import { Treemap } from "./treemap.js";
 
 export interface PictureCardOptions {
+  readonly engine: Engine;
   readonly model: OpenedModel;
   readonly onPick: (tensor: TensorInfo) => void;
   readonly onRoute: (change: Pick<Route, "colour" | "area">) => void;
@@ -22,7 +26,7 @@ export class PictureCard {
   readonly node = element("section", { class: "card wide" });
   readonly #options: PictureCardOptions;
   readonly #treemap: Treemap;
-  readonly #layers: LayerMatrix;
+  #layers: LayerMatrix | undefined;
   readonly #closing = new AbortController();
   #metrics: readonly Metric[] = metricsOf(undefined);
   /** Metrics of another view. `#onAdded` makes that view compute them. */
@@ -33,13 +37,22 @@ export class PictureCard {
 
   constructor(options: PictureCardOptions) {
     this.#options = options;
-    const { model, onPick } = options;
-    this.#treemap = new Treemap(treeOf(model.tensors), model.tensors, onPick, this.#closing.signal);
-    this.#layers = new LayerMatrix({ tensors: model.tensors, onPick, unknown: "not known" });
+    const { engine, model, onPick } = options;
+    this.#treemap = new Treemap({ engine, model, onPick, signal: this.#closing.signal });
+  }
+
+  /** True once the layers are known. */
+  get isReady(): boolean {
+    return this.#layers !== undefined;
   }
 
   get hasLayers(): boolean {
-    return this.#layers.hasLayers;
+    return this.#layers?.hasLayers ?? false;
+  }
+
+  useLayers(layers: EncodedStacks): void {
+    const { model, onPick } = this.#options;
+    this.#layers = new LayerMatrix({ stacks: decodeStacks(layers, model.tensors), onPick, unknown: "not known" });
   }
 
   /** Adds metrics that another view computes. `onShown` is called when one of them is shown. */
@@ -67,7 +80,7 @@ export class PictureCard {
     const title = kind === "treemap" ? "Size by tensor" : "Layers by module";
     const controls = element("div", { class: "buttons" }, by, kind === "treemap" && area);
     const focused = this.node.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : undefined;
-    this.node.replaceChildren(element("div", { class: "card-head" }, element("h2", {}, title), controls), kind === "treemap" ? this.#treemap.node : this.#layers.node);
+    this.node.replaceChildren(element("div", { class: "card-head" }, element("h2", {}, title), controls), kind === "treemap" ? this.#treemap.node : this.#layers!.node);
     if (focused) this.node.querySelector<HTMLElement>(`select[aria-label="${focused}"]`)?.focus();
     this.#metric = metric;
     this.#paint(kind, metric);
@@ -76,7 +89,7 @@ export class PictureCard {
 
   #paint(kind: "treemap" | "layers", metric: Metric | undefined): void {
     if (kind === "treemap") this.#treemap.show(this.#shown?.route.area === "original" ? "original" : "stored", metric);
-    else if (metric) this.#layers.colour(metric);
+    else if (metric) void this.#layers?.colour(metric);
   }
 
   close(): void {
@@ -84,7 +97,7 @@ export class PictureCard {
   }
 
   /** Adds the metrics of statistics, which were stored by the packer or measured. */
-  useStatistics(statistics: ReadonlyMap<string, TensorStatistics>): void {
+  useStatistics(statistics: StatisticsTable): void {
     this.#metrics = metricsOf(statistics);
     if (this.#shown) this.show(this.#shown.kind, this.#shown.route);
   }
