@@ -98,7 +98,8 @@ def test_npy_files_are_the_arrays_that_numpy_loads(vector: dict[str, Any]) -> No
         array = model.numpy("")
     assert array.shape == tuple(vector["shape"])
     assert sha256(array) == vector["values_sha256"]
-    if vector["stored"] != "|V2":
+    # NumPy itself reads neither.
+    if vector["stored"] not in ("|V2", "<f1"):
         np.testing.assert_array_equal(array, np.load(path))
 
 

@@ -5,7 +5,7 @@ import { describe } from "./describe.js";
 import { Matrix } from "./matrix.js";
 import { isMeasured } from "./model-figures.js";
 import { storedSource } from "./tensor-source.js";
-import type { Measured } from "./protocol.js";
+import type { Measured } from "./statistics-table.js";
 import type { Model } from "zstn";
 
 /** The number of tensors that are read at once, so that small ones share round trips. */

@@ -18,9 +18,9 @@ import { encodeRows } from "../tree/row-list.js";
 import { firstOpen, listRows, modulesOf, treeRows } from "../tree/rows.js";
 import { nearest, searchFor } from "../tree/search.js";
 import { transfer } from "./transfer.js";
-import type { Arranged, FactsRequest, ListFilter, ListRequest, Measured, TreemapCells, TreemapRequest } from "./protocol.js";
+import type { Arranged, FactsRequest, ListFilter, ListRequest, TreemapCells, TreemapRequest } from "./protocol.js";
 import { statisticsColumns } from "./statistics-table.js";
-import type { StatisticsColumns } from "./statistics-table.js";
+import type { Measured, StatisticsColumns } from "./statistics-table.js";
 import { Turns } from "./turns.js";
 
 export class ModelIndex {

@@ -11,7 +11,7 @@ import type { Order } from "../tree/rows.js";
 import type { BandLevel, StoredFigures } from "./bands.js";
 import type { Levels } from "./levels/report.js";
 import type { ModelFigures } from "./model-figures.js";
-import type { PlainStatistics, StatisticsColumns } from "./statistics-table.js";
+import type { StatisticsColumns } from "./statistics-table.js";
 import type { ChangesRequest, ChangesResult, StatedChange } from "./tensor-change.js";
 import type { TensorColumns } from "./tensor-table.js";
 
@@ -321,11 +321,6 @@ export interface DescribeRequest {
 export interface Values {
   readonly area: Area;
   readonly values: Float64Array<ArrayBuffer>;
-}
-
-/** Statistics of a tensor, stored or measured. `zeroRows` is the number of rows that contain only zeros, known only if all values were read. */
-export interface Measured extends PlainStatistics {
-  readonly zeroRows?: number;
 }
 
 /** A request for the rows with a problem, among the rows of these ranges; ends are exclusive. */

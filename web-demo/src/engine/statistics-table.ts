@@ -11,6 +11,11 @@ export type StatisticsColumns = Float64Array<ArrayBuffer>;
 /** Statistics without those of bands. */
 export type PlainStatistics = Pick<TensorStatistics, (typeof FIELDS)[number]>;
 
+/** Statistics of a tensor, stored or measured. `zeroRows` is the number of rows that contain only zeros, known only if all values were read. */
+export interface Measured extends PlainStatistics {
+  readonly zeroRows?: number;
+}
+
 /** Returns the statistics of the tensors in one array; `undefined` if no tensor has any. */
 export function statisticsColumns(tensors: readonly TensorInfo[], statistics: ReadonlyMap<string, PlainStatistics> | undefined): StatisticsColumns | undefined {
   if (!statistics || statistics.size === 0) return undefined;

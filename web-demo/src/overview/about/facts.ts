@@ -1,7 +1,6 @@
 /** The facts about a model that its overview begins with. Each is proven by names and shapes, or stated by the configuration. */
 
 import type { TensorInfo } from "zstn";
-import type { ModelSummary } from "../../engine/protocol.js";
 import { formatCount, formatMagnitude, plural } from "../../page/format.js";
 import { typeOf } from "../../tree/dtype-family.js";
 import { originalBytesOf } from "../../tree/node.js";
@@ -35,7 +34,13 @@ export interface Facts {
   readonly needsConfig: boolean;
 }
 
-export type Described = Pick<ModelSummary, "name" | "metadata" | "fileCount"> & { readonly tensors: readonly TensorInfo[] };
+/** The members of a model from which facts are derived. */
+export interface Described {
+  readonly name: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly fileCount: number;
+  readonly tensors: readonly TensorInfo[];
+}
 
 /** The maximum number of stacks whose layers are listed. */
 const MAX_STACKS = 4;

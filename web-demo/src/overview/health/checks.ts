@@ -1,7 +1,7 @@
 /** Checks the statistics of all tensors for signs of damage. */
 
 import type { TensorInfo } from "zstn";
-import type { Measured } from "../../engine/protocol.js";
+import type { Measured } from "../../engine/statistics-table.js";
 import { formatCount, formatMagnitude, formatShare, formatValue, plural } from "../../page/format.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import { placeOf } from "../layers/stacks.js";

@@ -1,7 +1,7 @@
 /** The findings of a checkup in the lines that the page shows. */
 
 import type { TensorInfo } from "zstn";
-import type { Measured } from "../../engine/protocol.js";
+import type { Measured } from "../../engine/statistics-table.js";
 import { placeOf } from "../layers/stacks.js";
 import { checkup, PROBLEMS } from "./checks.js";
 import type { Checkup, Finding, Problem } from "./checks.js";

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from zstn import ZstnError, _native, unpack
@@ -97,22 +98,26 @@ class DamagedBaseError(Exception):
         self.key = key
 
 
-def base_paths(results: _native.Results, row: Row) -> list[Path]:
+def base_paths(
+    results: _native.Results, row: Row, places: Mapping[str, str] | None = None
+) -> list[Path]:
     """Returns the packed bases of a row, in the order of its `bases`. Bases in an object
     store are downloaded to the folder `cache_folder`, once for all processes, and
-    compared with the SHA-256 in their entries.
+    compared with the SHA-256 in their entries. Messages name a base as in `places`, or as
+    in its entry.
 
     Raises:
         MissingBaseError, RefusedBaseError, DamagedBaseError: if a base is not available.
     """
     return [
-        _path(results, key, name) for key, name in zip(row.bases, row.base_names, strict=True)
+        _path(results, key, name, (places or {}).get(key))
+        for key, name in zip(row.bases, row.base_names, strict=True)
     ]
 
 
-def _path(results: _native.Results, key: str, name: str) -> Path:
+def _path(results: _native.Results, key: str, name: str, place: str | None) -> Path:
     entry = results.done(key)
-    place = base_place(results, key)
+    place = place or base_place(results, key)
     if entry is None:
         failed = results.failed(key)
         values = {} if failed is None else json.loads(failed)

@@ -233,6 +233,7 @@ class Run:
             limits(row, settings.threads),
             settings.retry_refused,
             attempt,
+            {key: self._places[key] for key in row.bases if key in self._places},
         )
 
     def _push(self, row: Row, attempt: int, due: float) -> None:

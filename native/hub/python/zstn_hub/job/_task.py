@@ -59,6 +59,8 @@ class Task:
     retry_refused: bool = False
     #: Number of the attempt, from 1.
     attempt: int = 1
+    #: OWNER/NAME/PATH of the bases that the plan contains, by key, for messages.
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

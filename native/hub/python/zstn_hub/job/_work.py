@@ -71,7 +71,7 @@ def _work(task: Task) -> tuple[State, str, int, int]:
     bases: list[Path] | None = None
     if row.bases and results.packed(json.dumps(task.row)) is None:
         try:
-            bases = base_paths(results, row)
+            bases = base_paths(results, row, task.places)
         except MissingBaseError as error:
             return _failed(results, row, "retry", str(error))
         except RefusedBaseError as error:
