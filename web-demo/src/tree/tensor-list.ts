@@ -82,7 +82,7 @@ export class TensorList {
     this.#found = model.tensors.size;
     this.#rows = new RowList(new Float64Array(), model.tensors);
     this.#expressions = new ExpressionSearch(model.tensors.columns, () => this.#arrange(this.#selected !== undefined));
-    this.#tree = new TreeView({ onPick, onToggle: (path, open) => this.#toggle(path, open), onLeave: () => this.#search.focus() });
+    this.#tree = new TreeView({ onPick, onToggle: (path, open) => this.#toggle(path, open), arranged: () => this.#arranged(), onLeave: () => this.#search.focus() });
     const dtypes = model.figures.types.map(({ type }) => type).sort();
     this.#byDtype = select("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
       this.#dtype = dtype;
@@ -178,6 +178,11 @@ export class TensorList {
       if (reveal) this.#tree.reveal();
       if (activate !== undefined) this.#tree.activate(activate);
     });
+  }
+
+  /** Resolves when no arrangement is pending. */
+  async #arranged(): Promise<void> {
+    for (let pending; pending !== this.#pending; ) await (pending = this.#pending);
   }
 
   /** Requests the rows of the list, and calls `use` with them unless they are no longer needed. */

@@ -11,10 +11,15 @@ const SPARE_ROWS = 10;
 /** The number of rows that stay visible above and below the active row. */
 const CONTEXT_ROWS = 3;
 
+/** The keys that the tree handles. */
+const KEYS: readonly string[] = ["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight", "PageDown", "PageUp", "Home", "End", "Enter", " "];
+
 export interface TreeViewOptions {
   readonly onPick: (tensor: ListedTensor) => void;
   /** Opens or closes a module. */
   readonly onToggle: (path: string, open: boolean) => void;
+  /** Resolves when the rows of the last search and order are shown. */
+  readonly arranged: () => Promise<void>;
   /** Called when the user moves up from the first row. */
   readonly onLeave: () => void;
 }
@@ -31,6 +36,8 @@ export class TreeView {
   #drawnHeight = 0;
   /** True if the active row was scrolled into view, and the user has not scrolled since. */
   #isRevealed = false;
+  /** Resolves when all pressed keys have been handled. */
+  #keys: Promise<void> = Promise.resolve();
 
   constructor(options: TreeViewOptions) {
     this.#options = options;
@@ -63,9 +70,16 @@ export class TreeView {
 
   /** Moves the focus here, to the first or the last row. */
   enter(at: "first" | "last"): void {
-    this.#active = at === "first" ? 0 : Math.max(0, this.#length - 1);
     this.node.focus();
-    this.reveal();
+    this.#afterOthers(() => {
+      this.#active = at === "first" ? 0 : Math.max(0, this.#length - 1);
+      this.reveal();
+    });
+  }
+
+  /** Handles a key after those that were pressed before it, with the rows of the last search. */
+  #afterOthers(handle: () => void): void {
+    this.#keys = this.#keys.then(this.#options.arranged).then(handle);
   }
 
   get #length(): number {
@@ -149,27 +163,31 @@ export class TreeView {
   }
 
   #onKey(event: KeyboardEvent): void {
-    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target !== this.node || event.ctrlKey || event.metaKey || event.altKey || !KEYS.includes(event.key)) return;
+    event.preventDefault();
+    this.#afterOthers(() => this.#press(event.key));
+  }
+
+  #press(key: string): void {
     const page = Math.max(1, Math.floor(this.node.clientHeight / this.#rowHeight) - 1);
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    const step = steps[event.key];
+    const step = steps[key];
     const row = this.#rows?.at(this.#active);
-    if (event.key === "ArrowUp" && this.#active === 0) {
+    if (key === "ArrowUp" && this.#active === 0) {
       this.#options.onLeave();
     } else if (step !== undefined) {
       this.#active = Math.max(0, Math.min(this.#length - 1, this.#active + step));
-    } else if (event.key === "Enter" || event.key === " ") {
+    } else if (key === "Enter" || key === " ") {
       this.#use(this.#active);
-    } else if (event.key === "ArrowRight" && row?.node.kind === "module") {
+    } else if (key === "ArrowRight" && row?.node.kind === "module") {
       if (this.#isOpen(this.#active)) this.#active += 1;
       else this.#use(this.#active, true);
-    } else if (event.key === "ArrowLeft" && row) {
+    } else if (key === "ArrowLeft" && row) {
       if (row.node.kind === "module" && this.#isOpen(this.#active)) this.#use(this.#active, false);
       else this.#active = this.#parentOf(this.#active);
     } else {
       return;
     }
-    event.preventDefault();
     this.reveal();
   }
 
