@@ -50,7 +50,7 @@ const UNUSED = "\0unused";
 const withoutUnused: Plugin = {
   name: "without-unused",
   enforce: "pre",
-  resolveId: (source, importer = "") => (/\/(gpu\/read-to-gpu|core\/zstn_gpu|model-index|stream|suggest|hub\/for-open)\.js$/.test(source) && !importer.includes("/web-demo/") ? UNUSED : undefined),
+  resolveId: (source) => (/\/(gpu\/read-to-gpu|core\/zstn_gpu|model-index|stream|suggest|hub\/for-open)\.js$/.test(source) ? UNUSED : undefined),
   load: (id) => (id === UNUSED ? 'throw new Error("The viewer is built without this module.");' : undefined),
 };
 

@@ -21,8 +21,8 @@ import type { ReadOptions, Source } from "./source/source.js";
 const MAGIC = [0x5a, 0x53, 0x54, 0x4e, 0x49, 0x44, 0x58, 1];
 
 /**
- * The most bytes that an index may have after decompression: those of the largest models have a few million, and lists of
- * tensors become 10 to 30 times shorter.
+ * Returns the maximum length of an index after decompression. An index of a very large model takes a few million bytes, and
+ * compression makes lists of tensors 10 to 30 times shorter.
  */
 const maxBytesOf = (compressedBytes: number): number => Math.min(256 << 20, (1 << 20) + 200 * compressedBytes);
 

@@ -129,8 +129,8 @@ export class Model {
 
   /**
    * Reads one tensor into a buffer of a GPU (WebGPU), which decodes packed tensors from their stored bytes. The CPU decodes
-   * those that shaders do not support, `rows` of a tensor, and all with `verify: "full"`. The bytes up to the next multiple of 4 become zeros.
-   * Rejects with an `InvalidInputError` for a buffer that is unsuitable, and with a `GpuError` if the GPU refuses a command.
+   * a tensor that shaders do not support, `rows` of a tensor, and every tensor with `verify: "full"`. The bytes up to the next
+   * multiple of 4 become zeros. Rejects with an `InvalidInputError` for a buffer that is unsuitable, and with a `GpuError` if the GPU refuses a command.
    */
   async readToGpu(name: string, options: GpuReadOptions): Promise<GpuTensor> {
     const { readToGpu } = await import("./gpu/read-to-gpu.js");

@@ -36,7 +36,7 @@ export const standaloneScripts: Plugin = {
         // The names contain digests of the contents. The page has no such name.
         BUILD: createHash("sha256").update(names.join("\n")).update(page.source).digest("hex").slice(0, 16),
         ENTRY: entry?.fileName,
-        // With no files, the worker removes itself where an earlier build has installed it.
+        // Without files, the worker that an earlier build installed unregisters itself.
         FILES: isOffline ? known : [],
         FIRST_FILES: known.filter((name) => !name.endsWith(".wasm") || name.includes("zstn_wasm")),
       };

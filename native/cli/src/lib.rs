@@ -180,9 +180,9 @@ static INVOCATION: OnceLock<Invocation> = OnceLock::new();
 /// this command line if that is not the executable of the process: `zstn lfs install`
 /// makes git-lfs run it.
 ///
-/// The process belongs to the command line from then on: its signal handlers, its limit
-/// of open files and its standard streams. A signal may end the process before this
-/// function returns. Call it once, on the main thread.
+/// Call this function once, on the main thread. It installs signal handlers, raises the
+/// limit of open files and uses the standard streams of the process. A signal may end the
+/// process before this function returns.
 pub fn run(script: Option<PathBuf>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let status = run_verb(script, arguments.into_iter().collect());
     // The standard library flushes this buffer only where `main` is Rust's.

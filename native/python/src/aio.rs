@@ -208,9 +208,8 @@ impl AsyncReader {
 
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<TensorInfo> {
         let model = self.reader.model();
-        let found = self.reader.find(name);
-        let number = found.and_then(|_| Ok(model.find(name)?));
-        let number = number.map_err(|error| to_python(py, error))?;
+        let number = model.find(name);
+        let number = number.map_err(|error| to_python(py, error.into()))?;
         Ok(TensorInfo::of(model, number))
     }
 

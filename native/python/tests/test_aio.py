@@ -167,7 +167,7 @@ def test_errors_are_those_of_the_synchronous_functions(
 
 
 class Stalling(Handler):
-    """Answers requests until it is told to stall; then it waits until the client closes the
+    """Answers requests, or, once `stalls` is set, waits until the client closes the
     connection."""
 
     stalls = False

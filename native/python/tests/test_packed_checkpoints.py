@@ -20,7 +20,7 @@ Content = dict[str, bytes]
 
 
 def write(folder: Path, step: int) -> Path:
-    """Writes a checkpoint whose weights differ a little from those of other steps."""
+    """Writes a checkpoint whose weights differ slightly from step to step."""
     random = np.random.default_rng(1)
     base = random.standard_normal((128, 64)).astype(np.float32)
     change = np.random.default_rng(step).random((128, 64)) < 0.02

@@ -286,7 +286,7 @@ def open(
     """Opens a model: ``model = await zstn.aio.open(…)``, or
     ``async with zstn.aio.open(…) as model``.
 
-    The arguments and errors are those of `zstn.open`. A file object, or a file of fsspec,
+    It takes the arguments of `zstn.open` and raises the same errors. A file object, or a file of fsspec,
     is read on threads, and a read of it in progress cannot be interrupted.
     """
     if verify not in ("stored", "full"):

@@ -15,7 +15,7 @@ export function networkCause(error: unknown): NetworkCause {
   if (code === "ERR_INVALID_URL" || /^(redirect count exceeded|URL scheme must be a HTTP\(S\) scheme)$/.test(message)) {
     return { code, isLasting: true, sentence: (where) => `${where} redirects to a file that does not exist: ${message}. Check the address.` };
   }
-  // Without an answer before, nothing is there that could come back.
+  // The server may never have existed, so these errors are retried only after it has answered once.
   const isNowhere = ["ECONNREFUSED", "ENOTFOUND", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"].includes(code);
   return { code, isLasting: isNowhere ? "until an answer" : isUntrusted(code) };
 }

@@ -12,7 +12,7 @@ import type { MatrixReader } from "./matrix-reader.js";
 import type { ModelSummary, OpenRequest, OpenResult, ModelSource, Reference, Slot, NetworkStats } from "./protocol.js";
 import { readConfigFile } from "./config-file.js";
 import { figuresOf } from "./model-figures.js";
-import { ModelIndex } from "./model-index.js";
+import { ModelFacts } from "./model-facts.js";
 import { columnsOf, memoryOf } from "./tensor-table.js";
 import { transfer } from "./transfer.js";
 import { decodedInfo, decodedSource, slicedSource, storedSource } from "./tensor-source.js";
@@ -32,7 +32,7 @@ type ModelRequest = Omit<OpenRequest, "second">;
 export class OpenModels {
   readonly #log: NetworkLog;
   readonly #models = new Map<Slot, Model>();
-  readonly #indices = new Map<Slot, ModelIndex>();
+  readonly #facts = new Map<Slot, ModelFacts>();
   readonly #generations = new Map<Slot, number>();
   #lastGeneration = 0;
   /** The input of the first model. */
@@ -60,19 +60,19 @@ export class OpenModels {
     return model;
   }
 
-  /** Returns the index of the model in a slot. Throws like `model`. */
-  index(slot: Slot, generation?: number): ModelIndex {
+  /** Returns the facts about the model in a slot. Throws like `model`. */
+  facts(slot: Slot, generation?: number): ModelFacts {
     const model = this.model(slot, generation);
-    let index = this.#indices.get(slot);
-    if (index?.model !== model) this.#indices.set(slot, (index = new ModelIndex(model)));
-    return index;
+    let facts = this.#facts.get(slot);
+    if (facts?.model !== model) this.#facts.set(slot, (facts = new ModelFacts(model)));
+    return facts;
   }
 
   /** Returns the names of tensors with the shape of a tensor of the first model, those of the second model first. */
   namesLike({ slot, tensor, generation }: Reference, limit: number): string[] {
-    const own = this.index(slot, generation);
+    const own = this.facts(slot, generation);
     const info = own.model.tensors.get(tensor)!;
-    const others = this.#models.has("second") ? this.index("second").namesLike(info, limit) : [];
+    const others = this.#models.has("second") ? this.facts("second").namesLike(info, limit) : [];
     return [...new Set([...others, ...own.namesLike(info, limit)])].slice(0, limit);
   }
 
@@ -138,13 +138,13 @@ export class OpenModels {
   #summary(slot: Slot, name: string): ModelSummary {
     const generation = (this.#lastGeneration += 1);
     this.#generations.set(slot, generation);
-    return { ...summaryOf(this.index(slot), name), generation };
+    return { ...summaryOf(this.facts(slot), name), generation };
   }
 
   closeSecond(): undefined {
     this.#models.get("second")?.close();
     this.#models.delete("second");
-    this.#indices.delete("second");
+    this.#facts.delete("second");
     this.#log.beginSecond(undefined);
     this.#matrices = this.#matrices.filter(({ key }) => !key.startsWith("second "));
   }
@@ -152,7 +152,7 @@ export class OpenModels {
   #close(): void {
     for (const model of this.#models.values()) model.close();
     this.#models.clear();
-    this.#indices.clear();
+    this.#facts.clear();
     this.#matrices = [];
   }
 
@@ -235,7 +235,7 @@ function inputOf(source: ModelSource, log: Recorder): ModelInput {
 /** The maximum number of unreadable tensors that are listed. */
 const MAX_UNREADABLE = 50;
 
-function summaryOf({ model, tensors }: ModelIndex, name: string): Omit<ModelSummary, "generation"> {
+function summaryOf({ model, tensors }: ModelFacts, name: string): Omit<ModelSummary, "generation"> {
   const unreadable: [string, string][] = [];
   for (const [tensor, { message }] of model.unreadable) {
     if (unreadable.length === MAX_UNREADABLE) break;

@@ -19,8 +19,8 @@ import type { TensorColumns } from "./tensor-table.js";
 export type Slot = "first" | "second";
 
 /**
- * A part of a tensor: an index for each of its first axes, `null` for all indices of an axis; or an entry for every axis,
- * of which one is the rows of the view, one its columns, and each other one an index.
+ * A part of a tensor: an index for each of its first axes, `null` for all indices of an axis; or an entry for every axis:
+ * `"rows"` and `"columns"` for the axes that the view shows, and an index for each other axis.
  */
 export type Slice = readonly (number | null | "rows" | "columns")[];
 

@@ -6,7 +6,7 @@ import { storedFigures } from "./bands.js";
 import { describe } from "./describe.js";
 import { serializeError } from "./serialized-error.js";
 import { OpenModels } from "./open-models.js";
-import type { ModelIndex } from "./model-index.js";
+import type { ModelFacts } from "./model-facts.js";
 import type { CallName, Calls, FromWorker, OfModel, Step, ToWorker } from "./protocol.js";
 import { probe, raster } from "./raster.js";
 import { resolve } from "./resolve.js";
@@ -26,7 +26,7 @@ type Handlers = { [N in CallName]: (request: Calls[N]["request"], context: Conte
 const send = (message: FromWorker, transfer: Transferable[] = []) => postMessage(message, { transfer });
 const models = new OpenModels((network) => send({ network }));
 
-const indexOf = ({ slot, generation }: OfModel): ModelIndex => models.index(slot, generation);
+const factsOf = ({ slot, generation }: OfModel): ModelFacts => models.facts(slot, generation);
 
 const handlers: Handlers = {
   resolve: (request, { signal }) => resolve(request, signal),
@@ -44,16 +44,16 @@ const handlers: Handlers = {
   breakdown: ({ slot, tensor, generation }, context) => byteBreakdown(models.model(slot, generation), tensor, context),
   stated: ({ tensors }) => statedChanges(models.model("first"), models.model("second"), tensors),
   changes: (request, context) => models.comparison().compare(request, context),
-  list: (request, { signal }) => indexOf(request).list(request, signal),
-  sequence: (request, { signal }) => indexOf(request).sequence(request, signal),
-  nearest: (request, { signal }) => indexOf(request).nearest(request.text, signal),
-  facts: async (request) => indexOf(request).facts(request),
-  layers: async (request) => indexOf(request).layers(),
-  treemap: async (request) => indexOf(request).treemap(request),
-  health: (request) => indexOf(request).health(),
+  list: (request, { signal }) => factsOf(request).list(request, signal),
+  sequence: (request, { signal }) => factsOf(request).sequence(request, signal),
+  nearest: (request, { signal }) => factsOf(request).nearest(request.text, signal),
+  facts: async (request) => factsOf(request).facts(request),
+  layers: async (request) => factsOf(request).layers(),
+  treemap: async (request) => factsOf(request).treemap(request),
+  health: (request) => factsOf(request).health(),
   alike: async ({ of, limit }) => models.namesLike(of, limit),
-  families: async ({ of }) => models.index(of.slot, of.generation).families(of.tensor),
-  statistics: ({ slot }) => models.index(slot).statistics(),
+  families: async ({ of }) => models.facts(of.slot, of.generation).families(of.tensor),
+  statistics: ({ slot }) => models.facts(slot).statistics(),
   bands: async ({ of }, { signal }) => {
     const model = models.model(of.slot, of.generation);
     const info = model.tensors.get(of.tensor);
@@ -61,8 +61,8 @@ const handlers: Handlers = {
   },
   locate: (request, context) => locate(models.matrix(request.of), request, context),
   measure: async ({ slot }, context) => {
-    const index = models.index(slot);
-    return index.measured(await measure(index.model, context));
+    const facts = models.facts(slot);
+    return facts.measured(await measure(facts.model, context));
   },
   config: (_, { signal }) => models.config(signal),
   save: ({ of, format }, context) => save(models.model(of.slot, of.generation), of.tensor, format, context),

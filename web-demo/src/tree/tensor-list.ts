@@ -127,7 +127,7 @@ export class TensorList {
    */
   async neighbour(by: 1 | -1): Promise<ListedTensor | undefined> {
     const { engine, model } = this.#options;
-    await this.#pending;
+    await this.#arranged();
     if (!this.#filter) return undefined;
     this.#sequence ??= engine.call("sequence", { ...this.#of, ...this.#filter });
     const sequence = await this.#sequence;

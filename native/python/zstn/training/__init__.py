@@ -1,11 +1,11 @@
-"""Packed checkpoints of training runs: each a delta against the one before, packed in the
-background, with originals removed once the packed ones have been verified.
+"""Packs the checkpoints of training runs in the background, each as a delta against the
+one before. An original is removed only after its packed file has been verified.
 
 - `zstn.training.transformers.PackCheckpoints` is a callback for ``transformers.Trainer``.
 - `zstn.training.lightning.PackedCheckpointIO` is a plugin for Lightning.
-- `BackgroundPacker` works with the checkpoints of any program, such as those of
-  ``Accelerator.save_state``, and `PackedCheckpoints` packs them one by one.
-- `restore_checkpoint` restores one of them, to resume from it.
+- `BackgroundPacker` packs the checkpoints of any other program, for example of
+  ``Accelerator.save_state``. `PackedCheckpoints` packs a single checkpoint at once.
+- `restore_checkpoint` restores a packed checkpoint, to resume from it.
 """
 
 from __future__ import annotations

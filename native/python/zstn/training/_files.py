@@ -77,8 +77,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Returns an unused path in the folder of `path` for its unfinished content. What an
-    interrupted process has left there is removed."""
+    """Returns an unused path in the folder of `path` for its unfinished content. Removes
+    the file or folder that an interrupted process has left under this name."""
     found = path.with_name(f".{path.name}.part")
     remove(found)
     return found

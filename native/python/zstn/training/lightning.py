@@ -12,7 +12,7 @@ from .._types import Effort
 from ._packer import BackgroundPacker
 from ._store import PackedCheckpoints
 
-# Lightning has two packages with different classes. A trainer accepts only those of its own.
+# Lightning has two packages with different classes. A trainer accepts only the classes of its own package.
 try:
     if "pytorch_lightning" in sys.modules:
         from pytorch_lightning.plugins.io import TorchCheckpointIO

@@ -146,7 +146,7 @@ fn element(descr: &str) -> Result<(Dtype, ElementCoding, Option<u64>)> {
         "i8" => (Dtype::I64, 8),
         "u8" => (Dtype::U64, 8),
         "f8" => (Dtype::F64, 8),
-        // Of the floats of 8 bits in `ml_dtypes`, NumPy takes only this one for a float.
+        // `float8_e5m2` of `ml_dtypes` is the only float of 8 bits that NumPy writes as a float.
         "f1" => (Dtype::F8E5M2, 1),
         // Elements without a meaning, as which NumPy stores floats of 8 bits and bfloat16.
         "V1" if matches!(order, '<' | '>' | '=' | '|') => {

@@ -23,7 +23,7 @@ import { statisticsColumns } from "./statistics-table.js";
 import type { Measured, StatisticsColumns } from "./statistics-table.js";
 import { Turns } from "./turns.js";
 
-export class ModelIndex {
+export class ModelFacts {
   readonly model: Model;
   readonly tensors: readonly TensorInfo[];
   #positions: ReadonlyMap<TensorInfo, number> | undefined;
