@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -21,6 +21,8 @@ import { startWebkit, withoutWebkit } from "./support/webkit.mjs";
 
 const run = promisify(execFile);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+/** Whether the module with threads is in the package; it can only be built with nightly Rust. */
+const hasThreads = existsSync(fileURLToPath(import.meta.resolve("zstn/zstn_threads_bg.wasm")));
 const reports = here("../../target/runtimes");
 const folder = scratchFolder();
 const project = join(folder, "project");
@@ -133,6 +135,10 @@ describe("runtimes", { concurrency: 2 }, () => {
       t.diagnostic(`${name}: version ${version}`);
       writeFileSync(join(reports, `${name.replaceAll(" ", "-")}.json`), `${JSON.stringify({ version, outcomes }, null, 2)}\n`);
       for (const [feature, outcome] of Object.entries(outcomes)) {
+        if (feature === "decode on threads" && !hasThreads) {
+          t.diagnostic("decode on threads was not tested: its module could not be built here");
+          continue;
+        }
         const cell = table.get(name)?.get(feature);
         assert.ok(cell, `docs/npm/runtimes.md has a cell for "${feature}" in ${name}`);
         if (outcome.ok) assert.equal(cell.works, true, `${feature} works in ${name}, and the table says otherwise`);

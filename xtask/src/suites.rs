@@ -256,21 +256,19 @@ fn stores() -> Result<()> {
     let (moto, azurite) = (python::moto()?, npm::azurite()?);
     cargo::programs()?;
     step("object stores", |step| {
-        // Neither server reports a port that it chooses itself.
-        let free = || -> Result<u16> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
-        let (s3, azure) = (free()?, free()?);
+        let [s3, azure] = free_ports()?;
         let mut server = Command::new(moto);
         server.words(&format!("-H 127.0.0.1 -p {s3}"));
-        let _moto = Background::start("moto server", &mut server)?;
+        let mut moto = Background::start("moto server", &mut server)?;
         let mut server = cmd("node");
         server.arg(azurite).words("--inMemoryPersistence --silent");
         // The client uses a newer version of the protocol than azurite supports.
         server.words(&format!(
             "--skipApiVersionCheck --blobHost 127.0.0.1 --blobPort {azure}"
         ));
-        let _azurite = Background::start("azurite server", &mut server)?;
-        for port in [s3, azure] {
-            wait_for(port).context("the logs of the servers are in target/xtask-logs")?;
+        let mut azurite = Background::start("azurite server", &mut server)?;
+        for (server, port) in [(&mut moto, s3), (&mut azurite, azure)] {
+            wait_for(server, port).context("the logs of the servers are in target/xtask-logs")?;
         }
         let mut test = cargo::test();
         // The full tables of faults run in the suite `rust`, with the in-memory store.
@@ -281,12 +279,24 @@ fn stores() -> Result<()> {
     })
 }
 
-/// Waits until a server listens on `port`, which takes a few seconds unless the machine
+/// Returns two ports for servers that do not report a port that they choose themselves.
+/// Systems give ports from 32,768 on to programs that ask for any; one of those could be
+/// taken before the server has started.
+fn free_ports() -> Result<[u16; 2]> {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let first = 20_000 + (std::process::id() % 6_000) as u16;
+    let mut ports = (first..32_000).filter(is_free);
+    let mut next = || ports.next().context("no port below 32,000 is free");
+    Ok([next()?, next()?])
+}
+
+/// Waits until `server` listens on `port`, which takes a few seconds unless the machine
 /// is busy.
-fn wait_for(port: u16) -> Result<()> {
+fn wait_for(server: &mut Background, port: u16) -> Result<()> {
     const LIMIT: Duration = Duration::from_secs(120);
     let begun = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(server.is_running(), "the server for port {port} has ended");
         ensure!(begun.elapsed() < LIMIT, "no server listens on port {port}");
         thread::sleep(Duration::from_millis(100));
     }
