@@ -12,6 +12,8 @@ import { counters, goTo, idle, openModel, row, serveViewer, viewerFolder } from 
 const folder = viewerFolder();
 const models = join(folder, "models");
 let [server, status] = [];
+/** Resolves when the worker that searches for regular expressions may be loaded. */
+let searching;
 
 const { inBrowser } = browserTests({
   tier: "all",
@@ -25,7 +27,7 @@ const { inBrowser } = browserTests({
     const levels = safetensors(Object.fromEntries([1, 2, 4, 8].flatMap((level, layer) => [[`layers.${layer}.up.weight`, values(level)], [`layers.${layer}.norm.weight`, { ...values(1), shape: [4096] }]])));
     const { blob } = await pack(new Uint8Array(levels));
     writeFileSync(join(models, "levels.zstn"), new Uint8Array(await blob.arrayBuffer()));
-    server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/guarded") ? status : undefined));
+    server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/guarded") ? status : path.includes("expression-worker") ? searching : undefined));
   },
   done: () => server?.stop(),
 });
@@ -52,6 +54,34 @@ inBrowser("words, wildcards, regular expressions, and numbers that are whole", a
   await search(page).fill("layers.3.mlp.uq.weight");
   await page.locator(".nothing").getByRole("button", { name: "model.layers.3.mlp.up.weight" }).click();
   await page.getByRole("heading", { name: "model.layers.3.mlp.up.weight" }).waitFor();
+  assert.deepEqual(complaints, []);
+});
+
+inBrowser("keys pressed while a regular expression is searched for apply to its result", async (page, complaints) => {
+  const press = async (...keys) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  /** Searches for an expression, and finds nothing before `meanwhile` is done. */
+  const whileSearching = async (text, meanwhile) => {
+    let found;
+    searching = new Promise((resolve) => (found = resolve));
+    await search(page).fill(text);
+    await page.locator(".count").filter({ hasText: "Searching…" }).waitFor();
+    await meanwhile();
+    found();
+  };
+  const shown = (name) => page.getByRole("heading", { name }).waitFor();
+  await openModel(page, server, "models/deep.safetensors", { order: "name" });
+  await whileSearching("/^model.layers.7.mlp/", () => press("ArrowDown", "ArrowDown", "Enter"));
+  await shown("model.layers.7.mlp.gate.weight");
+  await whileSearching("/layers.31.attn.k/", () => press("Enter"));
+  await shown("model.layers.31.attn.k.weight");
+  // A search that the user gives up does not hold back the keys.
+  await whileSearching("/layers.2/", async () => {
+    await search(page).fill("layers.5.attn");
+    await press("ArrowDown", "Enter");
+    await shown("model.layers.5.attn.k.weight");
+  });
   assert.deepEqual(complaints, []);
 });
 
