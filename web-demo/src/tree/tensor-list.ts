@@ -183,7 +183,9 @@ export class TensorList {
     const [dtype, order] = [this.#dtype, this.#order];
     const search = searchFor(q);
     try {
-      const expression = await this.#find(search);
+      const finding = this.#find(search);
+      // Without an expression, the request precedes those of the overview, whose answers take longer.
+      const expression = finding && (await finding);
       signal.throwIfAborted();
       const filter: ListFilter = { q, dtype, order, ...(search && !("matches" in search) && { matches: expression?.found ?? new Int32Array() }) };
       const arranged = await engine.call("list", { ...this.#of, ...filter, open: this.#open && [...this.#open], reveal: isFirst ? this.#selected?.name : undefined, closed: [...this.#closed] }, { signal });
