@@ -85,9 +85,18 @@ inBrowser("keys pressed while a regular expression is searched for apply to its 
   assert.deepEqual(complaints, []);
 });
 
-/** Counts the objects and strings in each message that the page gets from a worker, in `window.messageObjects`. */
-function countMessageObjects() {
+/**
+ * Counts the objects and strings in each message that the page gets from a worker, in `window.messageObjects`, and lists the
+ * page's calls in `window.workerCalls`.
+ */
+function observeMessages() {
   window.messageObjects = [];
+  window.workerCalls = [];
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (message, ...rest) {
+    window.workerCalls.push(message.call);
+    postMessage.call(this, message, ...rest);
+  };
   const size = (value) => (typeof value === "string" ? 1 : typeof value !== "object" || value === null || ArrayBuffer.isView(value) ? 0 : [...(value instanceof Map ? value.values() : Object.values(value))].reduce((sum, part) => sum + size(part), 1));
   const { set, get } = Object.getOwnPropertyDescriptor(Worker.prototype, "onmessage");
   const counting = (handle) => (event) => {
@@ -98,12 +107,14 @@ function countMessageObjects() {
 }
 
 inBrowser("100,000 tensors: messages and the page have a bounded number of objects, modules are loaded when they are opened", async (page, complaints) => {
-  await page.addInitScript(countMessageObjects);
+  await page.addInitScript(observeMessages);
   await openModel(page, server, "models/many.safetensors");
   const count = (text) => page.locator(".count").filter({ hasText: text }).waitFor();
   await count(/^100,000 tensors$/);
   const layers = page.locator('.tree .row[aria-level="2"][aria-setsize="10000"]');
   assert.match(await layers.first().innerText(), /10 tensors/);
+  const calls = (await page.evaluate(() => window.workerCalls)).filter((call) => ["list", "facts", "layers"].includes(call));
+  assert.equal(calls[0], "list", "the worker, which answers one call after the other, gets the list first");
   const inLayers = page.locator('.tree .row[aria-level="3"]');
   assert.equal(await inLayers.count(), 0, "the first rows appear before the modules below them are loaded");
   await page.locator("#stage canvas").first().waitFor();
