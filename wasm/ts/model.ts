@@ -55,7 +55,7 @@ export class Model {
   readonly #sources: readonly Source[];
   readonly #instance: ModelInstance;
   readonly #core: CoreModel | PlainModel;
-  readonly #indices = new Map<string, number>();
+  #indices: ReadonlyMap<string, number> | undefined;
   readonly #closing = new AbortController();
   readonly #decoding: Decoding | undefined;
   #unpacked: CoreUnpacked | undefined;
@@ -76,9 +76,9 @@ export class Model {
     this.kind = description.kind;
     this.originalSize = description.originalSize;
     this.metadata = Object.freeze(description.metadata);
-    this.tensors = new Map(description.tensors.map((info) => [info.name, Object.freeze(info)]));
+    const tensors = (this.tensors = new Map<string, TensorInfo>());
+    for (const info of description.tensors) tensors.set(info.name, Object.freeze(info));
     this.parameterCounts = countElements(description.tensors);
-    for (const name of this.tensors.keys()) this.#indices.set(name, this.#indices.size);
     this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
 
@@ -120,7 +120,7 @@ export class Model {
     const into = options.into && (await import("./decode/output-buffer.js")).outputView(info, options.into);
     if (part) checkSize(info);
     const core = this.#core;
-    const bandBytes = (position: number, signal: AbortSignal) => (core instanceof PlainModel ? core.bandBytes(whole, position, { signal }) : this.#opened.planner!.bandBytes(this.#indices.get(name)!, position, { signal }));
+    const bandBytes = (position: number, signal: AbortSignal) => (core instanceof PlainModel ? core.bandBytes(whole, position, { signal }) : this.#opened.planner!.bandBytes(this.#indexOf(name), position, { signal }));
     const readPart = (signal: AbortSignal) => part!.read({ bandBytes: (position) => bandBytes(position, signal), read: (span) => this.readSpan(whole, span, signal, meter) }, into);
     const raw = await (part ? this.#whileOpen(options.signal, readPart) : this.#raw(whole, options.signal, meter, into));
     if (into !== raw) into?.set(raw);
@@ -151,7 +151,7 @@ export class Model {
       const info = this.tensors.get(name)!;
       if (core instanceof PlainModel) return core.planes?.(info, { signal });
       if (info.base) return undefined;
-      return this.#opened.planner!.planes(this.#indices.get(name)!, { signal });
+      return this.#opened.planner!.planes(this.#indexOf(name), { signal });
     });
   }
 
@@ -196,7 +196,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const { planOf } = await loadCoreFiles();
-    return planOf(info, this.#indices.get(name)!, options, this.#opened, (work) => this.#whileOpen(options.signal, work));
+    return planOf(info, this.#indexOf(name), options, this.#opened, (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -244,6 +244,12 @@ export class Model {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
+  /** Returns the index of a tensor in the files. */
+  #indexOf(name: string): number {
+    this.#indices ??= new Map([...this.tensors.keys()].map((key, index) => [key, index]));
+    return this.#indices.get(name)!;
+  }
+
   async #missing(name: string): Promise<never> {
     throw await (await loadCoreFiles()).missingTensor(name, this.tensors, this.unreadable);
   }
@@ -259,7 +265,7 @@ export class Model {
     return this.#whileOpen(signal, async (signal) => {
       const core = this.#core;
       const context = { signal, meter, base: this.#base, readWhole: () => this.#raw(whole, signal, meter) };
-      return core instanceof PlainModel ? core.readSpan(whole, span, context) : this.#opened.planner!.read(this.#indices.get(whole.name)!, whole, span, context);
+      return core instanceof PlainModel ? core.readSpan(whole, span, context) : this.#opened.planner!.read(this.#indexOf(whole.name), whole, span, context);
     });
   }
 
@@ -277,7 +283,7 @@ export class Model {
       meter.expect(this.#costBytes(info));
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into, wrap);
-      const target = { instance: this.#instance, model: core, index: this.#indices.get(info.name)!, info, sources: this.#sources };
+      const target = { instance: this.#instance, model: core, index: this.#indexOf(info.name), info, sources: this.#sources };
       const base = info.base && this.#base;
       const readBase = base && (() => base.#raw(base.tensors.get(info.name)!, signal, meter));
       return this.#opened.readTensor!(target, { files: this.#opened.files, decoder: wrap(this.#decoding!.decoder), readBase, signal, meter, into });

@@ -1,7 +1,7 @@
 /** The application: opens models and shows the view that the route names. */
 
 import type { TensorInfo } from "zstn";
-import { Engine } from "./engine/client.js";
+import type { Engine } from "./engine/client.js";
 import type { ListedTensor } from "./engine/tensor-table.js";
 import { Activities } from "./network/activity.js";
 import { NetworkBar } from "./network/network-bar.js";
@@ -40,7 +40,7 @@ const TUNED_SAMPLE = "sample-tuned.zstn";
 const QUICK_STEP_MS = 1000;
 
 export class App {
-  readonly #engine = new Engine();
+  readonly #engine: Engine;
   readonly #activities = new Activities();
   readonly #networkBar = new NetworkBar(getById("wire"), this.#activities);
   readonly #tokens = new Tokens();
@@ -63,8 +63,9 @@ export class App {
   #packPanel: PackPanel | undefined;
   #demonstration: Demonstration | undefined;
 
-  constructor() {
+  constructor(engine: Engine) {
     const [tokens, origins] = [this.#tokens, this.#origins];
+    this.#engine = engine;
     this.#engine.onNetworkStats = (stats) => this.#networkBar.onUpdate(stats);
     this.#opener = new Opener({ tokens, origins, onOpen: (input) => this.open(input), onSecond: (input) => void this.#openSecond(input) });
     this.#loader = new Loader(this.#engine, this.#activities, {

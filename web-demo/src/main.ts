@@ -1,6 +1,8 @@
 /** The entry script of the page. */
 
 import { App } from "./app.js";
+import { Engine } from "./engine/client.js";
+import { Turns } from "./engine/turns.js";
 import { acceptDrops } from "./open/drop.js";
 import { applyAppearance, isEmbedded } from "./page/appearance.js";
 import { handleKeys } from "./page/keys.js";
@@ -10,7 +12,10 @@ import { forgetPendingRoute } from "./page/route.js";
 import { connectTabs } from "./page/tabs.js";
 
 applyAppearance();
-const app = new App();
+const engine = new Engine();
+// The browser starts the worker between two tasks of the page, and sets up the page in the next one.
+await new Turns().next();
+const app = new App(engine);
 
 acceptDrops(getById("drop-veil"), (files) => app.drop(files));
 connectResizer();

@@ -12,6 +12,8 @@ import { counters, goTo, idle, openModel, row, serveViewer, viewerFolder } from 
 const folder = viewerFolder();
 const models = join(folder, "models");
 let [server, status] = [];
+/** Resolves when the worker that searches for regular expressions may be loaded. */
+let searching;
 
 const { inBrowser } = browserTests({
   tier: "all",
@@ -25,7 +27,7 @@ const { inBrowser } = browserTests({
     const levels = safetensors(Object.fromEntries([1, 2, 4, 8].flatMap((level, layer) => [[`layers.${layer}.up.weight`, values(level)], [`layers.${layer}.norm.weight`, { ...values(1), shape: [4096] }]])));
     const { blob } = await pack(new Uint8Array(levels));
     writeFileSync(join(models, "levels.zstn"), new Uint8Array(await blob.arrayBuffer()));
-    server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/guarded") ? status : undefined));
+    server = await serveViewer(folder, (_request, path) => (path.startsWith("/models/guarded") ? status : path.includes("expression-worker") ? searching : undefined));
   },
   done: () => server?.stop(),
 });
@@ -55,9 +57,46 @@ inBrowser("words, wildcards, regular expressions, and numbers that are whole", a
   assert.deepEqual(complaints, []);
 });
 
-/** Counts the objects and strings in each message that the page gets from a worker, in `window.messageObjects`. */
-function countMessageObjects() {
+inBrowser("keys pressed while a regular expression is searched for apply to its result", async (page, complaints) => {
+  const press = async (...keys) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  /** Searches for an expression, and finds nothing before `meanwhile` is done. */
+  const whileSearching = async (text, meanwhile) => {
+    let found;
+    searching = new Promise((resolve) => (found = resolve));
+    await search(page).fill(text);
+    await page.locator(".count").filter({ hasText: "Searching…" }).waitFor();
+    await meanwhile();
+    found();
+  };
+  const shown = (name) => page.getByRole("heading", { name }).waitFor();
+  await openModel(page, server, "models/deep.safetensors", { order: "name" });
+  await whileSearching("/^model.layers.7.mlp/", () => press("ArrowDown", "ArrowDown", "Enter"));
+  await shown("model.layers.7.mlp.gate.weight");
+  await whileSearching("/layers.31.attn.k/", () => press("Enter"));
+  await shown("model.layers.31.attn.k.weight");
+  // A search that the user gives up does not hold back the keys.
+  await whileSearching("/layers.2/", async () => {
+    await search(page).fill("layers.5.attn");
+    await press("ArrowDown", "Enter");
+    await shown("model.layers.5.attn.k.weight");
+  });
+  assert.deepEqual(complaints, []);
+});
+
+/**
+ * Counts the objects and strings in each message that the page gets from a worker, in `window.messageObjects`, and lists the
+ * page's calls in `window.workerCalls`.
+ */
+function observeMessages() {
   window.messageObjects = [];
+  window.workerCalls = [];
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (message, ...rest) {
+    window.workerCalls.push(message.call);
+    postMessage.call(this, message, ...rest);
+  };
   const size = (value) => (typeof value === "string" ? 1 : typeof value !== "object" || value === null || ArrayBuffer.isView(value) ? 0 : [...(value instanceof Map ? value.values() : Object.values(value))].reduce((sum, part) => sum + size(part), 1));
   const { set, get } = Object.getOwnPropertyDescriptor(Worker.prototype, "onmessage");
   const counting = (handle) => (event) => {
@@ -68,12 +107,14 @@ function countMessageObjects() {
 }
 
 inBrowser("100,000 tensors: messages and the page have a bounded number of objects, modules are loaded when they are opened", async (page, complaints) => {
-  await page.addInitScript(countMessageObjects);
+  await page.addInitScript(observeMessages);
   await openModel(page, server, "models/many.safetensors");
   const count = (text) => page.locator(".count").filter({ hasText: text }).waitFor();
   await count(/^100,000 tensors$/);
   const layers = page.locator('.tree .row[aria-level="2"][aria-setsize="10000"]');
   assert.match(await layers.first().innerText(), /10 tensors/);
+  const calls = (await page.evaluate(() => window.workerCalls)).filter((call) => ["list", "facts", "layers"].includes(call));
+  assert.equal(calls[0], "list", "the worker, which answers one call after the other, gets the list first");
   const inLayers = page.locator('.tree .row[aria-level="3"]');
   assert.equal(await inLayers.count(), 0, "the first rows appear before the modules below them are loaded");
   await page.locator("#stage canvas").first().waitFor();

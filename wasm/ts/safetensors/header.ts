@@ -4,7 +4,8 @@
  */
 
 import type { Dtype } from "../dtype.js";
-import { JsonError, JsonScanner, ARRAY, MAX_U64, OBJECT } from "./json-scanner.js";
+import { JsonError, JsonScanner, ARRAY, OBJECT, decodeUtf8, product } from "./json-scanner.js";
+import type { U64 } from "./json-scanner.js";
 import { compareText } from "./utf8-order.js";
 import { malformed, refusal, tooLarge } from "./core-error.js";
 
@@ -72,7 +73,7 @@ export function headerBytes(head: Uint8Array, sizeBytes: number): number {
 export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   const { entries, metadata } = parseDocument(json);
   const sorted = [...entries.values()].sort((a, b) => compare(a.begin, b.begin) || compare(a.end, b.end));
-  let covered = 0n;
+  let covered: U64 = 0;
   for (const entry of sorted) {
     checkEntry(entry, covered);
     covered = entry.end;
@@ -87,10 +88,11 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   }
   const refused = new Map<string, string>();
   const tensors: HeaderTensor[] = [];
-  for (const { name, dtype, shape, begin, end } of sorted) {
+  for (const entry of sorted) {
+    const { name, dtype, shape } = entry;
     if (!isKnown(dtype)) refused.set(name, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
-    else if (shape.some((dimension) => dimension > Number.MAX_SAFE_INTEGER)) throw tooLarge(name);
-    else tensors.push({ name, dtype, shape: shape.map(Number), begin: Number(begin), end: Number(end) });
+    else if (!shape.every(Number.isSafeInteger)) throw tooLarge(name);
+    else tensors.push(entry as HeaderTensor);
   }
   return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
 }
@@ -101,11 +103,11 @@ interface Entry {
   /** The name of the dtype, which may be an unknown one. */
   dtype: string;
   /** The leading dimensions, at most one more than the maximum, because a header can list 45 million dimensions. */
-  shape: bigint[];
+  shape: U64[];
   /** The product of all dimensions, from left to right; `undefined` if a partial product exceeds 64 bits. */
-  elements: bigint | undefined;
-  begin: bigint;
-  end: bigint;
+  elements: U64 | undefined;
+  begin: U64;
+  end: U64;
 }
 
 interface Document {
@@ -117,7 +119,7 @@ interface Document {
 function parseDocument(json: Uint8Array): Document {
   let text: string;
   try {
-    text = decodeUtf8(json);
+    text = decodeUtf8(json, true);
   } catch {
     throw malformed("safetensors.utf8", "the header is not UTF-8 text", { offset: PREFIX_BYTES + validUtf8Bytes(json) });
   }
@@ -132,9 +134,10 @@ function parseDocument(json: Uint8Array): Document {
 function readDocument(scanner: JsonScanner): Document {
   const entries = new Map<string, Entry>();
   const metadata = new Map<string, string>();
+  const readEntry = entryReader(scanner);
   let hasMetadata = false;
   scanner.object((name) => {
-    if (name !== "__metadata__") return void entries.set(name, readEntry(name, scanner));
+    if (name !== "__metadata__") return void entries.set(name, readEntry(name));
     if (hasMetadata) scanner.fail("duplicate field `__metadata__`");
     hasMetadata = true;
     if (!scanner.null()) scanner.object((key) => metadata.set(key, scanner.string()));
@@ -143,29 +146,49 @@ function readDocument(scanner: JsonScanner): Document {
   return { entries, metadata };
 }
 
-/** Reads an entry: an object, or an array of the fields in this order, which the official reader accepts as well. */
-function readEntry(name: string, scanner: JsonScanner): Entry {
-  const entry: Entry = { name, dtype: "", shape: [], elements: 1n, begin: 0n, end: 0n };
-  const read = (field: string) => {
-    if (field === "dtype") entry.dtype = readDtype(scanner);
-    else if (field === "shape") readShape(scanner, entry);
-    else scanner.tuple(() => (entry.begin = scanner.u64()), () => (entry.end = scanner.u64()));
-  };
-  if (scanner.peek() === ARRAY) {
-    scanner.tuple(...FIELDS.map((field) => () => read(field)));
-    return entry;
-  }
-  const missing = new Set(FIELDS);
-  scanner.object((field) => {
-    if (!FIELDS.includes(field)) return scanner.skip(2);
-    if (!missing.delete(field)) scanner.fail(`duplicate field \`${field}\``);
-    read(field);
-  });
-  for (const field of missing) scanner.fail(`missing field \`${field}\``);
-  return entry;
-}
-
 const FIELDS = ["dtype", "shape", "data_offsets"];
+
+/**
+ * Returns the function that reads an entry: an object, or an array of the fields in this order, which the official reader
+ * accepts as well. All entries share its functions: creating them anew would slow down the headers of large models.
+ */
+function entryReader(scanner: JsonScanner): (name: string) => Entry {
+  let entry: Entry;
+  /** The bits of the fields that the entry has. */
+  let found = 0;
+  const shape: U64[] = [];
+  const readDimension = () => {
+    const dimension = scanner.u64();
+    entry.elements = product(entry.elements, dimension);
+    if (shape.length <= MAX_DIMENSIONS) shape.push(dimension);
+  };
+  const readShape = () => {
+    shape.length = 0;
+    scanner.array(readDimension);
+    // The copy takes less memory than an array that has grown.
+    entry.shape = shape.slice();
+  };
+  const readBegin = () => (entry.begin = scanner.u64());
+  const readEnd = () => (entry.end = scanner.u64());
+  const readers = [() => (entry.dtype = readDtype(scanner)), readShape, () => scanner.tuple(readBegin, readEnd)];
+  const readField = (field: string) => {
+    const i = FIELDS.indexOf(field);
+    if (i < 0) return scanner.skip(2);
+    if (found & (1 << i)) scanner.fail(`duplicate field \`${field}\``);
+    found |= 1 << i;
+    readers[i]!();
+  };
+  return (name) => {
+    entry = { name, dtype: "", shape: [], begin: 0, end: 0, elements: 1 };
+    if (scanner.peek() === ARRAY) scanner.tuple(...readers);
+    else {
+      found = 0;
+      scanner.object(readField);
+      FIELDS.forEach((field, i) => found & (1 << i) || scanner.fail(`missing field \`${field}\``));
+    }
+    return entry;
+  };
+}
 
 const isKnown = (dtype: string): dtype is Dtype => Object.hasOwn(DTYPE_BITS, dtype);
 
@@ -180,57 +203,33 @@ function readDtype(scanner: JsonScanner): string {
   return dtype;
 }
 
-function readShape(scanner: JsonScanner, entry: Entry): void {
-  const shape: bigint[] = [];
-  let elements: bigint | undefined = 1n;
-  scanner.array(() => {
-    const dimension = scanner.u64();
-    if (elements !== undefined) elements = inU64(elements * dimension);
-    if (shape.length <= MAX_DIMENSIONS) shape.push(dimension);
-  });
-  Object.assign(entry, { shape, elements });
-}
-
-function inU64(value: bigint): bigint | undefined {
-  return value <= MAX_U64 ? value : undefined;
-}
-
 /** Checks a tensor whose bytes must begin at `expected`, where the previous tensor ends. */
-function checkEntry({ name: tensor, dtype, elements, begin, end }: Entry, expected: bigint): void {
+function checkEntry({ name: tensor, dtype, elements, begin, end }: Entry, expected: U64): void {
   if (begin !== expected || end < begin) {
     throw malformed("safetensors.offsets", `data offsets [${begin}, ${end}) are not a range that begins at ${expected}`, { tensor });
   }
   if (!isKnown(dtype)) return;
-  const bits = elements === undefined ? undefined : inU64(elements * BigInt(DTYPE_BITS[dtype]));
+  const bits = product(elements, DTYPE_BITS[dtype]);
   if (bits === undefined) throw malformed("safetensors.overflow", "the size computed from shape and dtype exceeds 64 bits", { tensor });
-  if (bits % 8n !== 0n) throw malformed("safetensors.sub_byte", `${elements} elements of ${dtype} do not fill whole bytes`, { tensor });
-  if (end - begin !== bits / 8n) {
-    throw malformed("safetensors.size", `shape and dtype make ${bits / 8n} bytes, the data offsets ${end - begin}`, { tensor });
+  // Both are exact up to 2^53.
+  if (Number.isSafeInteger(end) && bits === 8 * (Number(end) - Number(begin))) return;
+  const exact = BigInt(bits);
+  const length = BigInt(end) - BigInt(begin);
+  if (exact % 8n) throw malformed("safetensors.sub_byte", `${elements} elements of ${dtype} do not fill whole bytes`, { tensor });
+  if (exact !== 8n * length) {
+    throw malformed("safetensors.size", `shape and dtype make ${exact / 8n} bytes, the data offsets ${length}`, { tensor });
   }
 }
 
-function compare(a: bigint, b: bigint): number {
+function compare(a: U64, b: U64): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Decodes UTF-8. Throws if the bytes are not valid UTF-8; with `partial`, they may end within a character. */
-function decodeUtf8(bytes: Uint8Array, partial = false): string {
-  return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: partial });
-}
-
-/** Returns the number of valid bytes before the first invalid character. */
+/** Returns the number of valid bytes before the first invalid character, which the text must have. */
 function validUtf8Bytes(bytes: Uint8Array): number {
-  const isText = (end: number, partial: boolean) => {
-    try {
-      decodeUtf8(bytes.subarray(0, end), partial);
-      return true;
-    } catch {
-      return false;
-    }
-  };
-  let valid = 0;
-  for (let step = 2 ** 27; step >= 1; step /= 2) if (valid + step <= bytes.byteLength && isText(valid + step, true)) valid += step;
-  // The prefix may end within a character.
-  while (!isText(valid, false)) valid--;
+  const replaced = new TextEncoder().encode(decodeUtf8(bytes, false));
+  let valid = replaced.findIndex((byte, i) => byte !== bytes[i]);
+  // The first bytes of an invalid character may be those of its replacement, U+FFFD.
+  while ((replaced[valid]! & 0xc0) === 0x80) valid--;
   return valid;
 }

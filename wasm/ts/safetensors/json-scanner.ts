@@ -7,12 +7,28 @@
 /** The deepest nesting of arrays and objects. */
 const MAX_DEPTH = 127;
 
-/** The largest unsigned 64-bit integer. */
-export const MAX_U64 = 2n ** 64n - 1n;
+const MAX_U64 = 2n ** 64n - 1n;
+
+/**
+ * An unsigned 64-bit integer: a number up to 2^53, otherwise a `bigint`. Headers of large models contain hundreds of
+ * thousands of integers, and nearly all are small: numbers are several times faster than `bigint`.
+ */
+export type U64 = number | bigint;
+
+/** Returns a `bigint` as `U64`; `undefined` if it exceeds 64 bits. */
+const toU64 = (value: bigint): U64 | undefined => (value <= Number.MAX_SAFE_INTEGER ? Number(value) : value <= MAX_U64 ? value : undefined);
+
+/** Returns the product of two integers; `undefined` if it exceeds 64 bits, or if `a` is `undefined` for that reason. */
+export function product(a: U64 | undefined, b: U64): U64 | undefined {
+  if (a === undefined) return a;
+  const rounded = Number(a) * Number(b);
+  return Number.isSafeInteger(rounded) ? rounded : toU64(BigInt(a) * BigInt(b));
+}
 
 /** The bytes of numbers. */
 const NUMERIC = /* @__PURE__ */ new Set<number | undefined>(new TextEncoder().encode("0123456789.eE+-"));
 
+const ZERO = 0x30;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const BACKSLASH = 0x5c;
@@ -20,6 +36,11 @@ const BACKSLASH = 0x5c;
 /** The opening bytes of an array and an object. In ASCII each closing byte is two above its opening byte. */
 export const ARRAY = 0x5b;
 export const OBJECT = 0x7b;
+
+/** Decodes UTF-8. If `fatal`, throws for invalid bytes; otherwise replaces them. */
+export function decodeUtf8(bytes: Uint8Array, fatal: boolean): string {
+  return new TextDecoder("utf-8", { fatal, ignoreBOM: true }).decode(bytes);
+}
 
 /** A syntax error; the message contains the problem and its position. */
 export class JsonError extends Error {}
@@ -66,11 +87,7 @@ export class JsonScanner {
   /** Reads an object. `member` is called with each name and must read its value. */
   object(member: (name: string) => void): void {
     this.expect("{");
-    this.#list(OBJECT, () => {
-      const name = this.string();
-      this.expect(":");
-      member(name);
-    });
+    this.#list(OBJECT, member);
   }
 
   /** Reads an array with exactly the given elements. */
@@ -89,15 +106,23 @@ export class JsonScanner {
     this.#list(ARRAY, element);
   }
 
-  #list(opening: number, item: () => void): void {
+  /** Reads items up to the closing byte. `item` is called with the name of each member of an object. */
+  #list(opening: number, item: (name: string) => void): void {
     if (this.peek() !== opening + 2) {
       for (;;) {
-        item();
+        item(opening === OBJECT ? this.#name() : "");
         if (this.peek() !== COMMA) break;
         this.#at++;
       }
     }
     this.expect(String.fromCharCode(opening + 2));
+  }
+
+  /** Reads the name of a member and the colon. */
+  #name(lenient = false): string {
+    const name = this.string(lenient);
+    this.expect(":");
+    return name;
   }
 
   /** Reads a string. With `lenient`, it may contain unpaired surrogates and bytes that are not UTF-8. */
@@ -119,9 +144,8 @@ export class JsonScanner {
     }
     this.#at = at + 1;
     try {
-      const text = this.#slice(begin, at + 1, !lenient);
-      if (!escaped) return text.slice(1, -1);
-      const value = JSON.parse(text) as string;
+      if (!escaped) return this.#slice(begin + 1, at, !lenient);
+      const value = JSON.parse(this.#slice(begin, at + 1, !lenient)) as string;
       if (lenient || !/\p{Surrogate}/u.test(value)) return value;
     } catch {
       // Invalid escapes and invalid UTF-8 fail like unpaired surrogates, below.
@@ -130,15 +154,24 @@ export class JsonScanner {
   }
 
   #slice(begin: number, end: number, fatal: boolean): string {
-    return this.#text?.slice(begin, end) ?? new TextDecoder("utf-8", { fatal, ignoreBOM: true }).decode(this.#bytes.subarray(begin, end));
+    return this.#text?.slice(begin, end) ?? decodeUtf8(this.#bytes.subarray(begin, end), fatal);
   }
 
   /** Reads an unsigned 64-bit integer. */
-  u64(): bigint {
+  u64(): U64 {
+    const first = this.peek();
+    let at = this.#at;
+    let small = 0;
+    for (let digit; (digit = this.#bytes[at]! - ZERO) >= 0 && digit <= 9; at++) small = 10 * small + digit;
+    if (first !== ZERO && small > 0 && Number.isSafeInteger(small) && !NUMERIC.has(this.#bytes[at])) {
+      this.#at = at;
+      return small;
+    }
+    // Other texts are rare: zero, long integers, and numbers that are no integers.
     const { whole, fraction, exponent } = this.#number();
     // The limit of 20 digits rules out numbers that are too large and slow to convert.
-    const value = whole.length <= 20 && /^\d/.test(whole) && fraction === undefined && exponent === undefined ? BigInt(whole) : undefined;
-    return value !== undefined && value <= MAX_U64 ? value : this.fail("expected an unsigned 64-bit integer");
+    const value = /^\d{1,20}$/.test(whole) && !fraction && !exponent ? toU64(BigInt(whole)) : undefined;
+    return value ?? this.fail("expected an unsigned 64-bit integer");
   }
 
   /**
@@ -146,10 +179,6 @@ export class JsonScanner {
    * the limit and contain infinite numbers.
    */
   skip(depth: number, lenient = false): void {
-    const name = () => {
-      this.string(lenient);
-      this.expect(":");
-    };
     /** The closing bytes of the arrays and objects that are open. */
     const open: number[] = [];
     do {
@@ -159,7 +188,7 @@ export class JsonScanner {
         open.push(byte + 2);
         if (!lenient && depth + open.length > MAX_DEPTH) this.fail("recursion limit exceeded");
         if (this.peek() !== byte + 2) {
-          if (byte === OBJECT) name();
+          if (byte === OBJECT) this.#name(lenient);
           continue;
         }
       } else if (byte === QUOTE) this.string(lenient);
@@ -173,7 +202,7 @@ export class JsonScanner {
       }
       if (open.length > 0) {
         this.expect(",");
-        if (open.at(-1) === OBJECT + 2) name();
+        if (open.at(-1) === OBJECT + 2) this.#name(lenient);
       }
     } while (open.length > 0);
   }

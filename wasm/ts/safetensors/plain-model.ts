@@ -30,7 +30,7 @@ export class PlainModel implements ModelLayout {
   /** The instance that may be lost by a trap. A plain file needs none. */
   readonly instance: ModelInstance = new Instance<unknown>(undefined, () => {});
   readonly files: readonly PlainFile[];
-  readonly #tensors: TensorInfo[];
+  protected readonly tensors: TensorInfo[];
   /** The tensors that cannot be read, sorted by name, with the reason. */
   readonly #refused: ReadonlyMap<string, Refusal>;
 
@@ -41,11 +41,12 @@ export class PlainModel implements ModelLayout {
   constructor(files: readonly PlainFile[], index: ShardIndex | undefined) {
     this.files = files;
     const fileOf = new Map(index?.fileOf);
-    this.#tensors = files.flatMap(({ header, dataBegin }, file) =>
+    this.tensors = files.flatMap(({ header, dataBegin }, file) =>
       header.tensors
         .filter(({ name }) => {
-          if (!fileOf.has(name)) fileOf.set(name, file);
-          return fileOf.get(name) === file;
+          // A file has no name twice. A map of all names of a large model would take tens of milliseconds.
+          if (files.length > 1 && !fileOf.has(name)) fileOf.set(name, file);
+          return (fileOf.get(name) ?? file) === file;
         })
         .map(({ name, dtype, shape, begin, end }) => {
           const length = end - begin;
@@ -65,7 +66,7 @@ export class PlainModel implements ModelLayout {
 
   describe(): Description {
     const originalSize = this.files.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-    return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.#tensors, refused: [...this.#refused].map(([tensor, [kind, why, rule]]) => refusal(kind, why, { tensor, rule })) };
+    return { kind: "safetensors", originalSize, metadata: Object.fromEntries(this.#metadata()), tensors: this.tensors, refused: [...this.#refused].map(([tensor, [kind, why, rule]]) => refusal(kind, why, { tensor, rule })) };
   }
 
   /** Returns the metadata of all files, sorted by name. If a name occurs in several files, the first file wins. */
@@ -121,7 +122,7 @@ export class PlainModel implements ModelLayout {
     const [refused] = this.#refused;
     if (refused) throw refusal("unsupported", `this model cannot be restored as a safetensors file, since a tensor cannot be read: ${refused[1][1]}`, { tensor: refused[0] });
     const [file] = this.files;
-    if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.#tensors), this.#tensors, false);
+    if (this.files.length > 1) return new PlainLayout(writeHead(this.#metadata(), this.tensors), this.tensors, false);
     return this.original(file!);
   }
 
@@ -129,7 +130,7 @@ export class PlainModel implements ModelLayout {
   protected original(file: PlainFile): PlainLayout {
     const head = new Uint8Array(file.dataBegin);
     for (const { offset, bytes } of [{ offset: 0, bytes: file.head }, ...file.supplied]) head.set(bytes.subarray(0, head.byteLength - offset), offset);
-    return new PlainLayout(head, this.#tensors, true);
+    return new PlainLayout(head, this.tensors, true);
   }
 
   free(): void {}

@@ -54,8 +54,7 @@ export class PackedModel extends PlainModel {
     this.#startDecoding = startDecoding;
     const numbers = files.map((file) => new Map((file as Partial<PackedFile>).packed?.records.map(({ name }, number) => [name, number])));
     const owners = new Map<IndexRecord, string>();
-    const { tensors } = super.describe();
-    for (const info of tensors) {
+    for (const info of this.tensors) {
       const [part] = info.parts;
       const { file } = part!;
       const head = (files[file] as Partial<PackedFile>).packed;
@@ -69,7 +68,7 @@ export class PackedModel extends PlainModel {
       const digests = head.section.get("TENS");
       Object.assign(info, { storedLength: end - begin, parts: [{ file, offset: begin, length: end - begin }], ...(digests && { digest: shortDigest(digests, entry * ENTRY_BYTES.TENS) }) });
     }
-    for (const info of tensors) {
+    for (const info of this.tensors) {
       const place = this.#places.get(info.name);
       if (!place || place.record.frame) continue;
       const aliasOf = owners.get(place.head.records[place.record.target]!);
@@ -78,7 +77,7 @@ export class PackedModel extends PlainModel {
   }
 
   override isPlain(index: number): boolean {
-    return !this.#places.has(super.describe().tensors[index]!.name);
+    return !this.#places.has(this.tensors[index]!.name);
   }
 
   override describe(): Description {
@@ -154,7 +153,7 @@ export class PackedModel extends PlainModel {
 
   protected override original(file: PlainFile): PlainLayout {
     const { packed } = file as Partial<PackedFile>;
-    return packed ? new PackedLayout(packed, super.describe().tensors) : super.original(file);
+    return packed ? new PackedLayout(packed, this.tensors) : super.original(file);
   }
 
   /** Loads the decoder's module. After a trap of the instance, the model is lost. */

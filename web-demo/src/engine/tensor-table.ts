@@ -54,8 +54,9 @@ export function columnsOf(tensors: readonly TensorInfo[]): TensorColumns {
   const names = tensors.map(({ name }) => name);
   let byName: Map<string, number> | undefined;
   let [dimension, number] = [0, 0];
+  // A model may have 100,000 tensors, for which arrays of their numbers would be slow.
   for (const [i, { dtype, format, shape, byteLength, storedLength, originalLength = Number.NaN, parts, base, aliasOf }] of tensors.entries()) {
-    const key = `${dtype} ${format ?? ""}`;
+    const key = format === undefined ? dtype : `${dtype} ${format}`;
     let type = typeNumbers.get(key);
     if (type === undefined) {
       typeNumbers.set(key, (type = types.length));
@@ -64,10 +65,13 @@ export function columnsOf(tensors: readonly TensorInfo[]): TensorColumns {
     columns.typeOf[i] = type;
     for (const length of shape) columns.dimensions[dimension++] = length;
     columns.dimensionEnds[i] = dimension;
-    columns.lengths.set([byteLength, storedLength, originalLength], 3 * i);
+    columns.lengths[3 * i] = byteLength;
+    columns.lengths[3 * i + 1] = storedLength;
+    columns.lengths[3 * i + 2] = originalLength;
     for (const { file, offset, length } of parts) {
-      columns.parts.set([file, offset, length], number);
-      number += 3;
+      columns.parts[number++] = file;
+      columns.parts[number++] = offset;
+      columns.parts[number++] = length;
     }
     columns.partEnds[i] = number;
     columns.bases[i] = BASES.indexOf(base);

@@ -16,58 +16,57 @@ const LIMIT_MS = 300;
 const NONE = new Int32Array();
 
 export interface ExpressionResult {
-  /** The indices of the tensors whose names match; empty while the worker runs. */
+  /** The indices of the tensors whose names match. */
   readonly found: Int32Array<ArrayBuffer>;
-  readonly isRunning?: boolean;
   /** A sentence for the user that explains why there is no result. */
   readonly problem?: string;
 }
 
 export class ExpressionSearch {
   readonly #columns: ExpressionRequest["columns"];
-  readonly #onResult: () => void;
   #expression: string | undefined;
-  #result: ExpressionResult = { found: NONE };
-  #worker: Worker | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #result: Promise<ExpressionResult> = Promise.resolve({ found: NONE });
+  /** Ends the search that is running with a result. */
+  #end: ((result: ExpressionResult) => void) | undefined;
 
-  /** `onResult` is called when the result of the latest expression is available. */
-  constructor({ size, names, nameEnds }: TensorColumns, onResult: () => void) {
+  constructor({ size, names, nameEnds }: TensorColumns) {
     this.#columns = { size, names, nameEnds };
-    this.#onResult = onResult;
   }
 
-  /** Returns the result of an expression. A new expression starts a search. */
-  find(expression: string): ExpressionResult {
-    if (expression !== this.#expression) this.#start(expression);
-    return this.#result;
+  get isRunning(): boolean {
+    return this.#end !== undefined;
   }
 
-  /** Cancels a search that is no longer needed. */
-  stop(): void {
-    clearTimeout(this.#timer);
-    this.#worker?.terminate();
-    this.#worker = undefined;
-    if (this.#result.isRunning) this.#expression = undefined;
-  }
-
-  #start(expression: string): void {
+  /** Returns the result of an expression. A new expression starts a search, and stops the previous one. */
+  find(expression: string): Promise<ExpressionResult> {
+    if (expression === this.#expression) return this.#result;
     this.stop();
     this.#expression = expression;
-    this.#result = { found: NONE, isRunning: true };
-    const worker = new Worker(new URL("./expression-worker.ts", import.meta.url), { type: "module" });
-    this.#worker = worker;
-    worker.onmessage = ({ data }: MessageEvent<ExpressionReply>) => {
-      if (data === "begun") this.#timer = setTimeout(() => this.#end({ found: NONE, problem: "This expression takes too long." }), LIMIT_MS);
-      else this.#end({ found: data });
-    };
-    worker.onerror = () => this.#end({ found: NONE, problem: "Can't search for this pattern." });
-    worker.postMessage({ expression, columns: this.#columns } satisfies ExpressionRequest);
+    return (this.#result = this.#start(expression));
   }
 
-  #end(result: ExpressionResult): void {
-    this.#result = result;
-    this.stop();
-    this.#onResult();
+  /** Stops a search that is no longer needed. It has no result then. */
+  stop(): void {
+    if (this.isRunning) this.#expression = undefined;
+    this.#end?.({ found: NONE });
+  }
+
+  #start(expression: string): Promise<ExpressionResult> {
+    const worker = new Worker(new URL("./expression-worker.ts", import.meta.url), { type: "module" });
+    worker.postMessage({ expression, columns: this.#columns } satisfies ExpressionRequest);
+    return new Promise((resolve) => {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const end = (this.#end = (result) => {
+        clearTimeout(timer);
+        worker.terminate();
+        this.#end = undefined;
+        resolve(result);
+      });
+      worker.onmessage = ({ data }: MessageEvent<ExpressionReply>) => {
+        if (data === "begun") timer = setTimeout(() => end({ found: NONE, problem: "This expression takes too long." }), LIMIT_MS);
+        else end({ found: data });
+      };
+      worker.onerror = () => end({ found: NONE, problem: "Can't search for this pattern." });
+    });
   }
 }

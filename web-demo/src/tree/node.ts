@@ -83,14 +83,22 @@ class Module implements Branch {
 /** Returns the nodes of tensors whose names begin with the same `begin` characters. */
 function childrenOf(members: readonly TensorInfo[], begin: number): Node[] {
   const groups = new Map<string, TensorInfo[]>();
+  /** The group of the previous tensor, and the beginning of its names. Most tensors belong to the same module as the previous one. */
+  let last: TensorInfo[] | undefined;
+  let lastPath = "";
   for (const tensor of members) {
     const { name } = tensor;
+    if (last && name.startsWith(lastPath, begin)) {
+      last.push(tensor);
+      continue;
+    }
     const end = name.indexOf(".", begin);
     // No component contains a dot, so a tensor of this module has a key of its own.
     const key = end < 0 ? `.${name}` : name.slice(begin, end);
-    const group = end < 0 ? undefined : groups.get(key);
-    if (group) group.push(tensor);
-    else groups.set(key, [tensor]);
+    const group = (end < 0 ? undefined : groups.get(key)) ?? [];
+    if (group.push(tensor) === 1) groups.set(key, group);
+    last = end < 0 ? undefined : group;
+    lastPath = `${key}.`;
   }
   return [...groups].map(([key, group]): Node => {
     const [tensor] = group as [TensorInfo];

@@ -42,6 +42,8 @@ export function firstOpen(root: Branch): Set<string> {
   let rows = 0;
   // A single module that contains all layers is opened, because its layers are the interesting part.
   while (level.length > 0) {
+    // Each module has at least one child, and finding the children of thousands of modules would take long.
+    if (rows >= FEW_ROWS && rows + level.length > OPEN_ROWS) break;
     const below = level.reduce((sum, { children }) => sum + children.length, 0);
     if (rows >= FEW_ROWS && rows + below > OPEN_ROWS) break;
     rows += below;

@@ -11,10 +11,12 @@ import { formatCount, plural } from "../page/format.js";
 import { readPreference, writePreference } from "../page/preference.js";
 import type { Route } from "../page/route.js";
 import { ExpressionSearch } from "./expression-search.js";
+import type { ExpressionResult } from "./expression-search.js";
 import { RowList } from "./row-list.js";
 import { modulesOf } from "./rows.js";
 import type { Order } from "./rows.js";
 import { searchFor } from "./search.js";
+import type { Search } from "./search.js";
 import { TreeView } from "./tree-view.js";
 
 /** The state of the list in the URL. */
@@ -71,7 +73,7 @@ export class TensorList {
   /** The filter of the rows that are shown, and the request for their tensors in order. */
   #filter: ListFilter | undefined;
   #sequence: Promise<Int32Array> | undefined;
-  /** Resolves when the arrangement is shown that was requested last; `undefined` while an expression is searched for. */
+  /** Resolves when the arrangement is shown that was requested last. */
   #pending: Promise<void> | undefined;
   /** Stops the requests for an arrangement that is no longer needed. */
   #arranging = new AbortController();
@@ -81,7 +83,7 @@ export class TensorList {
     const { model, onPick } = options;
     this.#found = model.tensors.size;
     this.#rows = new RowList(new Float64Array(), model.tensors);
-    this.#expressions = new ExpressionSearch(model.tensors.columns, () => this.#arrange(this.#selected !== undefined));
+    this.#expressions = new ExpressionSearch(model.tensors.columns);
     this.#tree = new TreeView({ onPick, onToggle: (path, open) => this.#toggle(path, open), arranged: () => this.#arranged(), onLeave: () => this.#search.focus() });
     const dtypes = model.figures.types.map(({ type }) => type).sort();
     this.#byDtype = select("Type", [["", "All types"], ...dtypes.map((dtype) => [dtype, dtype] as const)], "", (dtype) => {
@@ -162,19 +164,7 @@ export class TensorList {
     this.#arranging.abort();
     this.#arranging = new AbortController();
     clearTimeout(this.#nearestTimer);
-    const q = this.#search.value;
-    const search = searchFor(q);
-    const expression = search && "expression" in search ? this.#expressions.find(search.expression) : undefined;
-    if (!expression) this.#expressions.stop();
-    if (expression?.isRunning) {
-      this.#count.textContent = "Searching…";
-      this.#pending = undefined;
-      return;
-    }
-    const problem = search && "problem" in search ? search.problem : expression?.problem;
-    const filter: ListFilter = { q, dtype: this.#dtype, order: this.#order, ...(search && !("matches" in search) && { matches: expression?.found ?? new Int32Array() }) };
-    this.#pending = this.#request(filter, this.#arranging.signal, (arranged) => {
-      this.#show(filter, arranged, problem);
+    this.#pending = this.#request(this.#arranging.signal, () => {
       if (reveal) this.#tree.reveal();
       if (activate !== undefined) this.#tree.activate(activate);
     });
@@ -185,17 +175,34 @@ export class TensorList {
     for (let pending; pending !== this.#pending; ) await (pending = this.#pending);
   }
 
-  /** Requests the rows of the list, and calls `use` with them unless they are no longer needed. */
-  async #request(filter: ListFilter, signal: AbortSignal, use: (arranged: Arranged) => void): Promise<void> {
+  /** Finds the rows of the list and shows them. Then calls `done`, unless another arrangement has been requested. */
+  async #request(signal: AbortSignal, done: () => void): Promise<void> {
     const { engine } = this.#options;
     const isFirst = this.#open === undefined;
+    const q = this.#search.value;
+    const [dtype, order] = [this.#dtype, this.#order];
+    const search = searchFor(q);
     try {
+      const finding = this.#find(search);
+      // Without an expression, the request precedes those of the overview, whose answers take longer.
+      const expression = finding && (await finding);
+      signal.throwIfAborted();
+      const filter: ListFilter = { q, dtype, order, ...(search && !("matches" in search) && { matches: expression?.found ?? new Int32Array() }) };
       const arranged = await engine.call("list", { ...this.#of, ...filter, open: this.#open && [...this.#open], reveal: isFirst ? this.#selected?.name : undefined, closed: [...this.#closed] }, { signal });
       if (arranged.open && isFirst) this.#open = new Set(arranged.open);
-      use(arranged);
+      this.#show(filter, arranged, search && "problem" in search ? search.problem : expression?.problem);
+      done();
     } catch (error) {
       if (!isAbort(error)) showError(error);
     }
+  }
+
+  /** Returns the tensors that match a search, if it is a regular expression; otherwise stops the search for one. */
+  #find(search: Search | undefined): Promise<ExpressionResult> | undefined {
+    if (!search || !("expression" in search)) return void this.#expressions.stop();
+    const result = this.#expressions.find(search.expression);
+    if (this.#expressions.isRunning) this.#count.textContent = "Searching…";
+    return result;
   }
 
   #show(filter: ListFilter, { rows, found }: Arranged, problem: string | undefined): void {
