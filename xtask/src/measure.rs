@@ -34,9 +34,15 @@ pub fn load(options: &Arguments) -> Result<()> {
     let environment = python::FIGURES.ready()?;
     wasm::ready()?;
     let [wheel, _] = wheel::release()?;
-    step("zstn, for Python", |step| environment.install_wheel(step, &wheel))?;
+    step("zstn, for Python", |step| {
+        environment.install_wheel(step, &wheel)
+    })?;
     let mut table = environment.python();
-    print(table.arg(path("tests/peers/load.py")).args(&options.arguments))
+    print(
+        table
+            .arg(path("tests/peers/load.py"))
+            .args(&options.arguments),
+    )
 }
 
 /// Runs `tests/peers/torch_NAME.py`. `ZSTN_NAME` contains the path of the example with
