@@ -54,6 +54,10 @@ impl<R: Opened> PlanRows<'_, R> {
 
     /// Plans the reads for the selected elements of tensor `number`. Each plan is for a
     /// range of its bytes.
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "`Reader` plans the bands that it has not cached")
+    )]
     pub(super) fn selected(model: &R, number: usize, selection: Arc<Selection>) -> Self {
         Self::of(model, number, Wish::Selected(selection))
     }
