@@ -330,7 +330,8 @@ impl Reader {
         }
         // Any range shorter than the tensor shows how it is stored.
         let first = selection.first().unwrap_or(0);
-        let plan = only(self.plan_spans(&geometry, &[first..first + 1])?);
+        let short = first..first + 1;
+        let plan = only(self.plan_spans(&geometry, &[short])?);
         geometry.is_whole = plan.is_whole();
         geometry.band_bytes = band_bytes(plan.band_bytes());
         Ok(geometry)

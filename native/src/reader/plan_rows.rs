@@ -135,8 +135,9 @@ impl<R: Opened> PlanRows<'_, R> {
         }
         // Any range shorter than the tensor shows how it is stored.
         let rows = part(first..first + 1)?;
+        let whole = 0..model.tensors()[self.number].len_bytes();
         Ok(match rows.is_whole() {
-            true => vec![0..model.tensors()[self.number].len_bytes()],
+            true => vec![whole],
             false => selection.spans(band_bytes(rows.band_bytes())),
         })
     }
