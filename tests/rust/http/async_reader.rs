@@ -423,11 +423,12 @@ fn selections_fetch_the_blocks_with_their_elements() {
     ] {
         let source = Counted::of(&at(file));
         block_on(async {
-            let options = match base {
-                Some(base) => Reader::options().base(at(base)),
-                None => Reader::options(),
-            };
-            let reader = options.open_async_source(source.clone()).await.unwrap();
+            let opening = Reader::options();
+            let mut reader = opening.open_async_source(source.clone()).await.unwrap();
+            if let Some(base) = base {
+                let base = AsyncReader::open(at(base)).await.unwrap();
+                reader = reader.with_base(base).await.unwrap();
+            }
             for (rows, columns, blocks) in &selections {
                 let selection = Selection::new(info, vec![rows.clone(), columns.clone()]).unwrap();
                 let expected = plain.read_selection(&selection).unwrap();
