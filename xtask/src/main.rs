@@ -95,6 +95,8 @@ enum Verb {
     },
     /// Pack a real model in many forms and print the sizes, compared with other packers
     Sizes(measure::Arguments),
+    /// Build the Python package and compare its speed with safetensors, z4ai and ZipNN
+    Load(measure::Arguments),
     /// Build the WebAssembly modules and the npm package
     Wasm {
         /// Only this module; the package contains the modules that exist
@@ -143,6 +145,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Fuzz(options) => fuzz::run(&options),
         Verb::Decoders { model } => measure::decoders(model.as_deref()),
         Verb::Sizes(options) => measure::sizes(&options),
+        Verb::Load(options) => measure::load(&options),
         Verb::Wasm { only } => wasm::run(only.as_deref()),
         Verb::Wheel => wheel::run(),
         Verb::Torch => wheel::torch(),

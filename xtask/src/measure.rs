@@ -1,11 +1,11 @@
-//! Verbs that measure, or compare with other programs: `sizes`, `gauss`,
+//! Verbs that measure, or compare with other programs: `sizes`, `load`, `gauss`,
 //! `compressed` and `decoders`. Their tables are the result, so they are printed to the
 //! terminal instead of a log.
 
 use crate::cargo::WEB;
 use crate::prelude::*;
 use crate::process::print;
-use crate::{npm, python, wasm};
+use crate::{npm, python, wasm, wheel};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -26,6 +26,23 @@ pub fn sizes(options: &Arguments) -> Result<()> {
         .arg(path("tests/peers/sizes.py"))
         .args(&options.arguments);
     print(table.env("ZSTN_BIN", cargo::release("--package zstn-cli", "zstn")?))
+}
+
+/// Compares loading and saving in Python with the wheel for users.
+pub fn load(options: &Arguments) -> Result<()> {
+    python::peers()?;
+    let environment = python::FIGURES.ready()?;
+    wasm::ready()?;
+    let [wheel, _] = wheel::release()?;
+    step("zstn, for Python", |step| {
+        environment.install_wheel(step, &wheel)
+    })?;
+    let mut table = environment.python();
+    print(
+        table
+            .arg(path("tests/peers/load.py"))
+            .args(&options.arguments),
+    )
 }
 
 /// Runs `tests/peers/torch_NAME.py`. `ZSTN_NAME` contains the path of the example with

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::process;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use pyo3::prelude::*;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -18,10 +17,8 @@ use crate::arguments::{Argument, Http};
 use crate::buffer::{Aligned, Buffer};
 use crate::engine::{self, Threads};
 use crate::error::{to_python, zstn_error};
+use crate::reader::{Pick, selection};
 use crate::tensor::TensorInfo;
-
-/// Maximum number of row ranges of a tensor that are read at the same time.
-const RANGES_AT_ONCE: usize = 8;
 
 /// A task that has been started.
 #[pyclass(frozen, module = "zstn._native")]
@@ -38,8 +35,8 @@ impl Running {
 /// The result of a task.
 enum Done {
     Reader(zstn::AsyncReader),
-    /// The bytes of consecutive parts of a tensor.
-    Bytes(Vec<Vec<u8>>),
+    /// The bytes of a tensor, or of selected elements.
+    Bytes(Vec<u8>),
 }
 
 impl Done {
@@ -49,25 +46,19 @@ impl Done {
                 let process = process::id();
                 Py::new(py, AsyncReader { reader, process })?.into_any()
             }
-            Self::Bytes(parts) => {
-                let joined = py.detach(move || join(&parts));
-                let memory = joined.map_err(|error| to_python(py, error))?;
+            Self::Bytes(bytes) => {
+                let copied = py.detach(move || aligned(&bytes));
+                let memory = copied.map_err(|error| to_python(py, error))?;
                 Py::new(py, Buffer::from(memory))?.into_any()
             }
         })
     }
 }
 
-/// Copies the parts into the memory of one buffer.
-fn join(parts: &[Vec<u8>]) -> Result<Aligned> {
-    let len_bytes: usize = parts.iter().map(Vec::len).sum();
-    let mut memory = Aligned::zeroed(len_bytes as u64)?;
-    let mut rest = memory.as_mut_slice();
-    for part in parts {
-        let (start, end) = rest.split_at_mut(part.len());
-        start.copy_from_slice(part);
-        rest = end;
-    }
+/// Copies bytes into the memory of a buffer.
+fn aligned(bytes: &[u8]) -> Result<Aligned> {
+    let mut memory = Aligned::zeroed(bytes.len() as u64)?;
+    memory.as_mut_slice().copy_from_slice(bytes);
     Ok(memory)
 }
 
@@ -208,8 +199,10 @@ impl AsyncReader {
 
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<TensorInfo> {
         let model = self.reader.model();
-        let number = model.find(name);
-        let number = number.map_err(|error| to_python(py, error.into()))?;
+        // The reader's error names the file and similar tensors.
+        let found = self.reader.find(name).map(|_| model.find(name));
+        let number = found.and_then(|number| Ok(number?));
+        let number = number.map_err(|error| to_python(py, error))?;
         Ok(TensorInfo::of(model, number))
     }
 
@@ -217,30 +210,23 @@ impl AsyncReader {
     fn read(&self, py: Python<'_>, name: String, done: Py<PyAny>) -> PyResult<Running> {
         let reader = self.get(py)?;
         start(py, done, async move {
-            Ok(Done::Bytes(vec![reader.read(&name).await?.bytes]))
+            Ok(Done::Bytes(reader.read(&name).await?.bytes))
         })
     }
 
-    /// Starts to read ranges of rows, each with its start and end.
-    fn read_rows(
+    /// Starts to read a slice, like `Reader.read_slice`.
+    fn read_slice(
         &self,
         py: Python<'_>,
         name: String,
-        ranges: Vec<(u64, u64)>,
+        picks: Vec<Pick>,
         done: Py<PyAny>,
     ) -> PyResult<Running> {
         let reader = self.get(py)?;
+        let tensor = reader.find(&name).map_err(|error| to_python(py, error))?;
+        let selection = selection(tensor, picks)?;
         start(py, done, async move {
-            let reads: Vec<_> = ranges
-                .into_iter()
-                .map(|(start, end)| {
-                    let (reader, name) = (reader.clone(), name.clone());
-                    async move { Ok(reader.read_rows(&name, start..end).await?.bytes) }
-                })
-                .collect();
-            let parts = stream::iter(reads).buffered(RANGES_AT_ONCE);
-            let parts: Result<Vec<Vec<u8>>> = parts.try_collect().await;
-            Ok(Done::Bytes(parts?))
+            Ok(Done::Bytes(reader.read_selection(selection).await?.bytes))
         })
     }
 }

@@ -52,7 +52,7 @@ pub fn to_python(py: Python<'_>, error: Error) -> PyErr {
 
 /// Splits an action such as "open model.zstn" into its verb and the path of a file.
 fn subject(action: &str) -> Option<(&str, &str)> {
-    const VERBS: [&str; 8] = [
+    const VERBS: [&str; 9] = [
         "read the folder",
         "make the folder",
         "reserve space for",
@@ -60,6 +60,7 @@ fn subject(action: &str) -> Option<(&str, &str)> {
         "complete",
         "write",
         "open",
+        "list",
         "read",
     ];
     let verb = VERBS.into_iter().find(|verb| {

@@ -332,9 +332,7 @@ impl Reader {
     fn read_slice(&self, py: Python<'_>, name: String, picks: Vec<Pick>) -> PyResult<Buffer> {
         let reader = self.get(py)?;
         let tensor = reader.find(&name).map_err(|error| to_python(py, error))?;
-        let picks = picks.into_iter().map(Indices::from).collect();
-        let selection = Selection::new(tensor, picks)
-            .map_err(|error| PyIndexError::new_err(error.to_string()))?;
+        let selection = selection(tensor, picks)?;
         let missing = reader.missing_len_bytes(&selection);
         let read = move |reader: &zstn::Reader| {
             let mut memory = Aligned::zeroed(selection.len_bytes())?;
@@ -358,9 +356,15 @@ fn only_file(reader: &zstn::Reader) -> Option<&FileCatalog> {
     }
 }
 
+/// Selects indices of a tensor, one entry for each dimension.
+pub fn selection(tensor: &model::TensorInfo, picks: Vec<Pick>) -> PyResult<Selection> {
+    let picks = picks.into_iter().map(Indices::from).collect();
+    Selection::new(tensor, picks).map_err(|error| PyIndexError::new_err(error.to_string()))
+}
+
 /// The selected indices of a dimension.
 #[derive(FromPyObject)]
-enum Pick {
+pub enum Pick {
     Steps(u64, i64, u64),
     List(PyBackedBytes),
 }

@@ -88,19 +88,29 @@ def test_rows(
         run(read, source)
 
 
-def test_rows_are_fetched_alone(tmp_path: Path, run: Callable[..., Any]) -> None:
-    weight = np.random.default_rng(0).standard_normal((4096, 256)).astype(np.float32)
+def test_only_blocks_with_selected_elements_are_fetched(tmp_path: Path, run: Callable[..., Any]) -> None:
+    weight = np.random.default_rng(0).standard_normal((4, 8192, 64)).astype(np.float32)
     zstn.numpy.save_file({"weight": weight}, tmp_path / "big.zstn")
+    indices = (
+        np.s_[2, [7, 8, 4000]], np.s_[:, 100:110], np.s_[1:3, -1, ::2], np.s_[..., [8000, 3], :5],
+        np.s_[[3, 0], [9, 8000], 1],
+    )  # fmt: skip
 
-    async def read(address: Address) -> None:
-        async with zstn.aio.open(f"{address}/big.zstn") as model:
-            address.sent()
-            rows = [7, 8, 4000]
-            np.testing.assert_array_equal(await model.rows("weight", rows), weight[rows])
-            assert address.sent() < weight.nbytes / 2
+    async def read(address: Address) -> list[int]:
+        sent = []
+        for index in indices:
+            async with zstn.aio.open(f"{address}/big.zstn") as model:
+                address.sent()
+                np.testing.assert_array_equal(await model.rows("weight", index), weight[index])
+                sent.append(address.sent())
+        return sent
 
     with serve(tmp_path) as address:
-        run(read, address)
+        for index, sent in zip(indices, run(read, address), strict=True):
+            tensor = zstn.open(f"{address}/big.zstn").slice("weight")
+            address.sent()
+            np.testing.assert_array_equal(tensor[index], weight[index])
+            assert 0 < sent <= address.sent() < weight.nbytes
 
 
 def test_a_stream_has_all_tensors_in_order(
@@ -157,8 +167,17 @@ def test_errors_are_those_of_the_synchronous_functions(
         with pytest.raises(ValueError, match="verify"):
             zstn.aio.open(packed, verify="silly")  # type: ignore[arg-type]
         async with zstn.aio.open(packed) as model:
-            with pytest.raises(zstn.TensorNotFoundError, match="wte"):
-                await model.read("wte.weigh")
+            for read in (model.read, model.numpy, model.__getitem__):
+                with pytest.raises(zstn.TensorNotFoundError) as missing:
+                    await read("wte.weigh")  # type: ignore[misc]
+                with zstn.open(packed) as same, pytest.raises(zstn.TensorNotFoundError) as expected:
+                    same.read("wte.weigh")
+                assert str(missing.value) == str(expected.value)
+        with pytest.raises(AttributeError, match="`model = await zstn.aio.open"):
+            zstn.aio.open(packed).numpy("wte.weight")
+        with pytest.raises(TypeError, match="async with"):
+            with zstn.aio.open(packed):
+                pass
         with pytest.raises(zstn.ZstnError, match="closed"):
             await model.read("wte.weight")
         assert "closed" in repr(model)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import io
 import multiprocessing
+import operator
+import os
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,12 @@ ROWS, COLUMNS = 2048, 1024
 
 #: Ranges are read together if at most this many bytes separate them.
 GAP_BYTES = 64 << 10
+
+
+def installed(*names: str) -> pytest.MarkDecorator:
+    """Skips a test if a package is missing, but not if the package cannot be imported."""
+    missing = [name for name in names if find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
 @pytest.fixture(scope="module")
@@ -238,8 +248,10 @@ def test_a_spawned_process_reads(folder: Path, rows: np.ndarray) -> None:
         np.testing.assert_array_equal(part, rows[index])
 
 
+@installed("dask")
 def test_dask_reads_chunks(folder: Path, rows: np.ndarray) -> None:
-    array = pytest.importorskip("dask.array")
+    import dask.array as array
+
     with serve(folder) as address:
         tensor = zstn.open(f"{address}/a.zstn").slice("emb")
         address.sent()
@@ -250,6 +262,57 @@ def test_dask_reads_chunks(folder: Path, rows: np.ndarray) -> None:
         np.testing.assert_array_equal(lazy.max(axis=0).compute(), rows.max(axis=0))
         same = array.from_array(zstn.open(f"{address}/a.zstn").slice("emb"), chunks=(512, COLUMNS))
         assert same.name == lazy.name
+
+
+@installed("joblib")
+def test_joblib_workers_read(folder: Path, rows: np.ndarray) -> None:
+    import joblib
+
+    with serve(folder) as address:
+        for source in (folder / "a.zstn", f"{address}/a.zstn"):
+            with zstn.open(source) as model, joblib.Parallel(n_jobs=2, backend="loky") as parallel:
+                tensor = model.slice("emb")
+                read = joblib.delayed(operator.getitem)
+                indices = [3, slice(10, 40), [1, 1999], np.s_[5:9, 7]]
+                for index, part in zip(indices, parallel(read(tensor, i) for i in indices), strict=True):
+                    np.testing.assert_array_equal(part, rows[index])
+                whole = parallel(joblib.delayed(zstn.Reader.numpy)(model, name) for name in model)
+                for array, expected in zip(whole, [rows, rows[:200]], strict=True):
+                    np.testing.assert_array_equal(array, expected)
+                workers = parallel(joblib.delayed(os.getpid)() for _ in range(4))
+                assert os.getpid() not in workers
+    joblib.externals.loky.get_reusable_executor().shutdown()
+
+
+@installed("dask", "xarray")
+def test_xarray_reads_what_it_computes(folder: Path, rows: np.ndarray) -> None:
+    import dask.array as array
+    import xarray
+
+    with serve(folder) as address:
+        tensor = zstn.open(f"{address}/a.zstn").slice("emb")
+        address.sent()
+        lazy = array.from_array(tensor, chunks=(512, COLUMNS))
+        named = xarray.DataArray(lazy, dims=("token", "channel"), coords={"token": np.arange(ROWS) * 2})
+        assert named.dtype == rows.dtype and named.nbytes == rows.nbytes
+        part = named.sel(token=slice(1200, 1218)).isel(channel=[5, 2])
+        assert address.sent() == 0
+        np.testing.assert_array_equal(part.values, rows[600:610, [5, 2]])
+        assert 0 < address.sent() < rows.nbytes / 2
+        found = named.astype("f4").groupby("token").first().mean("channel").compute()
+        np.testing.assert_allclose(found, rows.astype("f4").mean(axis=1), atol=1e-6)
+
+
+@installed("dask", "xarray")
+def test_the_example_with_xarray(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    embedding = np.random.default_rng(2).standard_normal((512, 64)).astype(np.float32)
+    zstn.numpy.save_file({"embedding": embedding}, "model.zstn")
+    text = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    (example,) = re.findall(r"^```py\n(import dask.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {"zstn": zstn})
+    expected = embedding[300:304].mean(axis=1)
+    np.testing.assert_allclose(np.fromstring(capsys.readouterr().out.strip("[] \n"), sep=" "), expected, atol=1e-6)
 
 
 def test_help_where_frameworks_are_missing() -> None:

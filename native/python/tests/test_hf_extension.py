@@ -135,6 +135,11 @@ def test_cat(
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_no_arguments() -> None:
+    done = run()
+    assert done.returncode == 2 and b"Pack a checkpoint while it is uploaded" in done.stderr
+
+
 def test_what_cat_refuses(pushed: HfApi) -> None:
     file = f"{REPO}/model.zstn"
     assert "there is no tensor named" in refusal("cat", file, "wte")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub
@@ -112,6 +113,21 @@ class TestHub:
         # The hub no longer has the repository, but the cache does.
         hub.clear()
         assert call(name) == folder  # type: ignore[operator]
+
+    @pytest.mark.parametrize("call", [snapshot_download, shadow_folder])
+    def test_missing_folders_are_named(self, call: Callable[[str], object], cache: Path) -> None:
+        for name in ("./missing", "/no/folder", "~/model", "plain/of/mine"):
+            with pytest.raises(FileNotFoundError, match="no such folder") as error:
+                call(name)
+            assert error.value.filename == name
+
+    def test_a_hub_that_cannot_be_reached(self, cache: Path) -> None:
+        program = "import zstn.hub; zstn.hub.snapshot_download('org/never')"
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert "org/never has not been downloaded before, and the hub cannot be reached" in done.stderr
 
     def test_the_setting_for_no_connection(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
         hub.add("org/setting", pack_checkpoint(write_checkpoint(tmp_path / "plain")))

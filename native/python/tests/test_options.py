@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,21 @@ def test_arguments_of_other_types(plain: Path, packed: Path) -> None:
             with pytest.raises(TypeError, match="(in|out)put is a path, an address") as error:
                 call(value)
             assert "argument" not in str(error.value)
+
+
+def test_missing_packages_are_named(plain: Path, packed: Path, tmp_path: Path, monkeypatch) -> None:
+    for module in ("tqdm.auto", "fsspec.core", "torch", "tensorflow"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with zstn.open(packed) as model:
+        for package, call in (
+            ("tqdm", lambda: zstn.pack(plain, tmp_path / "a.zstn", progress=True)),
+            ("fsspec", lambda: zstn.open("ssh://host/model.zstn")),
+            ("fsspec", lambda: zstn.open("simplecache::https://host/model.zstn")),
+            ("torch", lambda: model.tensor("ids", "torch")),
+            ("tensorflow", lambda: zstn.safe_open(packed, "tf").get_tensor("ids")),
+        ):
+            with pytest.raises(ImportError, match=f"need.*`pip install {package}`"):
+                call()
 
 
 def test_sizes_are_numbers_or_texts(tmp_path: Path, plain: Path, packed: Path) -> None:

@@ -53,7 +53,7 @@ def pack(
         extended: whether extension frames are written where they are smaller. zstn 0.1
             and later can read a file that contains one; z4ai cannot. If `dst` is a file
             object, it receives nothing before the first extension frame or the end.
-        threads: 1 to 1024, or 0 to share one thread per core with the whole process.
+        threads: number of threads, or 0 to share one per core with the whole process.
         memory: approximate limit in bytes, or a text such as ``"512M"``; by
             default 1 GiB, or 256 MiB for each thread if that is more.
         base: a plain or packed checkpoint to store the delta from, or ``"auto"`` for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ._errors import ZstnError
@@ -139,8 +140,7 @@ def torch_shape(dtype: str, shape: Sequence[int]) -> list[int]:
 
 def to_torch(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
     """Returns a tensor that uses `memory`, or a copy on another device."""
-    import torch
-
+    torch = imported("torch")
     element = torch_dtype(dtype)
     shape = torch_shape(dtype, shape)
     if math.prod(shape) == 0:
@@ -152,14 +152,11 @@ def to_torch(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu")
 
 
 def to_jax(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import jax.numpy as jnp
-
-    return jnp.array(to_numpy(memory, dtype, shape))
+    return imported("jax.numpy").array(to_numpy(memory, dtype, shape))
 
 
 def to_mlx(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import mlx.core as mx
-
+    mx = imported("mlx.core")
     if dtype == "BF16":
         # mlx does not accept arrays with dtypes of ml_dtypes.
         return mx.array(to_numpy(memory, "U16", shape)).view(mx.bfloat16)
@@ -169,14 +166,11 @@ def to_mlx(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -
 
 
 def to_tensorflow(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import tensorflow as tf
-
-    return tf.convert_to_tensor(to_numpy(memory, dtype, shape))
+    return imported("tensorflow").convert_to_tensor(to_numpy(memory, dtype, shape))
 
 
 def to_paddle(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
-    import paddle
-
+    paddle = imported("paddle")
     if dtype == "BF16":
         return paddle.to_tensor(to_numpy(memory, "U16", shape)).view("bfloat16")
     return paddle.to_tensor(to_numpy(memory, dtype, shape))
@@ -198,6 +192,23 @@ def find(framework: str) -> tuple[str, Maker]:
         return _MAKERS[framework]
     except (KeyError, TypeError):
         raise ZstnError(f"framework {framework} is invalid", "usage") from None
+
+
+def imported(module: str) -> Any:
+    """Returns a module of a framework.
+
+    Raises:
+        ModuleNotFoundError: if the framework is not installed; the error states how to
+            install it.
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (package, module):
+            raise
+        message = f"tensors of {package} need the package {package}: `pip install {package}`"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
 
 def is_cpu(device: Any) -> bool:

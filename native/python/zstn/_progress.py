@@ -19,8 +19,10 @@ def watching(progress: Any, title: str) -> Iterator[Report | None]:
         yield None
         return
     if progress is True:
-        from tqdm.auto import tqdm
-
+        try:
+            from tqdm.auto import tqdm
+        except ImportError as error:
+            raise ImportError("progress=True needs tqdm: `pip install tqdm`") from error
         progress = tqdm
     if isinstance(progress, type):
         with progress(total=None, unit="B", unit_scale=True, desc=title) as bar:

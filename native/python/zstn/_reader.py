@@ -16,7 +16,7 @@ from ._frameworks import find, is_cpu, numpy_dtype, to_numpy
 from ._log import LOGGER, shown
 from ._options import flag
 from ._reports import Figures, Statistics
-from ._slices import Plan, plan
+from ._slices import has_whole_bytes, plan
 from ._sources import http_options, is_open_file, resolve_kind
 from ._types import Bases, Input, JaxName, NumpyArray, NumpyName, TorchName
 
@@ -105,19 +105,12 @@ class Slice(Generic[_T]):
             part = _gpu.read_slice(self._reader, info, planned, self._library, self._device)
             if part is not None:
                 return part
-        if planned is None or (planned.rest is not None and not self._has_whole_bytes(planned)):
+        if planned is None or (planned.rest is not None and not has_whole_bytes(info, planned)):
             memory = self._reader.read(info.name)
             return self._make(memory, info.dtype, info.shape, self._device)[index]
         memory = self._reader.read_slice(info.name, planned.picks)
         tensor = self._make(memory, info.dtype, planned.shape, self._device)
         return tensor if planned.rest is None else tensor[planned.rest]
-
-    def _has_whole_bytes(self, planned: Plan) -> bool:
-        """Returns whether the planned part consists of whole bytes."""
-        if self._info.dtype != "F4":
-            return True
-        length = self._info.shape[-1]
-        return length % 2 == 0 and planned.picks[-1] == (0, 1, length)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -197,8 +190,8 @@ class Opening:
         for source in (self.source, *self._bases):
             if not _can_reopen(source):
                 raise pickle.PicklingError(
-                    f"a model in a {type(source).__name__} cannot be pickled: open it by its "
-                    "path or address"
+                    f"a model that was opened from an object of type {type(source).__name__} "
+                    "cannot be pickled: open it by its path or address"
                 )
         options, omitted = dict(self._options), list(self._omitted)
         for name in self._SECRETS:

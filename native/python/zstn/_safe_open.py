@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from . import _gpu, _native
 from ._errors import TensorNotFoundError, ZstnError
-from ._frameworks import find, is_cpu
+from ._frameworks import find, imported, is_cpu
 from ._reader import Opening, Slice, tensor_name
 from ._sources import http_options
 from ._types import Backend, JaxName, NumpyArray, NumpyName, TorchName
@@ -101,7 +100,7 @@ class safe_open(Generic[T]):  # noqa: N801 - the name of the class that it repla
                 f"Device {device} is not supported for framework {self._framework}", "usage"
             )
         if self._framework in _IMPORTED:
-            importlib.import_module(_IMPORTED[self._framework])
+            imported(_IMPORTED[self._framework])
         self._device = f"cuda:{device}" if isinstance(device, int) else device
         self._native = self._open(filename)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._errors import SliceError
+
+if TYPE_CHECKING:
+    from ._native import TensorInfo
 
 #: The selected indices of a dimension: start, step and number of indices, or ascending
 #: indices as little-endian integers of 64 bits.
@@ -58,6 +61,14 @@ def plan(index: Any, shape: Sequence[int]) -> Plan | None:
         else:
             builder.integer(operator.index(item))
     return builder.plan()
+
+
+def has_whole_bytes(info: TensorInfo, planned: Plan) -> bool:
+    """Returns whether the planned part of a tensor consists of whole bytes."""
+    if info.dtype != "F4":
+        return True
+    length = info.shape[-1]
+    return length % 2 == 0 and planned.picks[-1] == (0, 1, length)
 
 
 def _is_basic(item: Any) -> bool:

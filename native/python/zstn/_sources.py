@@ -78,14 +78,20 @@ def _resolve_text(address: str) -> tuple[str, Any]:
         return "path", address
     try:
         return "object", _of_url(address)
-    except (ImportError, ValueError):
+    except ValueError:
         # The native module's error lists the supported addresses.
         return "url", address
 
 
 def _of_url(url: str) -> FsspecSource:
-    from fsspec.core import url_to_fs
-
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        known = ", ".join(f"{scheme}://" for scheme in sorted(_SCHEMES))
+        raise ImportError(
+            f"{url}: zstn reads addresses that begin with one of {known} and without `::`; "
+            "others need fsspec: `pip install fsspec`"
+        ) from error
     fs, path = url_to_fs(url)
     return FsspecSource(fs, path)
 

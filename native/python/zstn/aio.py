@@ -13,19 +13,18 @@ When a task is cancelled, its requests are closed before it receives the cancell
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, overload
 
 from . import _native
 from ._errors import ZstnError
 from ._frameworks import find
 from ._log import LOGGER, shown
 from ._options import count, flag
-from ._slices import Plan, plan
+from ._slices import has_whole_bytes, plan
 from ._sources import http_options
 from ._types import Bases, Input
 
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["AsyncReader", "open"]
-
-#: Rows between two selected ranges are read, too, if they have fewer bytes than this.
-_GAP_BYTES = 32 << 10
 
 #: Receives the result of a task of the native module, or its exception.
 _Done = Callable[[Any, BaseException | None], None]
@@ -148,22 +144,20 @@ class AsyncReader:
         list, an array or a mask, or a tuple of them for several dimensions, such as
         ``numpy.s_[10:20, :, 3]``.
 
-        The file is read only as far as the index needs in the outermost dimension;
-        selected rows that are close to each other are read together. In the other
-        dimensions, the index is applied to the rows that were read.
+        Only the blocks that contain selected elements are fetched, adjacent blocks in
+        one request. Unlike `zstn.Reader`, this caches nothing for the next index.
 
         Raises:
             SliceError: if the index is out of bounds.
         """
         reader, info, make = self._get(), self[name], find(framework)[1]
         planned = plan(index, info.shape)
-        if planned is None or not info.shape:
+        if planned is None or (planned.rest is not None and not has_whole_bytes(info, planned)):
             whole = make(await self.read(name), info.dtype, info.shape, device)
             return whole[index]
-        ranges, positions = _ranges(planned, info)
-        content = await _run(lambda done: reader.read_rows(name, ranges, done))
-        shape = (sum(end - start for start, end in ranges), *info.shape[1:])
-        return _apply(make(content, info.dtype, shape, device), planned, positions)
+        content = await _run(lambda done: reader.read_slice(name, planned.picks, done))
+        part = make(content, info.dtype, planned.shape, device)
+        return part if planned.rest is None else part[planned.rest]
 
     @overload
     def stream(
@@ -260,6 +254,18 @@ class _Opening:
         self._reader = await self._open()
         return self._reader
 
+    def __enter__(self) -> NoReturn:
+        raise TypeError("write `async with zstn.aio.open(…)` instead of `with`")
+
+    def __exit__(self, *_: object) -> None:
+        """Exists because ``with`` looks for it before it calls `__enter__`."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"the model is not open yet, so it has no `{name}`: write "
+            "`model = await zstn.aio.open(…)` or `async with zstn.aio.open(…) as model`"
+        )
+
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -298,55 +304,6 @@ def open(
         return _native.open_async(source, base, http, dense, threads, verify == "full", done)
 
     return _Opening(start)
-
-
-def _ranges(
-    planned: Plan, info: _native.TensorInfo
-) -> tuple[list[tuple[int, int]], list[int]]:
-    """Returns the ranges of rows to read, and the positions of the selected rows in the
-    rows that are read."""
-    pick = planned.picks[0]
-    if isinstance(pick, bytes):
-        selected = list(memoryview(pick).cast("Q"))
-    else:
-        start, step, length = pick
-        selected = list(range(start, start + step * length, step)) if length else []
-    row_bytes = info.nbytes // max(info.shape[0], 1)
-    gap = _GAP_BYTES // max(row_bytes, 1)
-    ranges: list[tuple[int, int]] = []
-    starts: dict[int, int] = {}
-    read = 0
-    for row in sorted(selected):
-        if ranges and row < ranges[-1][1]:
-            pass
-        elif ranges and row - ranges[-1][1] <= gap:
-            read += row + 1 - ranges[-1][1]
-            ranges[-1] = ranges[-1][0], row + 1
-        else:
-            ranges.append((row, row + 1))
-            read += 1
-        starts[row] = read - (ranges[-1][1] - row)
-    return ranges, [starts[row] for row in selected]
-
-
-def _apply(tensor: Any, planned: Plan, positions: list[int]) -> Any:
-    """Applies the picks of all dimensions, and then the rest of the index, to the rows
-    that were read."""
-    if positions == list(range(math.prod(tensor.shape[:1]))):
-        part = tensor
-    else:
-        part = tensor[positions]
-    for dimension, pick in enumerate(planned.picks[1:], 1):
-        length = tensor.shape[dimension]
-        if pick == (0, 1, length):
-            continue
-        if isinstance(pick, bytes):
-            chosen: list[int] = list(memoryview(pick).cast("Q"))
-        else:
-            start, step, number = pick
-            chosen = [start + step * place for place in range(number)]
-        part = part[(slice(None),) * dimension + (chosen,)]
-    return part.reshape(planned.shape) if planned.rest is None else part[planned.rest]
 
 
 class _Task:

@@ -79,7 +79,7 @@ class ZstnStorageWriter(FileSystemWriter):  # type: ignore[misc]
     Args:
         path: the folder of the checkpoint, on a file system that all ranks share.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``, as in `zstn.pack`.
-        threads: 1 to 1024, or 0 to share one thread per core with the whole process.
+        threads: number of threads, or 0 to share one per core with the whole process.
         overwrite: whether a checkpoint in the folder is replaced. From the moment that
             its first file is replaced until the new checkpoint is complete, the folder
             has no ``.metadata``, so that no mixture of the two can be loaded.
@@ -160,7 +160,7 @@ class ZstnStorageReader(FileSystemReader):  # type: ignore[misc]
 
     Args:
         path: the folder of the checkpoint.
-        threads: 1 to 1024, or 0 to share one thread per core with the whole process.
+        threads: number of threads, or 0 to share one per core with the whole process.
 
     Raises:
         FileNotFoundError: in ``dcp.load``, if the checkpoint or one of its files is

@@ -11,7 +11,8 @@ use zstn_core::model::{self, Model};
 use super::async_driver::run;
 use super::decode::ReadTensor;
 use super::external::Beside;
-use super::rows::{PlanRows, ReadRows, RowsPlan};
+use super::plan_rows::{PlanRows, only};
+use super::rows::{ReadRows, RowsPlan};
 use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, tensor};
 use crate::source::{AsyncSource, Input, Reading};
@@ -200,7 +201,7 @@ impl AsyncReader {
     /// # Errors
     /// The errors of [`Reader::plan_rows`](crate::Reader::plan_rows).
     pub async fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
-        self.run(PlanRows::new(self, name, rows)?).await
+        Ok(only(self.run(PlanRows::new(self, name, rows)?).await?))
     }
 
     /// Reads the rows of a plan that [`AsyncReader::plan_rows`] made. All ranges are read
@@ -230,7 +231,7 @@ impl AsyncReader {
 
     /// Runs `work` for this model. The future is boxed, because the compiler cannot prove
     /// that work with a lifetime may be sent to other threads.
-    fn run<T, W>(&self, work: W) -> Reading<'_, T>
+    pub(super) fn run<T, W>(&self, work: W) -> Reading<'_, T>
     where
         T: Send + 'static,
         W: Work<'static, Output = T> + Send + 'static,

@@ -13,10 +13,11 @@ use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
 use zstn_core::model::StoredPart;
 
-use super::rows::{PlanRows, RowsPlan, stored_with_bases};
-use super::state_machine::{self, Opened as _};
+use super::plan_rows::{PlanRows, only};
+use super::rows::{ReadRows, RowsPlan, stored_with_bases};
+use super::state_machine::{self, Opened as _, Together};
 use super::{Reader, Selection, tensor};
-use crate::source::{Source, Wanted, parallel, read_wanted};
+use crate::source::Source;
 use crate::{Error, Result, Tensor};
 
 /// The length of a band of a tensor that is not stored in blocks.
@@ -24,7 +25,7 @@ const OTHER_BAND_BYTES: u64 = 512 << 10;
 
 /// The length of a band of a tensor that is stored plain. Bands of which adjacent ranges
 /// are needed are read together.
-const PLAIN_BAND_BYTES: u64 = 64 << 10;
+pub(super) const PLAIN_BAND_BYTES: u64 = 64 << 10;
 
 /// Ranges of a plain tensor are read together if at most this many bytes separate them,
 /// because reading the gap is as cheap as a separate read.
@@ -208,12 +209,7 @@ impl Reader {
                 format!("the selection has {len} bytes, the buffer to read it into has {has}");
             return Err(Error::Usage(detail));
         }
-        let number = self.number(selection.name())?;
-        if !selection.fits(&self.tensors()[number]) {
-            let detail = "the selection was made for a tensor of another shape or dtype";
-            let refusal = zstn_core::Error::invalid_input(detail).tensor(selection.name());
-            return Err(Error::place(self.name())(refusal));
-        }
+        let number = selection.number_in(self)?;
         if out.is_empty() {
             return Ok(());
         }
@@ -287,8 +283,7 @@ impl Reader {
             return Ok(stored_with_bases(self, number));
         }
         let mut fetched = 0;
-        for span in spans {
-            let plan = self.plan_span(&geometry, span)?;
+        for plan in self.plan_spans(&geometry, &spans)? {
             let stored_len_bytes = plan.stored_len_bytes();
             fetched += plan.fetched_len_bytes().unwrap_or(stored_len_bytes);
         }
@@ -335,24 +330,28 @@ impl Reader {
         }
         // Any range shorter than the tensor shows how it is stored.
         let first = selection.first().unwrap_or(0);
-        let plan = self.plan_span(&geometry, first..first + 1)?;
+        let short = first..first + 1;
+        let plan = only(self.plan_spans(&geometry, &[short])?);
         geometry.is_whole = plan.is_whole();
-        geometry.band_bytes = plan.band_bytes().map_or(OTHER_BAND_BYTES, |band_bytes| {
-            band_bytes.max(PLAIN_BAND_BYTES)
-        });
+        geometry.band_bytes = band_bytes(plan.band_bytes());
         Ok(geometry)
     }
 
-    /// Plans the read of a range of a tensor's bytes.
-    fn plan_span(&self, geometry: &Geometry, span: Range<u64>) -> Result<RowsPlan> {
+    /// Plans the reads of ranges of a tensor's bytes.
+    fn plan_spans(&self, geometry: &Geometry, spans: &[Range<u64>]) -> Result<Vec<RowsPlan>> {
         let number = geometry.number;
         if self.tensors()[number].base.is_some() {
-            let work = PlanRows::of_bytes(self, number, span);
+            let work = PlanRows::of_bytes(self, number, spans);
             return state_machine::run(work, &self.engine, |need| self.needed(need));
         }
-        let rows = self.model.part(number, span, geometry.table.as_deref());
-        let rows = rows.map_err(Error::place(self.name()))?;
-        Ok(RowsPlan::without_base(self, number, rows))
+        let plans = spans.iter().map(|span| {
+            let rows = self
+                .model
+                .part(number, span.clone(), geometry.table.as_deref());
+            let rows = rows.map_err(Error::place(self.name()))?;
+            Ok(RowsPlan::without_base(self, number, rows))
+        });
+        plans.collect()
     }
 
     /// Returns a tensor that can only be decoded as a whole.
@@ -389,7 +388,7 @@ impl Reader {
         let total: u64 = missing.iter().map(|span| span.end - span.start).sum();
         // A longer selection would replace everything in the cache, and most of itself.
         let is_cached = geometry.is_cached && total <= CACHE_BYTES;
-        for wave in waves(&missing) {
+        for wave in waves(&missing, |span| span.end - span.start) {
             let decoded = self.read_spans(geometry, wave)?;
             for (span, bytes) in wave.iter().zip(decoded) {
                 selection.copy(span, &bytes, out);
@@ -434,39 +433,21 @@ impl Reader {
         {
             return Ok(vec![self.decode(&self.engine, geometry.number)?]);
         }
-        let plan = |span: &Range<u64>| self.plan_span(geometry, span.clone());
-        if !self.all_sources().any(Source::is_remote) {
-            let read = |span: &Range<u64>| Ok(self.read_planned(&plan(span)?)?.bytes);
-            let read = self.engine.map(spans.iter().collect(), read);
-            return read.into_iter().collect();
+        let plans = self.plan_spans(geometry, spans)?;
+        if plans.len() > 1 && plans.iter().any(RowsPlan::has_whole_base) {
+            // The whole tensor of the base would be read for each range.
+            let whole = self.decode(&self.engine, geometry.number)?;
+            let part = |span: &Range<u64>| bytes::part(&whole, span.clone()).to_vec();
+            return Ok(spans.iter().map(part).collect());
         }
-        if self.tensors()[geometry.number].base.is_some() {
-            return parallel::run(spans.len(), parallel::READS_AT_ONCE, |number| {
-                Ok(self.read_planned(&plan(&spans[number])?)?.bytes)
-            });
+        if !self.all_sources().any(Source::is_remote) {
+            let read = |plan: RowsPlan| Ok(self.read_planned(&plan)?.bytes);
+            return self.engine.map(plans, read).into_iter().collect();
         }
         // All ranges are requested together, so that close ones take one request.
-        let plans: Vec<RowsPlan> = spans.iter().map(plan).collect::<Result<_>>()?;
-        let ranges = plans.iter().flat_map(|plan| plan.rows().ranges());
-        let wanted: Vec<_> = ranges
-            .map(|(file, range)| Wanted {
-                source: &*self.sources()[file],
-                range,
-                is_compared: false,
-            })
-            .collect();
-        let mut fetched = read_wanted(&wanted)?.into_iter();
-        let with_bytes = plans.iter().map(|plan| {
-            let count = plan.rows().ranges().len();
-            (plan, fetched.by_ref().take(count).collect::<Vec<_>>())
-        });
-        let decoded = self.engine.map(with_bytes.collect(), |(plan, fetched)| {
-            let fetched: Vec<&[u8]> = fetched.iter().map(|bytes| &**bytes).collect();
-            let bytes = plan.rows().decode(&self.engine, &fetched, None);
-            self.check_parts(&self.tensors()[geometry.number].parts)?;
-            bytes.map_err(Error::place(self.name()))
-        });
-        decoded.into_iter().collect()
+        let reads = plans.into_iter().map(|plan| ReadRows::new(self, plan));
+        let reads = Together::new(reads.collect::<Result<_>>()?);
+        state_machine::run(reads, &self.engine, |need| self.needed(need))
     }
 }
 
@@ -482,9 +463,15 @@ impl Geometry {
     }
 }
 
+/// Returns the length of the bands of a packed tensor, whose `decoded_bytes` are decoded
+/// together if it is stored in blocks.
+pub(super) fn band_bytes(decoded_bytes: Option<u64>) -> u64 {
+    decoded_bytes.map_or(OTHER_BAND_BYTES, |len| len.max(PLAIN_BAND_BYTES))
+}
+
 /// Merges ascending ranges that are at most [`MAX_GAP_BYTES`] apart, up to a length of
 /// [`MAX_MERGED_BYTES`].
-fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+pub(super) fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut merged: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         match merged.last_mut() {
@@ -500,14 +487,15 @@ fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Divides ranges into groups of up to [`WAVE_BYTES`], or a single longer range.
-fn waves(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
+/// Divides ranges, whose lengths `len_bytes` returns, into groups of up to
+/// [`WAVE_BYTES`], or a single longer range.
+pub(super) fn waves<T>(ranges: &[T], len_bytes: impl Fn(&T) -> u64) -> impl Iterator<Item = &[T]> {
     let mut rest = ranges;
     std::iter::from_fn(move || {
-        let mut len_bytes = 0;
+        let mut total = 0;
         let fits = rest.iter().take_while(|range| {
-            len_bytes += range.end - range.start;
-            len_bytes <= WAVE_BYTES
+            total += len_bytes(range);
+            total <= WAVE_BYTES
         });
         let count = fits.count().max(1).min(rest.len());
         let (wave, others) = rest.split_at(count);

@@ -20,6 +20,8 @@ mod async_opening;
 mod async_original;
 #[cfg(feature = "async")]
 mod async_reader;
+#[cfg(feature = "async")]
+mod async_selection;
 mod bands;
 mod batch;
 mod decode;
@@ -30,6 +32,7 @@ mod one_file;
 mod opening;
 mod options;
 mod original;
+mod plan_rows;
 mod rows;
 mod selection;
 pub(crate) mod state_machine;

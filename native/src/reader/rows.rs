@@ -7,6 +7,7 @@ use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::decode::ReadTensor;
+use super::plan_rows::{PlanRows, only};
 use super::state_machine::{self, Need, Opened, Work};
 use super::{Reader, tensor};
 use crate::{Engine, Error, Result, Tensor};
@@ -33,8 +34,17 @@ impl RowsPlan {
         }
     }
 
-    pub(super) fn rows(&self) -> &Rows {
-        &self.rows
+    /// Returns the plan for a tensor and its bases: for each level, the rows and the
+    /// number of stored bytes of the whole tensor. `None` if there is no level.
+    pub(super) fn of_levels(levels: Vec<(Rows, u64)>) -> Option<Self> {
+        let levels = levels.into_iter().rev();
+        levels.fold(None, |base, (rows, stored_len_bytes)| {
+            Some(Self {
+                rows,
+                base: base.map(Box::new),
+                stored_len_bytes,
+            })
+        })
     }
 
     /// Returns the number of bytes of the tensor that are decoded together
@@ -68,6 +78,12 @@ impl RowsPlan {
         self.rows.is_whole()
     }
 
+    /// Returns whether the whole tensor of a base is read.
+    pub(super) fn has_whole_base(&self) -> bool {
+        let base = self.base.as_deref();
+        base.is_some_and(|base| base.is_whole() || base.has_whole_base())
+    }
+
     /// Returns the number of bytes that are read for the whole tensor, including the
     /// base.
     #[must_use]
@@ -85,120 +101,6 @@ impl RowsPlan {
             cut.unwrap_or(base.stored_len_bytes)
         });
         Some(own + of_base)
-    }
-}
-
-/// The part of a tensor that a plan is made for.
-#[derive(Debug, Clone)]
-enum Wish {
-    /// Rows of its outermost dimension.
-    Rows(Range<u64>),
-    /// Bytes of the tensor.
-    Bytes(Range<u64>),
-}
-
-/// The work of planning the reads for rows of a tensor, and for the bytes of bases that
-/// the rows are decoded with. It reads the block tables that were not loaded together
-/// with the index.
-pub(super) struct PlanRows<'a, R> {
-    model: R,
-    level: usize,
-    number: usize,
-    wish: Wish,
-    /// The bytes of the block table that have been read.
-    table: Option<Cow<'a, [u8]>>,
-    /// The finished plans of the previous levels, each with the number of stored bytes
-    /// of the whole tensor.
-    done: Vec<(Rows, u64)>,
-    is_complete: bool,
-}
-
-impl<R: Opened> PlanRows<'_, R> {
-    pub(super) fn new(model: &R, name: &str, rows: Range<u64>) -> Result<Self> {
-        let number = model.number(name)?;
-        Ok(Self::of(model, number, Wish::Rows(rows)))
-    }
-
-    /// Plans the reads for a range of the bytes of tensor `number`.
-    pub(super) fn of_bytes(model: &R, number: usize, span: Range<u64>) -> Self {
-        Self::of(model, number, Wish::Bytes(span))
-    }
-
-    fn of(model: &R, number: usize, wish: Wish) -> Self {
-        Self {
-            model: model.clone(),
-            level: 0,
-            number,
-            wish,
-            table: None,
-            done: Vec::new(),
-            is_complete: false,
-        }
-    }
-
-    /// Finishes the plan for this level, and continues with the base if the rows are
-    /// decoded with bytes of it.
-    fn advance(&mut self) -> Result<()> {
-        let model = self.model.model();
-        let table = self.table.take();
-        let rows = match &self.wish {
-            Wish::Rows(rows) => model.rows(self.number, rows.clone(), table.as_deref()),
-            Wish::Bytes(span) => model.part(self.number, span.clone(), table.as_deref()),
-        };
-        let rows = rows.map_err(Error::place(self.model.name()))?;
-        let next = rows.base().zip(self.model.base().cloned());
-        let name = rows.name().to_owned();
-        self.done
-            .push((rows, stored_with_bases(&self.model, self.number)));
-        let Some((span, base)) = next else {
-            self.is_complete = true;
-            return Ok(());
-        };
-        self.number = base.number(&name)?;
-        self.model = base;
-        self.level += 1;
-        self.wish = Wish::Bytes(span);
-        Ok(())
-    }
-}
-
-impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
-    type Output = RowsPlan;
-
-    fn needs(&mut self) -> Result<Vec<Need>> {
-        while !self.is_complete {
-            let fetched = self.table.as_deref().unwrap_or_default();
-            if let Some((file, range)) = self.model.model().block_table(self.number, fetched) {
-                return Ok(vec![Need {
-                    level: self.level,
-                    file,
-                    range,
-                    is_compared: false,
-                }]);
-            }
-            self.advance()?;
-        }
-        Ok(Vec::new())
-    }
-
-    fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
-        for (need, bytes) in needs.iter().zip(bytes) {
-            self.model.check_unchanged(need.file)?;
-            self.table = Some(bytes);
-        }
-        Ok(())
-    }
-
-    fn finish(self, _: &Engine) -> Result<RowsPlan> {
-        let plan = self.done.into_iter().rev();
-        let plan = plan.fold(None, |base, (rows, stored_len_bytes)| {
-            Some(Box::new(RowsPlan {
-                rows,
-                base,
-                stored_len_bytes,
-            }))
-        });
-        Ok(*plan.expect("`needs` plans the rows of the file before `finish`"))
     }
 }
 
@@ -333,7 +235,8 @@ impl Reader {
     /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let work = PlanRows::new(self, name, rows)?;
-        state_machine::run(work, &self.engine, |need| self.needed(need))
+        let plans = state_machine::run(work, &self.engine, |need| self.needed(need))?;
+        Ok(only(plans))
     }
 
     /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges are read at

@@ -10,6 +10,7 @@ use zstn_core::tensor::element_count;
 use zstn_core::{Error, Result};
 
 use super::Indices;
+use super::state_machine::Opened;
 
 /// The selected indices of every dimension of a tensor. The selected elements are those
 /// at the intersections of these indices.
@@ -155,9 +156,19 @@ impl Selection {
         self.len_bytes
     }
 
-    /// Returns whether the selection was made for a tensor with this dtype and shape.
-    pub(super) fn fits(&self, tensor: &TensorInfo) -> bool {
-        self.dtype == tensor.dtype && self.tensor_shape == tensor.shape
+    /// Returns the number of the tensor in a model.
+    ///
+    /// # Errors
+    /// The model has no such tensor, or one of another dtype or shape.
+    pub(super) fn number_in(&self, model: &impl Opened) -> crate::Result<usize> {
+        let number = model.number(&self.name)?;
+        let tensor = &model.model().tensors()[number];
+        if self.dtype != tensor.dtype || self.tensor_shape != tensor.shape {
+            let detail = "the selection was made for a tensor of another shape or dtype";
+            let refusal = Error::invalid_input(detail).tensor(&self.name);
+            return Err(crate::Error::place(model.name())(refusal));
+        }
+        Ok(number)
     }
 
     /// Returns the offset of the first selected byte of the tensor.

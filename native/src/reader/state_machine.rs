@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use zstn_core::ErrorKind;
+use zstn_core::engine::Engine as _;
 use zstn_core::model::{Model, StoredPart};
 
 use crate::source::{Source, Wanted, read_wanted};
@@ -41,6 +42,55 @@ pub(crate) trait Work<'a> {
 
     /// Computes the result. Most of the processor time of the work is spent here.
     fn finish(self, engine: &Engine) -> Result<Self::Output>;
+}
+
+/// Several works of the same type, whose ranges are read together. It computes the
+/// results of all of them, in their order.
+pub(crate) struct Together<W> {
+    works: Vec<W>,
+    /// For each work, the number of ranges that it needed last.
+    counts: Vec<usize>,
+}
+
+impl<W> Together<W> {
+    pub(crate) fn new(works: Vec<W>) -> Self {
+        let counts = Vec::new();
+        Self { works, counts }
+    }
+}
+
+impl<'a, W: Work<'a> + Send> Work<'a> for Together<W>
+where
+    W::Output: Send,
+{
+    type Output = Vec<W::Output>;
+
+    fn needs(&mut self) -> Result<Vec<Need>> {
+        let mut needs = Vec::new();
+        self.counts.clear();
+        for work in &mut self.works {
+            let wanted = work.needs()?;
+            self.counts.push(wanted.len());
+            needs.extend(wanted);
+        }
+        Ok(needs)
+    }
+
+    fn supply(&mut self, needs: Vec<Need>, bytes: Vec<Cow<'a, [u8]>>) -> Result<()> {
+        let mut supplied = needs.into_iter().zip(bytes);
+        for (work, &count) in self.works.iter_mut().zip(&self.counts) {
+            if count > 0 {
+                let (needs, bytes) = supplied.by_ref().take(count).unzip();
+                work.supply(needs, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, engine: &Engine) -> Result<Self::Output> {
+        let results = engine.map(self.works, |work| work.finish(engine));
+        results.into_iter().collect()
+    }
 }
 
 /// Reads everything that `work` needs, on this thread and from blocking sources.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,6 +63,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     cat.add_argument("-f", "--force", action="store_true", help="write to a terminal, too")
     _revision(cat)
     _threads(cat)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
     return parser.parse_args(arguments)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from concurrent.futures import ThreadPoolExecutor
 
 from .. import _native
@@ -55,7 +55,7 @@ def _list_files(hub: Hub, place: Place, options: Namespace) -> None:
         known = [name for name in packed if originals[name] is not None]
         before = sum(originals[name] or 0 for name in known)
         after = sum(sizes[name] for name in known)
-        text = f"{len(packed)} packed files, {size(before)} in {size(after)}"
+        text = f"{_count(packed, 'packed file')}, {size(before)} in {size(after)}"
         say(f"{text} ({ratio(before, after)})", options.quiet)
 
 
@@ -102,7 +102,7 @@ def _print_tensors(reader: Reader, quiet: bool) -> None:
     ]
     _print_lines(table(["name", "dtype", "shape", ">size", ">stored", ">ratio"], rows))
     before = sum(one.original_nbytes for one in reader.values())
-    say(f"{len(rows)} tensors, {size(before)}", quiet)
+    say(f"{_count(rows, 'tensor')}, {size(before)}", quiet)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -112,3 +112,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 def _print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
+
+
+def _count(rows: Sized, noun: str) -> str:
+    return f"{len(rows)} {noun}{'' if len(rows) == 1 else 's'}"

@@ -15,7 +15,7 @@ from ._cache import cache_folder
 from ._download import download
 from ._names import refuse_deltas
 from ._restore import restored
-from ._tree import Request, list_local
+from ._tree import Request, list_local, refuse_missing_folder
 from ._view import shadow, show
 
 __all__ = ["cache_folder", "shadow_folder", "snapshot_download"]
@@ -67,6 +67,7 @@ def snapshot_download(
         os.fspath(repo_id), revision, repo_type, cache_dir, local_files_only, token,
         allow_patterns, ignore_patterns,
     )  # fmt: skip
+    refuse_missing_folder(request)
     tree = list_local(request) if os.path.isdir(repo_id) else download(request)
     refuse_deltas(request.repo_id, tree.names)
     if not tree.has_packed and not tree.is_subset:
@@ -99,4 +100,5 @@ def shadow_folder(
         os.fspath(repo_or_folder), revision, repo_type, cache_dir, local_files_only, token,
         allow_patterns, ignore_patterns,
     )  # fmt: skip
+    refuse_missing_folder(request)
     return shadow(request)

@@ -30,7 +30,7 @@ def hub() -> Any:
         import huggingface_hub
     except ImportError as error:
         raise ImportError(
-            "downloading from a hub needs huggingface_hub: `pip install huggingface_hub`"
+            "repositories of a hub need huggingface_hub: `pip install huggingface_hub`"
         ) from error
     return huggingface_hub
 
@@ -66,14 +66,18 @@ def _find(request: Request) -> _Listing:
         return _ask(request)
     except (errors.HFValidationError, errors.RevisionNotFoundError):
         raise
-    except Exception:
+    except Exception as error:
         # Like huggingface_hub, this falls back to the cache while the hub does not
         # respond.
         try:
             return _look_up(request)
         except errors.LocalEntryNotFoundError:
             pass
-        raise
+        if isinstance(error, errors.HfHubHTTPError):
+            raise
+        raise errors.LocalEntryNotFoundError(
+            f"{request.repo_id} has not been downloaded before, and the hub cannot be reached: {error}"
+        ) from error
 
 
 def _ask(request: Request) -> _Listing:

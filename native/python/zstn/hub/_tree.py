@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -24,6 +25,14 @@ class Request:
     token: str | bool | None
     allow_patterns: list[str] | str | None
     ignore_patterns: list[str] | str | None
+
+
+def refuse_missing_folder(request: Request) -> None:
+    """Raises `FileNotFoundError` for a path that cannot be the name of a repository."""
+    name = request.repo_id
+    is_path = name.startswith((".", "~", os.sep)) or name.count("/") > 1
+    if is_path and not os.path.isdir(name):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", name)
 
 
 def view_name(repo_id: str, commit: str, repo_type: str | None = None) -> str:

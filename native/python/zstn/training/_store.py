@@ -47,7 +47,7 @@ class PackedCheckpoints:
             this many deltas, a file is packed whole. With 0, there are no deltas.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``, as in `zstn.pack`.
         extended: whether frames that only zstn reads are used, as in `zstn.pack`.
-        threads: 1 to 1024, or 0 to share one thread per core with the whole process.
+        threads: number of threads, or 0 to share one per core with the whole process.
         memory: approximate limit in bytes, or a text such as ``"512M"``.
 
     Methods raise `OSError` if a file cannot be read or written, and `ZstnError` with one

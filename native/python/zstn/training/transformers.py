@@ -49,7 +49,7 @@ class PackCheckpoints(TrainerCallback):  # type: ignore[misc]
             this many deltas, a file is packed whole.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``, as in `zstn.pack`.
         extended: whether frames that only zstn reads are used, as in `zstn.pack`.
-        threads: number of threads that pack, 1 to 1024, or 0 for one per core.
+        threads: number of threads that pack, or 0 for one per core.
         memory: approximate limit in bytes, or a text such as ``"512M"``.
     """
 
