@@ -145,6 +145,9 @@ impl<'a, D: Device> Load<'a, D> {
     /// request. The caller has to compare the bytes with their checksums, if the file has
     /// any.
     pub fn read(&self, file: usize, ranges: &[Range<u64>], out: &mut [u8]) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
         let source = self.source(file)?;
         let mut outs = Vec::with_capacity(ranges.len());
         let mut rest = out;

@@ -45,11 +45,11 @@ impl Delta {
         }
         Ok((plan, placement))
     }
+}
 
-    /// Decodes with the decoder of the core.
-    fn decoded(&self, frame: &[u8], base: &[u8]) -> Result<Vec<u8>> {
-        Difference::parse(frame)?.decode(&Pure, base)
-    }
+/// Decodes a difference with the decoder of the core.
+fn decoded(frame: &[u8], base: &[u8]) -> Result<Vec<u8>> {
+    Difference::parse(frame)?.decode(&Pure, base)
 }
 
 pub fn short_digest(bytes: &[u8]) -> [u8; 16] {
@@ -173,12 +173,12 @@ fn damaged_differences_are_refused_as_the_decoder_refuses_them() {
             let error = delta.planned(cut).expect_err("is cut");
             assert_eq!(
                 Some(error),
-                delta.decoded(cut, &delta.base).err(),
+                decoded(cut, &delta.base).err(),
                 "{name}: {len}"
             );
         }
         for (bit, damaged) in damaged_copies(&delta.frame, tier::count(5, 1)) {
-            let expected = delta.decoded(&damaged, &delta.base);
+            let expected = decoded(&damaged, &delta.base);
             match delta.planned(&damaged) {
                 Ok((_, Placement::Cpu(reason))) => assert_eq!(reason, Reason::LowRank),
                 Ok((plan, Placement::Device)) => {
