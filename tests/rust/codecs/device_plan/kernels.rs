@@ -375,16 +375,11 @@ fn compares_digests(emulator: &mut Emulator) {
         };
         let output = bytes[..place.end].to_vec();
         assert_eq!(compare(output.clone()), [NONE; 4], "{len} bytes");
-        for at in [place.start, place.end - 1, (place.start + place.end) / 2] {
-            if place.contains(&at) {
-                let mut other = output.clone();
-                other[at] ^= 0x80;
-                assert_eq!(
-                    compare(other),
-                    [NONE, NONE, NONE, 0],
-                    "{len} bytes, byte {at}"
-                );
-            }
+        for at in place.clone().step_by((place.len() / 3).max(1)).take(4) {
+            let mut other = output.clone();
+            other[at] ^= 0x80;
+            let expected = [NONE, NONE, NONE, 0];
+            assert_eq!(compare(other), expected, "{len} bytes, byte {at}");
         }
     }
 }

@@ -27,13 +27,13 @@ use super::frames::{LATTICE_SHAPE, lattice_elements, weights};
 pub struct Host {
     pub counts: Arc<Counts>,
     /// The longest block of memory that the device allocates, if there is a limit.
-    longest: Option<u64>,
+    pub longest: Option<u64>,
     /// True if there is no memory for lists and planes.
-    is_full: bool,
+    pub is_full: bool,
     /// The most queues at the same time, if there is a limit.
-    most_queues: Option<usize>,
+    pub most_queues: Option<usize>,
     /// A token that is cancelled when a load waits for a queue.
-    cancelled: Option<CancelToken>,
+    pub cancelled: Option<CancelToken>,
 }
 
 /// What the queues of a device have done.
