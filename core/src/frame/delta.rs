@@ -51,7 +51,7 @@ impl<'a> Delta<'a> {
 
     /// Returns the bytes that contain the inner frame, which decodes to the XOR of the
     /// reference and the result.
-    #[cfg(feature = "plan")]
+    #[cfg(all(feature = "plan", feature = "deltas"))]
     pub(crate) fn inner(&self) -> &'a [u8] {
         self.inner
     }
