@@ -401,7 +401,7 @@ impl FileCatalog {
     #[must_use]
     pub fn may_be_planned(&self, number: usize) -> bool {
         match &self.contents {
-            AnyContents::Zstn(_) => true,
+            AnyContents::Zstn(_) => number < self.tensors.len(),
             #[cfg(feature = "deltas")]
             AnyContents::Delta(contents) => contents.may_be_planned(number),
             _ => false,
