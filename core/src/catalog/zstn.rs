@@ -395,12 +395,27 @@ impl FileCatalog {
         }
     }
 
+    /// Returns whether a plan may contain tensor `number`. Plans contain no tensors of files
+    /// that are neither ZSTN files nor deltas.
+    #[cfg(feature = "plan")]
+    #[must_use]
+    pub fn may_be_planned(&self, number: usize) -> bool {
+        match &self.contents {
+            AnyContents::Zstn(_) => number < self.tensors.len(),
+            #[cfg(feature = "deltas")]
+            AnyContents::Delta(contents) => contents.may_be_planned(number),
+            _ => false,
+        }
+    }
+
     /// Adds tensor `number` to `plan`. Its `stored` bytes are at the offset `source` of
-    /// the device's source, and it fills the bytes `output` of the device's output.
+    /// the device's source, and it fills the bytes `output` of the device's output. If it
+    /// has a [`FileTensor::base`](super::FileTensor), the output has to contain the base's
+    /// tensor when the plan is decoded.
     ///
     /// If the file has checksums of the stored bytes, they are compared. Digests of
-    /// decoded bytes cannot be compared on a device, so a tensor of a file that only has
-    /// these is left to the CPU. So are the tensors of files that are not ZSTN files.
+    /// decoded bytes in ZSTN files cannot be compared on a device, so a tensor of a file
+    /// that only has these is left to the CPU. The plan includes the digests of deltas.
     ///
     /// # Errors
     /// The errors of [`FileCatalog::decode`] that do not require decoding, and the errors
@@ -416,8 +431,13 @@ impl FileCatalog {
         plan: &mut DevicePlan,
     ) -> Result<Placement> {
         let stored = self.stored(number, stored, None)?;
-        let AnyContents::Zstn(contents) = &self.contents else {
-            return Ok(Placement::Cpu(Reason::Family));
+        let contents = match &self.contents {
+            AnyContents::Zstn(contents) => contents,
+            #[cfg(feature = "deltas")]
+            AnyContents::Delta(contents) => {
+                return contents.add_to_plan(engine, stored, source, output, plan);
+            }
+            _ => return Ok(Placement::Cpu(Reason::Family)),
         };
         if !contents.is_whole(stored.number) {
             return Ok(Placement::Cpu(Reason::WideElements));

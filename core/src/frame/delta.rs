@@ -49,6 +49,13 @@ impl<'a> Delta<'a> {
         self.reference_len_bytes
     }
 
+    /// Returns the bytes that contain the inner frame, which decodes to the XOR of the
+    /// reference and the result.
+    #[cfg(all(feature = "plan", feature = "deltas"))]
+    pub(crate) fn inner(&self) -> &'a [u8] {
+        self.inner
+    }
+
     /// Checks everything that can be checked without decoding. Afterwards it is
     /// safe to allocate [`Delta::len_bytes`] bytes for the result.
     pub fn check(&self) -> Result<()> {

@@ -98,6 +98,14 @@ template <class AnyTile> void check_tile(const Launch& launch, const AnyTile& ti
     check_output(launch, tensor.output + tile.first * width, tile.count * width);
 }
 
+void check_block(const Launch& launch, u32 number) {
+    const DifferenceBlock& block = launch.difference_blocks[number];
+    const PlannedDifference& tensor = launch.differences[block.difference];
+    u64 first = (u64)block.number * tensor.block_elements, left = tensor.elements - first;
+    u64 count = left < tensor.block_elements ? left : tensor.block_elements;
+    check_output(launch, tensor.output + first * tensor.item_bytes, count * tensor.item_bytes);
+}
+
 void run_block(const std::string& name, const Launch& launch, const void* jobs, Block block, u32 k, u32 shared_len) {
     // The dynamic shared memory has exactly the length that the launch states.
     std::vector<u8> memory(shared_len, 0xA5);
@@ -134,6 +142,23 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
         memory.resize(sizeof(SparseShared));
         check_tile(launch, ((const SparseTile*)jobs)[k]);
         join_sparse(block, launch, ((const SparseTile*)jobs)[k], memory.data());
+    } else if (name == "save_bases" || name == "apply_xors") {
+        const XorTile& tile = ((const XorTile*)jobs)[k];
+        check_output(launch, tile.output, tile.len);
+        check_range((u64)launch.scratch + tile.base, tile.len);
+        (name == "save_bases" ? save_base : apply_xor)(block, launch, tile);
+    } else if (name == "hash_tiles") {
+        memory.resize(sizeof(DigestShared));
+        const DigestTile& tile = ((const DigestTile*)jobs)[k];
+        check_output(launch, launch.digests[tile.digest].output + tile.first, tile.len);
+        hash_tile(block, launch, tile, memory.data());
+    } else if (name == "compare_digests") {
+        compare_digest(block, launch, ((const DigestSum*)jobs)[k]);
+    } else if (name == "decode_difference_blocks") {
+        const DifferenceBlocks& blocks = ((const DifferenceBlocks*)jobs)[k];
+        for (u32 j = 0; j < blocks.count; j++) check_block(launch, blocks.first + j);
+        if (block.threads != LANES * DIFFERENCE_WARPS) fail("a block has another number of warps");
+        decode_differences(block, launch, blocks, memory.data());
     } else {
         fail("there is no kernel of this name");
     }

@@ -16,9 +16,13 @@ struct Request {
     u64 threads, is_reversed;
     // The length of the shared memory of kernels that decode streams.
     u64 stream_shared;
+    // The length of the shared memory of the kernel that decodes differences.
+    u64 difference_shared;
     u64 tensors, planes, segments, huffman_tables, rans_tables, lattices, lattice_groups;
+    u64 differences, difference_codes, difference_tables, difference_blocks, digests;
     u64 segment_jobs, copy_jobs, rans_jobs, bfloat16_tiles, join_tiles;
-    u64 lattice_tiles, sparse_tiles, sparse_sums;
+    u64 lattice_tiles, sparse_tiles, sparse_sums, difference_jobs, xor_tiles;
+    u64 base_digest_tiles, base_digest_sums, digest_tiles, digest_sums;
     u64 source, scratch, output;
 };
 
@@ -61,6 +65,11 @@ void answer(const Request& request) {
     auto rans_tables = receive(request.rans_tables, 1);
     auto lattices = receive(request.lattices, 1);
     auto lattice_groups = receive(request.lattice_groups, 1);
+    auto differences = receive(request.differences, 1);
+    auto difference_codes = receive(request.difference_codes, 1);
+    auto difference_tables = receive(request.difference_tables, 1);
+    auto difference_blocks = receive(request.difference_blocks, 1);
+    auto digests = receive(request.digests, 1);
     auto segment_jobs = receive(request.segment_jobs, 1);
     auto copy_jobs = receive(request.copy_jobs, 1), rans_jobs = receive(request.rans_jobs, 1);
     auto bfloat16_tiles = receive(request.bfloat16_tiles, 1);
@@ -68,11 +77,17 @@ void answer(const Request& request) {
     auto lattice_tiles = receive(request.lattice_tiles, 1);
     auto sparse_tiles = receive(request.sparse_tiles, 1);
     auto sparse_sums = receive(request.sparse_sums, 1);
+    auto difference_jobs = receive(request.difference_jobs, 1);
+    auto xor_tiles = receive(request.xor_tiles, 1);
+    auto base_digest_tiles = receive(request.base_digest_tiles, 1);
+    auto base_digest_sums = receive(request.base_digest_sums, 1);
+    auto digest_tiles = receive(request.digest_tiles, 1);
+    auto digest_sums = receive(request.digest_sums, 1);
     auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
     auto output = receive(request.output, 1);
     const size_t codes = request.huffman_tables / sizeof(HuffmanTable);
     std::vector<DecodeTable> decode_tables(codes);
-    u32 damage[2] = {NONE, NONE};
+    u32 damage[4] = {NONE, NONE, NONE, NONE};
     const Launch launch = {
         source->bytes,
         scratch->bytes,
@@ -84,10 +99,27 @@ void answer(const Request& request) {
         (const RansTable*)rans_tables->bytes,
         (const Lattice*)lattices->bytes,
         (const LatticeGroup*)lattice_groups->bytes,
+        (const PlannedDifference*)differences->bytes,
+        difference_codes->bytes,
+        (const DifferenceTable*)difference_tables->bytes,
+        (const DifferenceBlock*)difference_blocks->bytes,
+        (const PlannedDigest*)digests->bytes,
         decode_tables.data(),
         damage,
     };
     const Block block = {(u32)request.threads, request.is_reversed != 0};
+    auto compare = [&](const Buffer& tiles, const Buffer& sums) {
+        each_job<DigestTile>(tiles, sizeof(DigestShared), [&](const DigestTile& tile, u8* shared) {
+            hash_tile(block, launch, tile, shared);
+        });
+        each_job<DigestSum>(sums, 1, [&](const DigestSum& sum, u8*) {
+            compare_digest(block, launch, sum);
+        });
+    };
+    each_job<XorTile>(*xor_tiles, 1, [&](const XorTile& tile, u8*) {
+        save_base(block, launch, tile);
+    });
+    compare(*base_digest_tiles, *base_digest_sums);
     for (u32 k = 0; k < codes; k++) {
         expand_table(block, launch, k, shared_memory(sizeof(TableShared)).data());
     }
@@ -116,6 +148,16 @@ void answer(const Request& request) {
     each_job<SparseTile>(*sparse_tiles, sparse_len, [&](const SparseTile& tile, u8* shared) {
         join_sparse(block, launch, tile, shared);
     });
+    each_job<DifferenceBlocks>(
+        *difference_jobs, request.difference_shared,
+        [&](const DifferenceBlocks& blocks, u8* shared) {
+            decode_differences(block, launch, blocks, shared);
+        }
+    );
+    each_job<XorTile>(*xor_tiles, 1, [&](const XorTile& tile, u8*) {
+        apply_xor(block, launch, tile);
+    });
+    compare(*digest_tiles, *digest_sums);
     fwrite(damage, 1, sizeof damage, stdout);
     fwrite(output->bytes, 1, output->len, stdout);
     fflush(stdout);

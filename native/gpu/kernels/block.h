@@ -44,6 +44,79 @@ DEVICE void phase(const Block& block, Body body) {
 #endif
 }
 
+// The number of threads of a warp.
+static const u32 LANES = 32;
+
+// A value for each thread of a warp.
+template <class Value>
+struct PerLane {
+#ifdef __CUDACC__
+    Value value;
+    DEVICE Value& operator[](u32) { return value; }
+#else
+    Value values[LANES];
+    Value& operator[](u32 lane) { return values[lane]; }
+#endif
+};
+
+// Calls `body` with the number of each thread of a warp. All threads of a warp have to call
+// this function and the next two ones, with equal values except for those per lane.
+template <class Body>
+DEVICE void lanes(const Block& block, Body body) {
+#ifdef __CUDACC__
+    body(threadIdx.x % LANES);
+    __syncwarp();
+#else
+    for (u32 k = 0; k < LANES; k++) body(block.is_reversed ? LANES - 1 - k : k);
+#endif
+}
+
+// Calls `body` with the number of each thread of a warp. Returns the set of threads for which
+// it returns true, to all of them.
+template <class Body>
+DEVICE u32 vote(const Block& block, Body body) {
+#ifdef __CUDACC__
+    return __ballot_sync(0xFFFFFFFF, body(threadIdx.x % LANES));
+#else
+    u32 set = 0;
+    lanes(block, [&](u32 lane) { set |= (u32)(body(lane) ? 1 : 0) << lane; });
+    return set;
+#endif
+}
+
+// Replaces the number of each thread of a warp by the sum of the numbers of the threads before
+// it. Returns the sum of all numbers.
+DEVICE u32 add_up(PerLane<u32>& numbers) {
+#ifdef __CUDACC__
+    const u32 lane = threadIdx.x % LANES, own = numbers.value;
+    u32 sum = own;
+    for (u32 step = 1; step < LANES; step *= 2) {
+        u32 before = __shfl_up_sync(0xFFFFFFFF, sum, step);
+        if (lane >= step) sum += before;
+    }
+    numbers.value = sum - own;
+    return __shfl_sync(0xFFFFFFFF, sum, LANES - 1);
+#else
+    u32 sum = 0;
+    for (u32 lane = 0; lane < LANES; lane++) {
+        u32 own = numbers[lane];
+        numbers[lane] = sum;
+        sum += own;
+    }
+    return sum;
+#endif
+}
+
+// Calls `body` with the number of each warp of a block, of which there are `WARPS`.
+template <u32 WARPS, class Body>
+DEVICE void each_warp(Body body) {
+#ifdef __CUDACC__
+    body(threadIdx.x / LANES);
+#else
+    for (u32 warp = 0; warp < WARPS; warp++) body(warp);
+#endif
+}
+
 // Replaces the number at `place` by `value` if `value` is smaller.
 DEVICE void lower_to(u32* place, u32 value) {
 #ifdef __CUDACC__

@@ -81,9 +81,9 @@ DEVICE void fill_lattice(
                 is_wrong |= value != value;
                 if (negative_zero != NONE && symbol != negative_zero) value += (float)group.offset;
                 u32 bits = bits_of_float(product_of(value, float_of_bits(group.scale)));
-                if (dtype == LATTICE_BFLOAT16) {
+                if (dtype == DTYPE_BFLOAT16) {
                     bits = round_to_bfloat16(bits);
-                } else if (dtype == LATTICE_FLOAT16) {
+                } else if (dtype == DTYPE_FLOAT16) {
                     bits = round_to_float16(bits);
                 }
                 four[n] = (Element)bits;

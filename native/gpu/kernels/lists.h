@@ -10,8 +10,8 @@ static const u32 NONE = 0xFFFFFFFFu;
 static const u32 IN_OUTPUT = 1;
 static const u32 STORED = 0, RUN = 1, FLAT = 2, HUFFMAN = 3;
 static const u32 BYTES = 0, FLOAT16 = 2, PALETTE = 4;
-// Numbers of a lattice's dtypes.
-static const u32 LATTICE_BFLOAT16 = 0, LATTICE_FLOAT16 = 1;
+// Numbers of dtypes of lattices and differences.
+static const u32 DTYPE_BFLOAT16 = 0, DTYPE_FLOAT16 = 1;
 
 struct JoinedTensor {
     u64 output, elements;
@@ -46,6 +46,30 @@ struct Lattice {
 struct LatticeGroup {
     u32 scale;
     i32 offset;
+};
+
+static const u32 DIFFERENCE_CONTEXTS = 164, DIFFERENCE_SYMBOLS = 86;
+
+struct PlannedDifference {
+    u64 output, elements, group_elements, first_code;
+    u32 dtype, item_bytes, states, block_elements, first_table, tables;
+    i32 means[64];
+    u16 contexts[DIFFERENCE_CONTEXTS];
+};
+
+struct DifferenceTable {
+    u16 frequencies[DIFFERENCE_SYMBOLS];
+};
+
+struct DifferenceBlock {
+    u64 rans;
+    u32 rans_len, raw_len, difference, number;
+};
+
+struct PlannedDigest {
+    u64 output, len;
+    u8 expected[16];
+    u32 state, reserved;
 };
 
 // Elements that one block joins, as the crate's `jobs` module declares them.
@@ -91,6 +115,35 @@ struct SparseSum {
     u32 tensor, reserved;
 };
 
+// Consecutive blocks of one difference, which one block of threads decodes.
+struct DifferenceBlocks {
+    u32 first, count;
+};
+
+// Bytes of the output that one block hashes.
+struct DigestTile {
+    // Offset of the first byte in the bytes that have the digest.
+    u64 first;
+    // Offset in the scratch buffer of the place for the chaining value.
+    u64 value;
+    u32 len, digest;
+};
+
+// Bytes with a digest, for which one block combines the chaining values of all tiles.
+struct DigestSum {
+    // Offset in the scratch buffer of the first value. The others follow, and then as much
+    // memory again.
+    u64 values;
+    u32 tiles, digest;
+};
+
+// Bytes of the output that one block copies to the scratch buffer, and combines with the
+// decoded bytes later.
+struct XorTile {
+    u64 output, base;
+    u32 len, reserved;
+};
+
 // Codes are looked up by this number of bits.
 static const u32 LOOKUP_BITS = 11;
 
@@ -109,6 +162,10 @@ static_assert(sizeof(RansTable) == 512 && sizeof(Tile) == 32, "layout");
 static_assert(sizeof(Lattice) == 1048 && sizeof(LatticeGroup) == 8, "layout");
 static_assert(sizeof(RansChunks) == 8, "layout");
 static_assert(sizeof(SparseTile) == 24 && sizeof(SparseSum) == 24, "layout");
+static_assert(sizeof(PlannedDifference) == 640 && sizeof(DifferenceTable) == 172, "layout");
+static_assert(sizeof(DifferenceBlock) == 24 && sizeof(PlannedDigest) == 40, "layout");
+static_assert(sizeof(DifferenceBlocks) == 8 && sizeof(DigestTile) == 24, "layout");
+static_assert(sizeof(DigestSum) == 16 && sizeof(XorTile) == 24, "layout");
 static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
 
 // The lists and buffers. The source and the scratch buffer start at multiples of 16,
@@ -124,9 +181,14 @@ struct Launch {
     const RansTable* rans_tables;
     const Lattice* lattices;
     const LatticeGroup* lattice_groups;
+    const PlannedDifference* differences;
+    const u8* difference_codes;
+    const DifferenceTable* difference_tables;
+    const DifferenceBlock* difference_blocks;
+    const PlannedDigest* digests;
     DecodeTable* decode_tables;
-    // The lowest index of a damaged segment and of a damaged tensor. Both are NONE at
-    // first.
+    // The lowest indices of a damaged segment, of a damaged tensor, of a damaged block of a
+    // difference, and of a digest that other bytes have. All are NONE at first.
     u32* damage;
 };
 
@@ -136,6 +198,14 @@ DEVICE void report_segment(const Launch& launch, u32 segment) {
 
 DEVICE void report_tensor(const Launch& launch, u32 tensor) {
     lower_to(&launch.damage[1], tensor);
+}
+
+DEVICE void report_block(const Launch& launch, u32 block) {
+    lower_to(&launch.damage[2], block);
+}
+
+DEVICE void report_digest(const Launch& launch, u32 digest) {
+    lower_to(&launch.damage[3], digest);
 }
 
 // Returns the place of byte `position` of a plane.

@@ -28,6 +28,20 @@ pub fn stream_shared_bytes(plan: &DevicePlan) -> u32 {
     STREAM_SHARED_BYTES + 4 * (PAD_WORDS + (longest + 6) / 4)
 }
 
+/// The length of the kernels' `DifferenceShared`, which contains one table.
+const DIFFERENCE_SHARED_BYTES: u32 = 5_024;
+/// The length of the kernels' `ExpandedDifference`.
+const EXPANDED_TABLE_BYTES: u32 = 4_440;
+
+/// Returns the shared memory in bytes that a block needs to decode blocks of any difference
+/// of a plan, at most 71,624.
+#[must_use]
+pub fn difference_shared_bytes(plan: &DevicePlan) -> u32 {
+    let tables = plan.differences().iter().map(|tensor| tensor.tables);
+    let more = tables.max().unwrap_or(1).saturating_sub(1);
+    DIFFERENCE_SHARED_BYTES + more * EXPANDED_TABLE_BYTES
+}
+
 /// A damaged record of a plan, the first one that kernels found of its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
@@ -37,19 +51,26 @@ pub enum Damage {
     /// outside of its palette, a symbol without a value, or a bitmap with another number of
     /// bits than it has values.
     Tensor(u32),
+    /// The block of a difference with this index does not end with its last element.
+    Block(u32),
+    /// The digest with this index is not the digest of its bytes.
+    Digest(u32),
 }
 
 impl Damage {
     /// Returns the damage that the kernels have reported: the lowest index of a damaged
-    /// segment and of a damaged tensor. Planes of a damaged segment have no defined
-    /// content, so segments come first.
+    /// segment, tensor and block, and of a digest of other bytes. Planes of a damaged
+    /// segment have no defined content, so segments come first; digests come last.
     #[must_use]
-    pub fn of_report([segment, tensor]: [u32; 2]) -> Option<Self> {
-        match (segment, tensor) {
-            (NONE, NONE) => None,
-            (NONE, tensor) => Some(Self::Tensor(tensor)),
-            (segment, _) => Some(Self::Segment(segment)),
-        }
+    pub fn of_report([segment, tensor, block, digest]: [u32; 4]) -> Option<Self> {
+        let found = [
+            (segment, Self::Segment(segment)),
+            (tensor, Self::Tensor(tensor)),
+            (block, Self::Block(block)),
+            (digest, Self::Digest(digest)),
+        ];
+        let mut found = found.into_iter();
+        found.find_map(|(index, damage)| (index != NONE).then_some(damage))
     }
 }
 

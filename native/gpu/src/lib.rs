@@ -15,10 +15,19 @@
 //! | `sparse.cu` | counts the values of sparse tensors | a tile of [`Jobs::sparse`] |
 //! | `sparse.cu` | adds up these counts | a tensor of [`Jobs::sparse_sums`] |
 //! | `sparse.cu` | writes the values to their places | a tile of [`Jobs::sparse`] |
+//! | `xor.cu` | copies bytes of the base to the scratch buffer | a tile of [`Jobs::xors`] |
+//! | `digest.cu` | hashes bytes of the output | a tile of [`Jobs::base_digests`] or [`Jobs::digests`] |
+//! | `digest.cu` | compares the hashes with digests | a sum of [`Jobs::base_digests`] or [`Jobs::digests`] |
+//! | `difference.cu` | decodes differences | up to eight blocks of [`Jobs::differences`] |
+//! | `xor.cu` | combines decoded bytes with those of the base | a tile of [`Jobs::xors`] |
 //!
 //! The first four kernels, and the host for the segments that are left to it, are
 //! independent of each other, except that Huffman-coded segments need the tables. The
 //! others run after them, and the three of `sparse.cu` run in this order.
+//!
+//! The kernels that read the base, `xor.cu` and `digest.cu` for [`Jobs::base_digests`], run
+//! before any that writes to the output. Combining bytes follows all decoding, and
+//! [`Jobs::digests`] follow that.
 //!
 //! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
@@ -26,8 +35,9 @@
 //!
 //! The kernels check that every stream ends exactly with its last symbol, that no field is
 //! too wide, that palettes have all of their indices, that symbols of lattices have a
-//! value, and that sparse tensors have a value for every bit. They report the lowest index
-//! of a damaged segment and of a damaged tensor. Damaged streams never cause accesses
+//! value, that sparse tensors have a value for every bit, and that the bytes of bases and of
+//! tensors that are restored from them have their digests. They report the lowest index of
+//! each kind of damage ([`Damage`]). Damaged streams never cause accesses
 //! outside the buffers. The lists have to come from a plan.
 
 #[cfg(feature = "cuda")]
@@ -40,8 +50,11 @@ pub mod load;
 
 pub use device::{Device, Output, Queue};
 pub use error::{Error, Result};
-pub use jobs::{IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, RansChunks, SparseSum, SparseTile, Tile};
-pub use launch::{Damage, host_place, stream_shared_bytes};
+pub use jobs::{
+    DifferenceBlocks, DigestJobs, DigestSum, DigestTile, IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS,
+    RansChunks, SparseSum, SparseTile, Tile, XorTile,
+};
+pub use launch::{Damage, difference_shared_bytes, host_place, stream_shared_bytes};
 
 /// The kernels as PTX for compute capability 8.0, which drivers compile for their GPU.
 /// `cargo xtask gpu --write` makes it.

@@ -24,6 +24,8 @@ use crate::engine::Engine;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
 
+#[cfg(all(feature = "plan", feature = "deltas"))]
+mod device_plan;
 #[cfg(feature = "deltas")]
 mod opener;
 #[cfg(feature = "deltas")]

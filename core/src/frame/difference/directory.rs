@@ -241,14 +241,7 @@ impl Directory {
             let (rans, after) = left.split_at(block.rans_len_bytes as usize);
             let (raw, after) = after.split_at(block.raw_len_bytes as usize);
             left = after;
-            if !agrees(block.checksum, short_checksum([rans, raw])) {
-                let detail = format!(
-                    "block {number} of the frame does not match its checksum: it is damaged, get \
-                     the file again"
-                );
-                let error = Error::malformed(Rule::DifferenceBlockChecksum, detail);
-                return Err(error.at(block.start));
-            }
+            check_block(number, block, [rans, raw])?;
             let first_element = number as u64 * self.block_elements;
             let end = self.elements.min(first_element + self.block_elements);
             blocks.push(StoredBlock {
@@ -288,4 +281,16 @@ impl Directory {
             Some((self.codes[index(group)], range))
         })
     }
+}
+
+/// Compares the rANS part and the raw bits of block `number` with their checksum.
+pub(super) fn check_block(number: usize, block: &Block, stored: [&[u8]; 2]) -> Result<()> {
+    if agrees(block.checksum, short_checksum(stored)) {
+        return Ok(());
+    }
+    let detail = format!(
+        "block {number} of the frame does not match its checksum: it is damaged, get the file \
+         again"
+    );
+    Err(Error::malformed(Rule::DifferenceBlockChecksum, detail).at(block.start))
 }

@@ -19,6 +19,8 @@ mod encode;
 mod float_format;
 mod head;
 pub mod low_rank;
+#[cfg(all(feature = "plan", feature = "deltas"))]
+mod outline;
 mod token;
 
 pub use directory::{DifferencePlan, Directory};

@@ -204,3 +204,108 @@ pub struct HostSegment {
     /// (docs/formats/z4ai-frames.md 4).
     pub method: u32,
 }
+
+/// A tensor of floats whose frame states its difference from the base
+/// (docs/formats/zxd1.md). The output contains the elements of the base, which are
+/// replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PlannedDifference {
+    /// Offset of the first element in the output, in bytes.
+    pub output: u64,
+    /// Number of elements, at least 1.
+    pub elements: u64,
+    /// Number of elements of a group, at least 1.
+    pub group_elements: u64,
+    /// Index of the code of the first group; the codes of the other groups follow.
+    pub first_code: u64,
+    /// The dtype of the elements: 0 for bfloat16, 1 for float16, 2 for float32.
+    pub dtype: u32,
+    /// Size of one element in bytes.
+    pub item_bytes: u32,
+    /// Number of rANS states of a block: 8, 16 or 32.
+    pub states: u32,
+    /// Number of elements of a block, except for the last one.
+    pub block_elements: u32,
+    /// Index of the first of its tables, which are consecutive.
+    pub first_table: u32,
+    /// Number of tables, 1 to 16.
+    pub tables: u32,
+    /// The expected difference for each value of the top six mantissa bits, in groups of
+    /// code 254.
+    pub means: [i32; 64],
+    /// The coding of each of the 161 contexts: its table, relative to `first_table`, in the
+    /// top four bits, and its shift in the others. The last numbers are 0.
+    pub contexts: [u16; Self::CONTEXTS],
+}
+
+impl PlannedDifference {
+    /// The number of contexts, rounded up to a multiple of 4.
+    pub const CONTEXTS: usize = 164;
+}
+
+/// The frequencies of symbols of a difference, which sum to 4096.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DifferenceTable {
+    /// The frequency of every symbol.
+    pub frequencies: [u16; Self::SYMBOLS],
+}
+
+impl DifferenceTable {
+    /// The number of symbols.
+    pub const SYMBOLS: usize = 86;
+}
+
+/// A block of elements of a difference, which is decoded independently of all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DifferenceBlock {
+    /// Offset of the rANS part in the source. The raw bits follow it.
+    pub rans: u64,
+    /// Length of the rANS part in bytes.
+    pub rans_len: u32,
+    /// Length of the raw bits in bytes.
+    pub raw_len: u32,
+    /// Index of the [`PlannedDifference`]; its blocks are consecutive.
+    pub difference: u32,
+    /// Number of the block in its tensor.
+    pub number: u32,
+}
+
+/// Bytes of the output that are compared with a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PlannedDigest {
+    /// Offset of the first byte in the output.
+    pub output: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// The first 16 bytes of their BLAKE3 digest.
+    pub expected: [u8; 16],
+    /// The number of a [`State`].
+    pub state: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// The state of the output in which bytes have their digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Before anything is decoded: the bytes are those of the base.
+    Base = 0,
+    /// After everything has been decoded.
+    Decoded = 1,
+}
+
+/// Bytes of the output, those of the base before anything is decoded. They are combined
+/// with the decoded bytes of the same place by an exclusive or.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PlannedXor {
+    /// Offset of the first byte in the output.
+    pub output: u64,
+    /// Number of bytes.
+    pub len: u64,
+}

@@ -16,6 +16,9 @@
 //! codes are complete. A device has to check that each stream ends exactly with its
 //! last symbol, and that no field has more bits than its width.
 //!
+//! A record of a delta is decoded from the base's tensor, which the output has to contain
+//! when the plan is executed. A device compares it, or the restored tensor, with a digest.
+//!
 //! A tensor that a plan does not cover is a [`Placement::Cpu`], which is not an error.
 
 use alloc::vec::Vec;
@@ -30,6 +33,8 @@ use crate::engine::Engine;
 use crate::transform::bitfield::{BFLOAT16, FLOAT16};
 use crate::{Error, Result, bytes};
 
+#[cfg(feature = "deltas")]
+mod difference;
 #[cfg(feature = "extensions")]
 mod lattice;
 mod lists;
@@ -37,8 +42,9 @@ mod segments;
 mod structured;
 
 pub use lists::{
-    Coding, HostSegment, HuffmanTable, Join, JoinedTensor, Lattice, LatticeGroup, MAX_CODE_BITS,
-    NONE, PlannedPlane, RansTable, Segment, Space,
+    Coding, DifferenceBlock, DifferenceTable, HostSegment, HuffmanTable, Join, JoinedTensor,
+    Lattice, LatticeGroup, MAX_CODE_BITS, NONE, PlannedDifference, PlannedDigest, PlannedPlane,
+    PlannedXor, RansTable, Segment, Space, State,
 };
 use segments::{Budget, Stop};
 
@@ -88,6 +94,11 @@ pub enum Reason {
     WideElements,
     /// The file has a digest of the decoded bytes, and no checksum of the stored bytes.
     Digest,
+    /// The frame is a difference whose predictions include a product of two matrices.
+    LowRank,
+    /// Only a BLAKE2b digest of the base shows whether the base is the right one, and a
+    /// device does not compute such digests.
+    BaseDigest,
 }
 
 /// The largest number of bytes of an element whose byte planes are joined.
@@ -106,6 +117,12 @@ pub struct DevicePlan {
     lattices: Vec<Lattice>,
     lattice_groups: Vec<LatticeGroup>,
     host_segments: Vec<HostSegment>,
+    differences: Vec<PlannedDifference>,
+    difference_codes: Vec<u8>,
+    difference_tables: Vec<DifferenceTable>,
+    difference_blocks: Vec<DifferenceBlock>,
+    digests: Vec<PlannedDigest>,
+    xors: Vec<PlannedXor>,
     scratch_len_bytes: u64,
     source_end: u64,
     output_end: u64,
@@ -127,32 +144,49 @@ impl DevicePlan {
     /// begins before the end of an output that is already planned. An error leaves the
     /// plan unchanged.
     pub fn add<E: Engine>(&mut self, engine: &E, frame: &PlacedFrame) -> Result<Placement> {
-        let PlacedFrame { source, output, .. } = frame;
-        let source_end = source.checked_add(frame.bytes.len() as u64);
-        if output.start > output.end || source_end.is_none() {
-            return Err(Error::invalid_input(
-                "a range of a planned tensor is invalid",
-            ));
-        }
-        if output.start < self.output_end {
-            return Err(Error::invalid_input(
-                "planned tensors have to be in the order of their outputs",
-            ));
-        }
-        let len_bytes = output.end - output.start;
+        self.add_with(frame, |plan| plan.add_frame(engine, frame))
+    }
+
+    fn add_frame<E: Engine>(&mut self, engine: &E, frame: &PlacedFrame) -> Result<(), Stop> {
+        let len_bytes = frame.output.end - frame.output.start;
         let contained = ContainedFrame::parse(frame.bytes, len_bytes, frame.edition)?;
-        let before = self.lens();
-        let scratch_before = self.scratch_len_bytes;
-        let added = match contained.frame() {
+        match contained.frame() {
             Frame::Z4ai(parsed) => self.add_planes(engine, frame, parsed),
             Frame::Palette(parsed) => self.add_palette(frame, parsed),
             Frame::Sparse(parsed) => self.add_sparse(frame, parsed),
             #[cfg(feature = "extensions")]
             Frame::Lattice(parsed) => self.add_lattice(engine, frame, parsed),
             _ => Err(Stop::Cpu(Reason::Family)),
+        }
+    }
+
+    /// Adds a tensor by `add`, which may leave incomplete lists if it fails.
+    fn add_with(
+        &mut self,
+        PlacedFrame {
+            bytes,
+            source,
+            output,
+            ..
+        }: &PlacedFrame,
+        add: impl FnOnce(&mut Self) -> Result<(), Stop>,
+    ) -> Result<Placement> {
+        let source_end = source.checked_add(bytes.len() as u64);
+        let (Some(source_end), true) = (source_end, output.start <= output.end) else {
+            return Err(Error::invalid_input(
+                "a range of a planned tensor is invalid",
+            ));
         };
+        if output.start < self.output_end {
+            return Err(Error::invalid_input(
+                "planned tensors have to be in the order of their outputs",
+            ));
+        }
+        let before = self.lens();
+        let scratch_before = self.scratch_len_bytes;
+        let added = add(self);
         if added.is_ok() {
-            self.source_end = self.source_end.max(source_end.unwrap_or(u64::MAX));
+            self.source_end = self.source_end.max(source_end);
             self.output_end = output.end;
             return Ok(Placement::Device);
         }
@@ -314,6 +348,42 @@ impl DevicePlan {
         &self.lattice_groups
     }
 
+    /// Returns the tensors that are decoded from their bases.
+    #[must_use]
+    pub fn differences(&self) -> &[PlannedDifference] {
+        &self.differences
+    }
+
+    /// Returns the codes of the groups of all differences (docs/formats/zxd1.md 6).
+    #[must_use]
+    pub fn difference_codes(&self) -> &[u8] {
+        &self.difference_codes
+    }
+
+    /// Returns the tables of all differences.
+    #[must_use]
+    pub fn difference_tables(&self) -> &[DifferenceTable] {
+        &self.difference_tables
+    }
+
+    /// Returns the blocks of all differences.
+    #[must_use]
+    pub fn difference_blocks(&self) -> &[DifferenceBlock] {
+        &self.difference_blocks
+    }
+
+    /// Returns the bytes of the output that a device has to compare with digests.
+    #[must_use]
+    pub fn digests(&self) -> &[PlannedDigest] {
+        &self.digests
+    }
+
+    /// Returns the bytes of the output that are combined with those of the base.
+    #[must_use]
+    pub fn xors(&self) -> &[PlannedXor] {
+        &self.xors
+    }
+
     /// Returns the segments that [`HostSegment::decode`] has to decode.
     #[must_use]
     pub fn host_segments(&self) -> &[HostSegment] {
@@ -340,10 +410,11 @@ impl DevicePlan {
     }
 
     /// Returns the bytes of all lists in the order tensors, planes, segments, Huffman
-    /// tables, rANS tables, lattices, groups of lattices, for copying them to a device.
-    /// Host segments are left out.
+    /// tables, rANS tables, lattices, groups of lattices, differences, their codes, tables
+    /// and blocks, digests, for copying them to a device. Host segments are left out, and so
+    /// are the bytes to combine with those of the base.
     #[must_use]
-    pub fn list_bytes(&self) -> [&[u8]; 7] {
+    pub fn list_bytes(&self) -> [&[u8]; 12] {
         [
             self.tensors.as_bytes(),
             self.planes.as_bytes(),
@@ -352,6 +423,11 @@ impl DevicePlan {
             self.rans_tables.as_bytes(),
             self.lattices.as_bytes(),
             self.lattice_groups.as_bytes(),
+            self.differences.as_bytes(),
+            &self.difference_codes,
+            self.difference_tables.as_bytes(),
+            self.difference_blocks.as_bytes(),
+            self.digests.as_bytes(),
         ]
     }
 }

@@ -61,6 +61,11 @@ struct Kernels {
     count_sparse_tiles: Kernel,
     add_up_sparse_tensors: Kernel,
     join_sparse_tiles: Kernel,
+    save_bases: Kernel,
+    hash_tiles: Kernel,
+    compare_digests: Kernel,
+    decode_difference_blocks: Kernel,
+    apply_xors: Kernel,
     _module: Module,
 }
 
@@ -79,9 +84,18 @@ impl Kernels {
             count_sparse_tiles: module.kernel("count_sparse_tiles")?,
             add_up_sparse_tensors: module.kernel("add_up_sparse_tensors")?,
             join_sparse_tiles: module.kernel("join_sparse_tiles")?,
+            save_bases: module.kernel("save_bases")?,
+            hash_tiles: module.kernel("hash_tiles")?,
+            compare_digests: module.kernel("compare_digests")?,
+            decode_difference_blocks: module.kernel("decode_difference_blocks")?,
+            apply_xors: module.kernel("apply_xors")?,
             _module: module,
         };
-        for kernel in [kernels.decode_segments, kernels.join_bfloat16_tiles] {
+        for kernel in [
+            kernels.decode_segments,
+            kernels.join_bfloat16_tiles,
+            kernels.decode_difference_blocks,
+        ] {
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the kernel is of the module, which exists.
             unsafe {

@@ -9,11 +9,16 @@ use std::time::Duration;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUevent_flags;
 use zerocopy::IntoBytes as _;
-use zstn_core::frame::plan::{DevicePlan, JoinedTensor, PlannedPlane, Space};
+use zstn_core::frame::plan::{
+    DevicePlan, JoinedTensor, PlannedDifference, PlannedDigest, PlannedPlane, Space,
+};
 
 use super::context::{Context, Event, Kernel, Pinned, Stream, cannot};
 use super::{Memory, Permit, Shared};
-use crate::{Damage, Error, Jobs, Output, Queue, Result, host_place, stream_shared_bytes};
+use crate::{
+    Damage, Error, Jobs, Output, Queue, Result, difference_shared_bytes, host_place,
+    stream_shared_bytes,
+};
 
 /// Number of buffers of a queue.
 const RING: usize = 2;
@@ -30,6 +35,10 @@ const RANS_THREADS: u32 = 32;
 const JOIN_THREADS: u32 = 256;
 const SPARSE_THREADS: u32 = 256;
 const SUM_THREADS: u32 = 256;
+/// Eight warps, one for each block of a difference.
+const DIFFERENCE_THREADS: u32 = 256;
+const XOR_THREADS: u32 = 256;
+const DIGEST_THREADS: u32 = 128;
 
 /// The parts of a queue that another queue can use again.
 pub(super) struct Parts {
@@ -149,7 +158,7 @@ impl GpuQueue {
     }
 
     /// Returns how many seconds the kernels of the last plan have taken, without the
-    /// copies of lists.
+    /// copies of lists and without the kernels that read bases.
     ///
     /// # Errors
     /// No plan has been decoded.
@@ -207,7 +216,39 @@ impl GpuQueue {
         Ok(())
     }
 
-    /// Enqueues all kernels for a plan.
+    /// Enqueues the kernels that read the base.
+    ///
+    /// # Safety
+    /// The caller guarantees for all jobs of the plan what `launch` requires.
+    unsafe fn launch_base(&self, jobs: &Jobs, launch: &Launch, places: &JobPlaces) -> Result<()> {
+        let kernels = &self.shared.kernels;
+        let [tiles, sums] = places.base_digests;
+        let digests = &jobs.base_digests;
+        let kernels = [
+            (
+                kernels.save_bases,
+                places.xors,
+                (jobs.xors.len(), XOR_THREADS, 0),
+            ),
+            (
+                kernels.hash_tiles,
+                tiles,
+                (digests.tiles.len(), DIGEST_THREADS, 0),
+            ),
+            (
+                kernels.compare_digests,
+                sums,
+                (digests.sums.len(), DIGEST_THREADS, 0),
+            ),
+        ];
+        for (kernel, jobs, size) in kernels {
+            // SAFETY: the caller guarantees it for all jobs.
+            unsafe { self.launch(kernel, launch, jobs, size)? };
+        }
+        Ok(())
+    }
+
+    /// Enqueues all other kernels for a plan.
     ///
     /// # Safety
     /// The caller guarantees for all jobs of the plan what `launch` requires.
@@ -216,16 +257,7 @@ impl GpuQueue {
         plan: &DevicePlan,
         jobs: &Jobs,
         launch: &Launch,
-        [
-            segments,
-            copies,
-            rans,
-            bfloat16,
-            joins,
-            lattices,
-            sparse,
-            sparse_sums,
-        ]: [u64; 8],
+        places: &JobPlaces,
     ) -> Result<()> {
         let kernels = &self.shared.kernels;
         let codes = plan.huffman_tables().len();
@@ -234,37 +266,60 @@ impl GpuQueue {
         let copies_size = (jobs.copies.len(), COPY_THREADS, 0);
         let rans_size = (jobs.rans.len(), RANS_THREADS, 0);
         let sparse_size = (jobs.sparse.len(), SPARSE_THREADS, 0);
+        let shared_bytes = difference_shared_bytes(plan);
+        let differences_size = (jobs.differences.len(), DIFFERENCE_THREADS, shared_bytes);
+        let [digest_tiles, digest_sums] = places.digests;
         let kernels = [
             (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
             (
                 kernels.decode_segments,
-                segments,
+                places.segments,
                 of_streams(jobs.segments.len()),
             ),
-            (kernels.copy_segments, copies, copies_size),
-            (kernels.decode_rans_streams, rans, rans_size),
+            (kernels.copy_segments, places.copies, copies_size),
+            (kernels.decode_rans_streams, places.rans, rans_size),
             (
                 kernels.join_bfloat16_tiles,
-                bfloat16,
+                places.bfloat16,
                 of_streams(jobs.bfloat16.len()),
             ),
             (
                 kernels.join_tiles,
-                joins,
+                places.joins,
                 (jobs.joins.len(), JOIN_THREADS, 0),
             ),
             (
                 kernels.join_lattice_tiles,
-                lattices,
+                places.lattices,
                 (jobs.lattices.len(), JOIN_THREADS, 0),
             ),
-            (kernels.count_sparse_tiles, sparse, sparse_size),
+            (kernels.count_sparse_tiles, places.sparse, sparse_size),
             (
                 kernels.add_up_sparse_tensors,
-                sparse_sums,
+                places.sparse_sums,
                 (jobs.sparse_sums.len(), SUM_THREADS, 0),
             ),
-            (kernels.join_sparse_tiles, sparse, sparse_size),
+            (kernels.join_sparse_tiles, places.sparse, sparse_size),
+            (
+                kernels.decode_difference_blocks,
+                places.differences,
+                differences_size,
+            ),
+            (
+                kernels.apply_xors,
+                places.xors,
+                (jobs.xors.len(), XOR_THREADS, 0),
+            ),
+            (
+                kernels.hash_tiles,
+                digest_tiles,
+                (jobs.digests.tiles.len(), DIGEST_THREADS, 0),
+            ),
+            (
+                kernels.compare_digests,
+                digest_sums,
+                (jobs.digests.sums.len(), DIGEST_THREADS, 0),
+            ),
         ];
         let [start, end] = &self.parts.kernels;
         start.record(&self.parts.stream)?;
@@ -328,12 +383,37 @@ fn grown(context: &Arc<Context>, slot: &mut Option<Memory>, len_bytes: u64) -> R
     }
 }
 
-/// Replaces places in the output of a plan by addresses.
+/// The addresses of the lists of jobs.
+struct JobPlaces {
+    segments: u64,
+    copies: u64,
+    rans: u64,
+    bfloat16: u64,
+    joins: u64,
+    lattices: u64,
+    sparse: u64,
+    sparse_sums: u64,
+    differences: u64,
+    xors: u64,
+    /// The tiles and the sums.
+    base_digests: [u64; 2],
+    digests: [u64; 2],
+}
+
+/// The lists that contain places in the output of a plan, with addresses in their place.
+struct Addressed {
+    tensors: Vec<JoinedTensor>,
+    planes: Vec<PlannedPlane>,
+    differences: Vec<PlannedDifference>,
+    digests: Vec<PlannedDigest>,
+}
+
+/// Replaces places in the output of a plan by addresses, also in `jobs`.
 fn at_addresses(
     plan: &DevicePlan,
-    jobs: &Jobs,
+    jobs: &mut Jobs,
     outputs: &[Output<'_, Memory>],
-) -> Result<(Vec<JoinedTensor>, Vec<PlannedPlane>)> {
+) -> Result<Addressed> {
     let mut tensors = plan.tensors().to_vec();
     for tensor in tensors.iter_mut().filter(|tensor| tensor.elements > 0) {
         let len_bytes = tensor.elements.saturating_mul(tensor.item_bytes.into());
@@ -345,29 +425,44 @@ fn at_addresses(
             plane.at = address_of(outputs, plane.at, plane.len)?;
         }
     }
-    Ok((tensors, planes))
+    let mut differences = plan.differences().to_vec();
+    for tensor in &mut differences {
+        let len_bytes = tensor.elements.saturating_mul(tensor.item_bytes.into());
+        tensor.output = address_of(outputs, tensor.output, len_bytes)?;
+    }
+    let mut digests = plan.digests().to_vec();
+    for digest in digests.iter_mut().filter(|digest| digest.len > 0) {
+        digest.output = address_of(outputs, digest.output, digest.len)?;
+    }
+    for tile in &mut jobs.xors {
+        tile.output = address_of(outputs, tile.output, tile.len.into())?;
+    }
+    Ok(Addressed {
+        tensors,
+        planes,
+        differences,
+        digests,
+    })
 }
 
-/// Concatenates lists. Returns the bytes, and where each list begins.
-fn concatenated<const N: usize>(lists: [&[u8]; N]) -> (Vec<u8>, [u64; N]) {
-    let mut bytes = Vec::new();
-    let starts = lists.map(|list| {
+/// Appends lists to `bytes`. Returns where each of them begins.
+fn append<const N: usize>(bytes: &mut Vec<u8>, lists: [&[u8]; N]) -> [u64; N] {
+    lists.map(|list| {
         let start = bytes.len() as u64;
         bytes.extend_from_slice(list);
         bytes.resize(bytes.len().next_multiple_of(LIST_ALIGN), 0);
         start
-    });
-    (bytes, starts)
+    })
 }
 
-/// The kernels' `Launch` (`kernels/lists.h`): twelve addresses of 64 bits.
+/// The kernels' `Launch` (`kernels/lists.h`): 17 addresses of 64 bits.
 #[repr(C)]
 struct Launch {
     source: u64,
     scratch: u64,
     /// Always 0, because lists contain addresses instead of offsets in the output.
     output: u64,
-    lists: [u64; 7],
+    lists: [u64; 12],
     decode_tables: u64,
     damage: u64,
 }
@@ -434,19 +529,16 @@ impl Queue for GpuQueue {
                 "the decoded host segments are not those of the plan".into(),
             ));
         }
-        let jobs = Jobs::new(plan);
-        let (tensors, planes) = at_addresses(plan, &jobs, outputs)?;
-        let [_, _, segments, huffman, rans, lattices, groups] = plan.list_bytes();
-        let mut found = [u32::MAX; 2];
-        let (bytes, starts) = concatenated([
-            found.as_bytes(),
-            tensors.as_bytes(),
-            planes.as_bytes(),
-            segments,
-            huffman,
-            rans,
-            lattices,
-            groups,
+        let mut jobs = Jobs::new(plan);
+        let places = at_addresses(plan, &mut jobs, outputs)?;
+        let mut found = [u32::MAX; 4];
+        let mut lists = plan.list_bytes();
+        lists[0] = places.tensors.as_bytes();
+        lists[1] = places.planes.as_bytes();
+        lists[7] = places.differences.as_bytes();
+        lists[11] = places.digests.as_bytes();
+        let [base_digests, digests] = [&jobs.base_digests, &jobs.digests];
+        let job_lists = [
             jobs.segments.as_bytes(),
             jobs.copies.as_bytes(),
             jobs.rans.as_bytes(),
@@ -455,7 +547,17 @@ impl Queue for GpuQueue {
             jobs.lattices.as_bytes(),
             jobs.sparse.as_bytes(),
             jobs.sparse_sums.as_bytes(),
-        ]);
+            jobs.differences.as_bytes(),
+            jobs.xors.as_bytes(),
+            base_digests.tiles.as_bytes(),
+            base_digests.sums.as_bytes(),
+            digests.tiles.as_bytes(),
+            digests.sums.as_bytes(),
+        ];
+        let mut bytes = Vec::new();
+        append(&mut bytes, [found.as_bytes()]);
+        let list_starts = append(&mut bytes, lists);
+        let job_starts = append(&mut bytes, job_lists);
         let _entered = self.shared.context.enter()?;
         let context = &self.shared.context;
         let codes = plan.huffman_tables().len() as u64;
@@ -465,23 +567,41 @@ impl Queue for GpuQueue {
         let scratch = grown(context, &mut parts.scratch, jobs.scratch_len_bytes)?;
         let tables = grown(context, &mut parts.tables, codes * DECODE_TABLE_BYTES)?;
         let [
-            damage,
-            tensors,
-            planes,
             segments,
-            huffman,
+            copies,
             rans,
+            bfloat16,
+            joins,
             lattices,
-            groups,
-            jobs_at @ ..,
-        ] = starts.map(|start| lists.address() + start);
+            sparse,
+            sparse_sums,
+            differences,
+            xors,
+            base_digests @ ..,
+            digest_tiles,
+            digest_sums,
+        ] = job_starts.map(|start| lists.address() + start);
+        let places = JobPlaces {
+            segments,
+            copies,
+            rans,
+            bfloat16,
+            joins,
+            lattices,
+            sparse,
+            sparse_sums,
+            differences,
+            xors,
+            base_digests,
+            digests: [digest_tiles, digest_sums],
+        };
         let launch = Launch {
             source: source_address,
             scratch: scratch.address(),
             output: 0,
-            lists: [tensors, planes, segments, huffman, rans, lattices, groups],
+            lists: list_starts.map(|start| lists.address() + start),
             decode_tables: tables.address(),
-            damage,
+            damage: lists.address(),
         };
         for memory in memories.chain([source]) {
             self.keep(memory);
@@ -495,12 +615,13 @@ impl Queue for GpuQueue {
         // to a multiple of 16.
         let enqueued = unsafe {
             self.upload(&bytes, lists.address())
+                .and_then(|()| self.launch_base(&jobs, &launch, &places))
                 .and_then(|()| self.upload_host_segments(plan, &jobs, host, &scratch, outputs))
-                .and_then(|()| self.launch_all(plan, &jobs, &launch, jobs_at))
+                .and_then(|()| self.launch_all(plan, &jobs, &launch, &places))
         };
         let enqueued = enqueued.and_then(|()| {
             let stream = self.parts.stream.raw();
-            // SAFETY: the report has eight bytes at the start of the lists, and `found`
+            // SAFETY: the report has 16 bytes at the start of the lists, and `found`
             // exists until `wait` has returned.
             let read = unsafe { result::memcpy_dtoh_async(&mut found, lists.address(), stream) };
             read.map_err(cannot("copy from the GPU"))

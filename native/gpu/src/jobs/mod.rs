@@ -5,8 +5,10 @@ use zstn_core::frame::plan::{
     Coding, DevicePlan, Join, JoinedTensor, NONE, PlannedPlane, Segment, Space,
 };
 
+mod delta;
 mod sparse;
 
+pub use delta::{DifferenceBlocks, DigestJobs, DigestSum, DigestTile, XorTile};
 pub use sparse::{SparseSum, SparseTile};
 
 /// The largest number of elements of a tile. It is the largest number of symbols of a
@@ -82,6 +84,14 @@ pub struct Jobs {
     pub sparse: Vec<SparseTile>,
     /// The sparse tensors.
     pub sparse_sums: Vec<SparseSum>,
+    /// The blocks of differences.
+    pub differences: Vec<DifferenceBlocks>,
+    /// Bytes that are combined with those of the base.
+    pub xors: Vec<XorTile>,
+    /// The digests of bytes before anything is decoded.
+    pub base_digests: DigestJobs,
+    /// The digests of bytes after everything has been decoded.
+    pub digests: DigestJobs,
 }
 
 impl Jobs {
@@ -120,6 +130,7 @@ impl Jobs {
             };
             list.extend(tiles(tile, tensor.elements));
         }
+        jobs.add_records(plan);
         jobs
     }
 

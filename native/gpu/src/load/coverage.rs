@@ -19,8 +19,9 @@ pub struct Coverage {
     pub len_bytes: u64,
 }
 
-/// Determines which tensors a device decodes. This reads all packed tensors, because only
-/// their blocks state how they are coded, but decodes none.
+/// Determines which tensors a device decodes. A tensor of a delta is one of them if the base's
+/// tensor is one, too. This reads all packed tensors, because only their blocks state how they
+/// are coded, but decodes none.
 ///
 /// # Errors
 /// A tensor cannot be read, or is damaged in a way that does not require decoding.
@@ -43,6 +44,13 @@ fn covered_bytes(reader: &Reader, number: usize) -> Result<Option<u64>> {
     let output: Range<u64> = 0..tensor.len_bytes();
     if output.is_empty() {
         return Ok(Some(0));
+    }
+    if tensor.base.is_some() {
+        let base = reader.base().filter(|_| frame(reader, number).is_some());
+        let Some(base) = base else { return Ok(None) };
+        if covered_bytes(base, base.model().find(&tensor.name)?)?.is_none() {
+            return Ok(None);
+        }
     }
     let Some(part) = frame(reader, number) else {
         let is_plain = reader.model().plain_part(number).is_some();

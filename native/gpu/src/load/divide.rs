@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use zstn::Reader;
 use zstn::source::Source;
-use zstn::zstn_core::catalog::FileKind;
 use zstn::zstn_core::model::StoredPart;
 
 use super::long_frame::LongFrame;
@@ -54,13 +53,15 @@ pub(super) struct Jobs<M> {
     pub long_frames: Vec<LongFrame<M>>,
 }
 
-/// Returns the only part of a tensor that is stored as a frame of a ZSTN file.
+/// Returns the only part of a tensor that a plan may contain: a frame of a ZSTN file, or a
+/// record of a delta whose base is known.
 pub(super) fn frame(reader: &Reader, number: usize) -> Option<&StoredPart> {
     let tensor = reader.tensors().get(number)?;
+    let has_base = tensor.base.is_none() || reader.base().is_some();
     match &tensor.parts[..] {
-        [part] if tensor.base.is_none() && tensor.weight().is_none() => {
+        [part] if has_base && tensor.weight().is_none() => {
             let file = reader.model().files().get(part.file)?;
-            (file.kind() == FileKind::Zstn).then_some(part)
+            file.may_be_planned(part.number).then_some(part)
         }
         _ => None,
     }

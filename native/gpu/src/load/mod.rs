@@ -13,9 +13,12 @@
 //! | of plain files | copied, long ones in parts and short ones together (`worker`) |
 //! | whose frames fit into a buffer | compared with their checksums while they are in the processor's cache, planned, and decoded together (`batch`) |
 //! | with a longer frame | read by several threads, and decoded alone (`long_frame`) |
+//! | of deltas | loaded from the base, then replaced by the restored ones as above |
 //! | outside of plans | decoded by the CPU |
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use zstn::source::Source;
@@ -126,7 +129,7 @@ pub struct LoadedTensor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Number of tensors that the CPU has decoded.
+    /// Number of tensors that the CPU has decoded, or the base's tensor of the same name.
     pub by_cpu: usize,
 }
 
@@ -193,9 +196,40 @@ pub fn load_into<D: Device>(
     targets: &[Target<'_, D::Memory>],
     options: &LoadOptions,
 ) -> Result<LoadReport> {
+    let by_cpu = load_targets(device, reader, targets, options)?.len();
+    Ok(LoadReport { by_cpu })
+}
+
+/// Loads tensors like [`load_into`]. Returns the names of those that the CPU has decoded, or
+/// whose base it has decoded.
+fn load_targets<'t, D: Device>(
+    device: &D,
+    reader: &Reader,
+    targets: &[Target<'t, D::Memory>],
+    options: &LoadOptions,
+) -> Result<BTreeSet<&'t str>> {
     let mut numbered = Vec::with_capacity(targets.len());
     for target in targets {
         numbered.push((reader.model().find(target.name)?, target));
+    }
+    let mut by_cpu = BTreeSet::new();
+    if let Some(base) = reader.base() {
+        // The records of a delta replace the base's tensors, which have the same lengths.
+        let is_restored = |number: usize| {
+            let tensor = reader.tensors().get(number);
+            tensor.is_some_and(|tensor| tensor.base.is_some())
+                && divide::frame(reader, number).is_some()
+        };
+        let of_base = numbered.iter().filter(|(number, _)| is_restored(*number));
+        let of_base = of_base.map(|(_, target)| Target {
+            name: target.name,
+            memory: target.memory,
+            at: target.at,
+        });
+        let of_base: Vec<_> = of_base.collect();
+        if !of_base.is_empty() {
+            by_cpu = load_targets(device, base, &of_base, options)?;
+        }
     }
     // Tensors that are adjacent in a file are read together.
     numbered.sort_by_key(|&(number, _)| {
@@ -209,16 +243,20 @@ pub fn load_into<D: Device>(
         end = planned.end;
         places.push(Place {
             number,
+            name: target.name,
             planned,
             memory: target.memory,
             at: target.at,
+            is_by_cpu: AtomicBool::new(false),
         });
     }
-    let report = Load::new(device, reader, options, &places).run()?;
+    Load::new(device, reader, options, &places).run()?;
     for source in reader.all_sources() {
         source.check_unchanged()?;
     }
-    Ok(report)
+    let is_by_cpu = |place: &&Place<'t, _>| place.is_by_cpu.load(Ordering::Relaxed);
+    by_cpu.extend(places.iter().filter(is_by_cpu).map(|place| place.name));
+    Ok(by_cpu)
 }
 
 /// Returns the next `len_bytes` bytes that begin at a multiple of [`TENSOR_ALIGN`].
@@ -232,11 +270,14 @@ fn range_after(end: u64, len_bytes: u64) -> Result<Range<u64>> {
 struct Place<'m, M> {
     /// The number of the tensor in [`Reader::tensors`].
     number: usize,
+    name: &'m str,
     /// Its bytes in the output of plans.
     planned: Range<u64>,
     memory: &'m M,
     /// Offset of the first byte in the memory.
     at: u64,
+    /// Whether the CPU has decoded it.
+    is_by_cpu: AtomicBool,
 }
 
 impl<'m, M> Place<'m, M> {

@@ -11,7 +11,7 @@ use zstn::{Reader, zstn_core};
 
 use super::divide::{Copies, Job, Jobs, divide};
 use super::long_frame::Spares;
-use super::{LoadOptions, LoadReport, Place};
+use super::{LoadOptions, Place};
 use crate::{Device, Error, Queue, Result};
 
 /// How long a load waits for a queue before it checks whether it has been cancelled.
@@ -25,7 +25,6 @@ pub(super) struct Load<'a, D: Device> {
     pub places: &'a [Place<'a, D::Memory>],
     pub spares: Spares<D::Memory>,
     jobs: Jobs<D::Memory>,
-    by_cpu: AtomicUsize,
 }
 
 impl<'a, D: Device> Load<'a, D> {
@@ -42,14 +41,13 @@ impl<'a, D: Device> Load<'a, D> {
             places,
             spares: Spares::default(),
             jobs: divide(reader, places, options),
-            by_cpu: AtomicUsize::new(0),
         }
     }
 
     /// Does all jobs.
-    pub fn run(self) -> Result<LoadReport> {
+    pub fn run(self) -> Result<()> {
         if self.jobs.jobs.is_empty() {
-            return Ok(LoadReport::default());
+            return Ok(());
         }
         let next = AtomicUsize::new(0);
         let is_stopped = AtomicBool::new(false);
@@ -79,9 +77,7 @@ impl<'a, D: Device> Load<'a, D> {
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
-            None => Ok(LoadReport {
-                by_cpu: self.by_cpu.into_inner(),
-            }),
+            None => Ok(()),
         }
     }
 
@@ -149,6 +145,9 @@ impl<'a, D: Device> Load<'a, D> {
     /// request. The caller has to compare the bytes with their checksums, if the file has
     /// any.
     pub fn read(&self, file: usize, ranges: &[Range<u64>], out: &mut [u8]) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
         let source = self.source(file)?;
         let mut outs = Vec::with_capacity(ranges.len());
         let mut rest = out;
@@ -195,12 +194,12 @@ impl<'a, D: Device> Load<'a, D> {
     /// Reads a tensor, which the CPU decodes, and copies it to the device.
     pub fn decode_by_cpu(&self, queue: &mut D::Queue, place: usize) -> Result<()> {
         let place = self.place(place)?;
-        let name = self.name(place)?;
+        let name = place.name;
         if place.len_bytes() > self.options.buffer_bytes as u64 {
             let decoded = self.reader.read(name)?.bytes;
             return self.copy_decoded(queue, place, &decoded);
         }
-        self.by_cpu.fetch_add(1, Ordering::Relaxed);
+        place.is_by_cpu.store(true, Ordering::Relaxed);
         let buffer = part_of(queue.buffer()?, place.len_bytes())?;
         self.reader.read_into(name, buffer)?;
         let len = buffer.len();
@@ -217,13 +216,13 @@ impl<'a, D: Device> Load<'a, D> {
         for place in &places {
             let len = usize::try_from(place.len_bytes()).unwrap_or(usize::MAX);
             let (out, after) = rest.split_at_mut_checked(len).unwrap_or_default();
-            wanted.push((self.name(place)?, out));
+            wanted.push((place.name, out));
             rest = after;
         }
         self.reader.read_many_into(wanted, &())?;
         let mut start = 0;
         for place in places {
-            self.by_cpu.fetch_add(1, Ordering::Relaxed);
+            place.is_by_cpu.store(true, Ordering::Relaxed);
             let len = usize::try_from(place.len_bytes()).unwrap_or(usize::MAX);
             queue.copy(start..start + len, place.memory, place.at)?;
             start += len;
@@ -238,7 +237,7 @@ impl<'a, D: Device> Load<'a, D> {
         place: &Place<'_, D::Memory>,
         decoded: &[u8],
     ) -> Result<()> {
-        self.by_cpu.fetch_add(1, Ordering::Relaxed);
+        place.is_by_cpu.store(true, Ordering::Relaxed);
         let mut at = place.at;
         for piece in decoded.chunks(self.options.buffer_bytes) {
             part_of(queue.buffer()?, piece.len() as u64)?.copy_from_slice(piece);
@@ -246,13 +245,6 @@ impl<'a, D: Device> Load<'a, D> {
             at = at.saturating_add(piece.len() as u64);
         }
         Ok(())
-    }
-
-    /// Returns the name of the tensor of a place.
-    fn name(&self, place: &Place<'_, D::Memory>) -> Result<&str> {
-        let tensor = self.reader.tensors().get(place.number);
-        let no_tensor = || Error::Usage(format!("there is no tensor {}", place.number));
-        Ok(&*tensor.ok_or_else(no_tensor)?.name)
     }
 }
 

@@ -13,6 +13,7 @@ use zstn_gpu::{Device as _, Error};
 use zstn_tests::{cases, repository};
 
 use super::loading::{BUFFER_BYTES, model, open, options, packed};
+use super::loading_deltas::{checkpoints_of_a_training, delta, open_delta};
 
 #[test]
 fn without_a_driver_the_error_names_its_library() {
@@ -87,6 +88,7 @@ fn load_files() {
             load_file(&gpu, &reader);
         }
     }
+    load_deltas(&gpu);
     // Without checksums, only the kernels find damage in streams. The CPU then states it.
     let mut in_streams = 0;
     for at in (0..without_checksums.len()).step_by(10_007) {
@@ -109,6 +111,34 @@ fn load_files() {
     let reader = open(&without_checksums).expect("opens");
     load_file(&gpu, &reader);
     limit_queues(&gpu, &reader);
+}
+
+/// Loads deltas with both kinds of records. With a wrong base, the digests differ, and the
+/// CPU states the error.
+fn load_deltas(gpu: &Gpu) {
+    let [first, second, _] = checkpoints_of_a_training();
+    let mut other = first.clone();
+    let place = open(&first)
+        .expect("opens")
+        .find("long")
+        .expect("a tensor")
+        .parts[0]
+        .stored
+        .end;
+    other[usize::try_from(place).expect("small") - 1] ^= 1;
+    for extended in [true, false] {
+        let one = delta(&second, &[&first], extended);
+        for base in [first.clone(), packed(&first, true)] {
+            load_file(
+                gpu,
+                &open_delta(&one, open(&base).expect("opens")).expect("fits"),
+            );
+        }
+        let reader = open_delta(&one, open(&other).expect("opens")).expect("fits");
+        let expected = reader.read("long").expect_err("another base").to_string();
+        let error = load(gpu, &reader, &options()).err().expect("is refused");
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 /// The emulator ends the process if too much memory is pinned.

@@ -5,16 +5,17 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use zerocopy::IntoBytes as _;
-use zstn_core::frame::plan::{Coding, DevicePlan, NONE, Placement, Space};
+use zstn_core::frame::plan::{Coding, DevicePlan, HostSegment, NONE, Placement, Space};
 use zstn_core::frame::plane::Method;
 use zstn_core::frame::select::encode;
 use zstn_core::frame::{Families, Family};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, TensorRef};
-use zstn_gpu::{Jobs, stream_shared_bytes};
+use zstn_gpu::{Jobs, difference_shared_bytes, stream_shared_bytes};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, native, repository, tier};
 
+use super::deltas::{self, differences, short_digest, xors};
 use super::executor::{Damage, coding, execute};
 use super::frames::{frames_of_all_codecs, lattice_frames, other_frames, weights};
 use super::{DTYPES, EFFORTS, damaged_copies, planned, short_frames};
@@ -58,7 +59,7 @@ impl Emulator {
     }
 
     /// Decodes `plan` into a buffer of `output_len` bytes. Returns the lowest indices of
-    /// a damaged segment and of a damaged tensor, and the output.
+    /// damaged segments, tensors and blocks, and of digests of other bytes, and the output.
     ///
     /// # Errors
     /// A segment that is left to the host is damaged.
@@ -67,10 +68,20 @@ impl Emulator {
         plan: &DevicePlan,
         source: &[u8],
         output_len: usize,
+        threads: Threads,
+    ) -> Result<([u32; 4], Vec<u8>)> {
+        self.decode_onto(plan, source, vec![0xAA; output_len], threads)
+    }
+
+    /// Decodes `plan` into a buffer that contains the base.
+    fn decode_onto(
+        &mut self,
+        plan: &DevicePlan,
+        source: &[u8],
+        mut output: Vec<u8>,
         Threads(threads, is_reversed): Threads,
-    ) -> Result<([u32; 2], Vec<u8>)> {
+    ) -> Result<([u32; 4], Vec<u8>)> {
         let jobs = Jobs::new(plan);
-        let mut output = vec![0xAA; output_len];
         let mut scratch = vec![0xAA; index(jobs.scratch_len_bytes)];
         for host in plan.host_segments() {
             let segment = plan.segments()[host.segment as usize];
@@ -94,6 +105,12 @@ impl Emulator {
             jobs.lattices.as_bytes(),
             jobs.sparse.as_bytes(),
             jobs.sparse_sums.as_bytes(),
+            jobs.differences.as_bytes(),
+            jobs.xors.as_bytes(),
+            jobs.base_digests.tiles.as_bytes(),
+            jobs.base_digests.sums.as_bytes(),
+            jobs.digests.tiles.as_bytes(),
+            jobs.digests.sums.as_bytes(),
             source,
             &scratch,
             &output,
@@ -105,6 +122,7 @@ impl Emulator {
             threads,
             is_reversed.into(),
             stream_shared_bytes(plan).into(),
+            difference_shared_bytes(plan).into(),
         ];
         for number in head.into_iter().chain(lens) {
             request.extend_from_slice(&number.to_ne_bytes());
@@ -113,7 +131,7 @@ impl Emulator {
         let stdin = self.program.stdin.as_mut().expect("a pipe");
         stdin.write_all(&request).expect("the emulator runs");
         stdin.flush().expect("the emulator runs");
-        let mut damage = [0u32; 2];
+        let mut damage = [0u32; 4];
         let answers = self.program.stdout.as_mut().expect("a pipe");
         answers
             .read_exact(damage.as_mut_bytes())
@@ -145,6 +163,9 @@ fn kernels_restore_tensors_and_report_damage() {
     restores_vectors_and_weights(&mut emulator);
     reports_damage(&mut emulator);
     refuses_large_states(&mut emulator);
+    restores_deltas(&mut emulator);
+    reports_damaged_differences(&mut emulator);
+    compares_digests(&mut emulator);
     emulator.finish();
 }
 
@@ -180,7 +201,7 @@ fn restores_vectors_and_weights(emulator: &mut Emulator) {
         let threads = ALL_THREADS[number % ALL_THREADS.len()];
         let decoded = emulator.decode(&plan, frame, expected.len(), threads);
         let (damage, output) = decoded.expect("no damage");
-        assert_eq!(damage, [NONE; 2], "{name} {threads:?}");
+        assert_eq!(damage, [NONE; 4], "{name} {threads:?}");
         assert!(output == expected, "{name} {threads:?}: other bytes");
     }
     for wanted in [Coding::Stored, Coding::Flat, Coding::Huffman, Coding::Rans] {
@@ -214,16 +235,17 @@ fn reports_damage(emulator: &mut Emulator) {
                 Ok(()) => {
                     assert!(output == expected, "{name}: copy {number}");
                     kinds[0] += 1;
-                    [NONE; 2]
+                    [NONE; 4]
                 }
                 Err((Damage::Segment(index), _)) => {
                     kinds[1] += 1;
-                    [to_number(index), damage[1]]
+                    [to_number(index), damage[1], NONE, NONE]
                 }
                 Err((Damage::Tensor(index), _)) => {
                     kinds[2] += 1;
-                    [NONE, to_number(index)]
+                    [NONE, to_number(index), NONE, NONE]
                 }
+                Err((damage, _)) => panic!("{name}: copy {number}: {damage:?}"),
             };
             assert_eq!(damage, found, "{name}: copy {number} {threads:?}");
         }
@@ -246,9 +268,118 @@ fn refuses_large_states(emulator: &mut Emulator) {
         assert_eq!(placement, Placement::Device);
         let decoded = emulator.decode(&plan, &frame, 4, Threads(32, false));
         let (found, output) = decoded.expect("no host segments");
-        assert_eq!(found, [damage, NONE], "{state:#x}");
+        assert_eq!(found, [damage, NONE, NONE, NONE], "{state:#x}");
         assert!(damage != NONE || output == [0; 4]);
         let accepted = execute(&Pure, &plan, &frame, &mut [0; 4]).is_ok();
         assert_eq!(accepted, damage == NONE);
+    }
+}
+
+fn restores_deltas(emulator: &mut Emulator) {
+    let mut decoded = [0; 2];
+    for (number, delta) in differences().into_iter().chain(xors()).enumerate() {
+        let name = &delta.name;
+        let (plan, placement) = delta.planned(&delta.frame).expect("a plan");
+        // The host would overwrite the base before the emulator gets it.
+        let is_output = |segment: &HostSegment| {
+            let plane = plan.segments()[segment.segment as usize].plane;
+            plan.planes()[plane as usize].space == Space::Output as u32
+        };
+        if placement != Placement::Device || plan.host_segments().iter().any(is_output) {
+            continue;
+        }
+        decoded[usize::from(delta.is_xor)] += 1;
+        let threads = ALL_THREADS[number % ALL_THREADS.len()];
+        let mut decode = |base: Vec<u8>| {
+            let decoded = emulator.decode_onto(&plan, &delta.frame, base, threads);
+            decoded.expect("no damage of host segments")
+        };
+        let (damage, output) = decode(delta.base.clone());
+        assert_eq!(damage, [NONE; 4], "{name} {threads:?}");
+        assert!(output == delta.tensor, "{name} {threads:?}: other bytes");
+        let mut other = delta.base.clone();
+        *other.last_mut().expect("bytes") ^= 1;
+        assert_eq!(decode(other).0[3], 0, "{name}: another base");
+    }
+    assert!(decoded[0] >= 28 && decoded[1] >= 60, "{decoded:?}");
+}
+
+fn reports_damaged_differences(emulator: &mut Emulator) {
+    let mut kinds = [0; 3];
+    let deltas = differences().into_iter();
+    for delta in deltas.filter(|delta| delta.frame.len() < 1500) {
+        let name = &delta.name;
+        for (bit, damaged) in deltas::damaged_copies(&delta.frame, tier::count(31, 3)) {
+            let Ok((plan, Placement::Device)) = delta.planned(&damaged) else {
+                continue;
+            };
+            let mut expected = delta.base.clone();
+            let result = execute(&Pure, &plan, &damaged, &mut expected);
+            let threads = ALL_THREADS[bit % 2];
+            let decoded = emulator.decode_onto(&plan, &damaged, delta.base.clone(), threads);
+            let (damage, output) = decoded.expect("no host segments");
+            let to_number = |index| u32::try_from(index).expect("small");
+            let found = match result {
+                Err((Damage::Block(index), _)) => {
+                    kinds[1] += 1;
+                    [NONE, NONE, to_number(index), damage[3]]
+                }
+                result => {
+                    let digest = match result {
+                        Ok(()) => NONE,
+                        Err((Damage::Digest(index), _)) => to_number(index),
+                        Err((damage, _)) => panic!("{name}: bit {bit}: {damage:?}"),
+                    };
+                    assert!(output == expected, "{name}: bit {bit}");
+                    kinds[if digest == NONE { 0 } else { 2 }] += 1;
+                    [NONE, NONE, NONE, digest]
+                }
+            };
+            assert_eq!(damage, found, "{name}: bit {bit} {threads:?}");
+        }
+    }
+    assert!(kinds.iter().all(|&kind| kind > 20), "{kinds:?}");
+}
+
+/// Compares digests of bytes with lengths around those of chunks and tiles, which begin at
+/// odd places.
+fn compares_digests(emulator: &mut Emulator) {
+    const TILE: u64 = 1 << 18;
+    let bytes = Rng(3).bytes(index(6 * TILE));
+    let lens = [
+        0,
+        1,
+        63,
+        64,
+        65,
+        1023,
+        1024,
+        1025,
+        2048,
+        5000,
+        TILE - 1,
+        TILE,
+    ];
+    let longer = [TILE + 1, 2 * TILE, 3 * TILE + 5, 5 * TILE + 1024];
+    for (number, len) in lens.into_iter().chain(longer).enumerate() {
+        let start = number as u64 % 5;
+        let place = index(start)..index(start + len);
+        let digest = short_digest(&bytes[place.clone()]);
+        let mut plan = DevicePlan::new();
+        plan.add_digest(start..start + len, digest)
+            .expect("a range");
+        let threads = ALL_THREADS[number % ALL_THREADS.len()];
+        let mut compare = |bytes: Vec<u8>| {
+            let decoded = emulator.decode_onto(&plan, &[], bytes, threads);
+            decoded.expect("no host segments").0
+        };
+        let output = bytes[..place.end].to_vec();
+        assert_eq!(compare(output.clone()), [NONE; 4], "{len} bytes");
+        for at in place.clone().step_by((place.len() / 3).max(1)).take(4) {
+            let mut other = output.clone();
+            other[at] ^= 0x80;
+            let expected = [NONE, NONE, NONE, 0];
+            assert_eq!(compare(other), expected, "{len} bytes, byte {at}");
+        }
     }
 }

@@ -24,27 +24,29 @@ use super::executor::{Damage, execute};
 use super::frames::{LATTICE_SHAPE, lattice_elements, weights};
 
 #[derive(Default)]
-struct Host {
-    counts: Arc<Counts>,
+pub struct Host {
+    pub counts: Arc<Counts>,
     /// The longest block of memory that the device allocates, if there is a limit.
-    longest: Option<u64>,
+    pub longest: Option<u64>,
     /// True if there is no memory for lists and planes.
-    is_full: bool,
+    pub is_full: bool,
     /// The most queues at the same time, if there is a limit.
-    most_queues: Option<usize>,
+    pub most_queues: Option<usize>,
     /// A token that is cancelled when a load waits for a queue.
-    cancelled: Option<CancelToken>,
+    pub cancelled: Option<CancelToken>,
 }
 
 /// What the queues of a device have done.
 #[derive(Default)]
-struct Counts {
+pub struct Counts {
     /// Number of segments that the host has decoded.
     host_segments: AtomicUsize,
     /// Number of decoded plans.
     plans: AtomicUsize,
     /// Number of lattices in these plans.
     lattices: AtomicUsize,
+    /// Number of tensors in these plans that are restored from their bases.
+    pub restored: AtomicUsize,
     /// Number of queues that exist.
     queues: AtomicUsize,
     /// All blocks of memory, without the memory of queues.
@@ -53,11 +55,11 @@ struct Counts {
     most_memories: AtomicUsize,
 }
 
-type Memory = Arc<Mutex<Vec<u8>>>;
+pub type Memory = Arc<Mutex<Vec<u8>>>;
 
 /// A queue whose copies happen when a caller waits for them, out of the buffer as it is
 /// then.
-struct HostQueue {
+pub struct HostQueue {
     ring: [Vec<u8>; 2],
     current: usize,
     copies: Vec<(usize, Range<usize>, Memory, usize)>,
@@ -165,6 +167,8 @@ impl Queue for HostQueue {
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
         let lattices = plan.lattices().len();
         self.counts.lattices.fetch_add(lattices, Ordering::Relaxed);
+        let restored = plan.differences().len() + plan.xors().len();
+        self.counts.restored.fetch_add(restored, Ordering::Relaxed);
         let lens = host.iter().map(|bytes| bytes.len() as u64);
         assert!(lens.eq(plan.host_segments().iter().map(|segment| segment.len)));
         self.counts
@@ -173,11 +177,32 @@ impl Queue for HostQueue {
         let source = source.lock().unwrap();
         // The lock of the output is not held, since queues work at the same time.
         let mut decoded = vec![0; index(plan.output_len_bytes())];
+        // The output contains the tensors of the base.
+        for digest in plan.digests() {
+            if digest.len > 0 {
+                let (memory, at) = Output::find(outputs, digest.output, digest.len)?;
+                let base = &memory.lock().unwrap()[index(at)..][..index(digest.len)];
+                decoded[index(digest.output)..][..base.len()].copy_from_slice(base);
+            }
+        }
         let damage = match execute(&Pure, plan, &source, &mut decoded) {
             Ok(()) => None,
-            Err((Damage::Segment(number), _)) => Some([u32::try_from(number).unwrap(), u32::MAX]),
-            Err((Damage::Tensor(number), _)) => Some([u32::MAX, u32::try_from(number).unwrap()]),
+            Err((damage, _)) => {
+                let (kind, number) = match damage {
+                    Damage::Segment(number) => (0, number),
+                    Damage::Tensor(number) => (1, number),
+                    Damage::Block(number) => (2, number),
+                    Damage::Digest(number) => (3, number),
+                };
+                let mut report = [u32::MAX; 4];
+                report[kind] = u32::try_from(number).unwrap();
+                Some(report)
+            }
         };
+        let differences = plan.differences().iter().map(|tensor| {
+            let len = tensor.elements * u64::from(tensor.item_bytes);
+            tensor.output..tensor.output + len
+        });
         let joined = plan.tensors().iter().map(|tensor| {
             let len = tensor.elements * u64::from(tensor.item_bytes);
             tensor.output..tensor.output + len
@@ -187,7 +212,8 @@ impl Queue for HostQueue {
             .planes()
             .iter()
             .filter(|plane| plane.space == is_output);
-        for range in joined.chain(planes.map(|plane| plane.at..plane.at + plane.len)) {
+        let planes = planes.map(|plane| plane.at..plane.at + plane.len);
+        for range in joined.chain(planes).chain(differences) {
             let bytes = &decoded[index(range.start)..index(range.end)];
             if !bytes.is_empty() {
                 let (memory, at) = Output::find(outputs, range.start, bytes.len() as u64)?;
@@ -216,7 +242,7 @@ pub fn options() -> LoadOptions {
 
 /// Loads a model and compares every tensor with the bytes that a reader returns. Returns
 /// the number of tensors, and how many of them the CPU has decoded.
-fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
+pub fn assert_loads(host: &Host, name: &str, reader: &Reader) -> [usize; 2] {
     let loaded = load(host, reader, &options()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let memory = loaded.memory.lock().unwrap();
     assert_eq!(loaded.tensors.len(), reader.tensors().len());
@@ -303,7 +329,7 @@ fn plain_and_packed_files_are_loaded() {
 }
 
 /// Loads every tensor into memory of its own. Returns how many tensors the CPU has decoded.
-fn load_separately(host: &Host, reader: &Reader) -> usize {
+pub fn load_separately(host: &Host, reader: &Reader) -> usize {
     let lens = reader.tensors().iter().map(|tensor| tensor.len_bytes());
     let memory: Vec<Memory> = lens
         .map(|len_bytes| allocate(len_bytes + 16, None).expect("memory"))

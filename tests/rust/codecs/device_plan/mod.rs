@@ -17,6 +17,7 @@ use zstn_core::{ErrorKind, TensorRef};
 use zstn_tests::rng::Rng;
 use zstn_tests::{cases, checkpoints, native, repository, tier};
 
+mod deltas;
 // Other systems name the driver's library differently, or find it elsewhere.
 #[cfg(all(
     target_os = "linux",
@@ -30,6 +31,7 @@ mod frames;
 #[cfg(all(unix, target_endian = "little", target_pointer_width = "64"))]
 mod kernels;
 mod loading;
+mod loading_deltas;
 
 use crate::rans;
 use executor::{coding, execute};

@@ -2,7 +2,7 @@
 //! the head of a frame and some of its blocks.
 
 mod damage;
-mod vectors;
+pub mod vectors;
 
 use proptest::prelude::*;
 use zstn_core::bytes::part;
@@ -18,7 +18,7 @@ use zstn_tests::rng::Rng;
 
 const DTYPES: [Dtype; 3] = [Dtype::Bf16, Dtype::F16, Dtype::F32];
 
-fn frame(
+pub fn frame(
     engine: &impl PackEngine,
     dtype: Dtype,
     shape: &[u64],
@@ -40,7 +40,7 @@ fn refusal(frame: &[u8], base: &[u8]) -> Error {
 
 /// Returns little-endian weights and the same weights after training. The magnitude of
 /// the changes differs between runs of 100 elements.
-fn trained(rng: &mut Rng, dtype: Dtype, count: usize, change: f64) -> (Vec<u8>, Vec<u8>) {
+pub fn trained(rng: &mut Rng, dtype: Dtype, count: usize, change: f64) -> (Vec<u8>, Vec<u8>) {
     let mut base = Vec::new();
     let mut current = Vec::new();
     for i in 0..count {
