@@ -243,7 +243,7 @@ pub fn release(step: &mut Step, release: &str, processor: &str, package: &str) -
     let server = servers
         .ok()
         .and_then(|found| Some(found.lines().next()?.to_owned()));
-    let server = server.context("this machine's apt-get knows no server of Debian")?;
+    let server = server.context("apt-get knows no server of Debian; `apt-get update` may help")?;
     // apt-get uses these folders instead of the system's, and believes that no package is
     // installed.
     let apt = root.join("apt");

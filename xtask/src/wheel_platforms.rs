@@ -5,7 +5,7 @@
 use std::env::consts::OS;
 
 use crate::cargo::set_flags;
-use crate::interpreters::{self, Interpreter};
+use crate::interpreters;
 use crate::prelude::*;
 use crate::python::{self, Environment};
 use crate::{wasm, wheel};
@@ -104,7 +104,7 @@ impl Platform {
             let mut unpack = python::MATURIN.ready()?.python();
             step.run(unpack.words("-m zipfile -e").arg(&wheel).arg(&unpacked))?;
             let found = interpreters::all(step, self.triple, options.free_threaded)?;
-            let titles: Vec<&str> = found.iter().map(Interpreter::title).collect();
+            let titles: Vec<_> = found.iter().map(|found| found.title.as_str()).collect();
             step.note(titles.join(", "));
             ensure!(
                 !found.is_empty(),
@@ -115,14 +115,14 @@ impl Platform {
             Ok(found)
         })?;
         for interpreter in &found {
-            check(&format!("{}: {}", self.name, interpreter.title()), |step| {
+            check(&format!("{}: {}", self.name, interpreter.title), |step| {
                 step.run(&mut interpreter.test(&wheel, &unpacked)?)?;
                 let output = step.output()?;
                 step.note(output.lines().last().unwrap_or_default());
                 Ok(())
             });
         }
-        interpreters::end();
+        interpreters::end(&found);
         Ok(())
     }
 
