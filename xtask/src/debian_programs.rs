@@ -233,7 +233,12 @@ fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
 /// Unpacks `package` of another release of Debian, or for another processor, together with
 /// the packages that it depends on, and returns their common folder. Nothing is
 /// installed, and no privilege is needed.
-pub fn release(step: &mut Step, release: &str, processor: &str, package: &str) -> Result<PathBuf> {
+pub fn unpack_release(
+    step: &mut Step,
+    release: &str,
+    processor: &str,
+    package: &str,
+) -> Result<PathBuf> {
     let root = cache(format!("{release}-{processor}-{package}"));
     let complete = root.join("complete");
     if complete.exists() {

@@ -121,7 +121,7 @@ fn installed(version: &str) -> Option<Interpreter> {
 /// Returns an interpreter from a release of Debian.
 fn debian(step: &mut Step, processor: &str, release: &str, version: &str) -> Result<Interpreter> {
     let name = format!("python{version}");
-    let root = debian_programs::release(step, release, processor, &name)?;
+    let root = debian_programs::unpack_release(step, release, processor, &name)?;
     let python = root.join("usr/bin").join(name);
     let linker = match processor {
         "x86_64" => "ld-linux-x86-64.so.2",
@@ -150,7 +150,7 @@ fn musl(step: &mut Step, processor: &str) -> Result<Interpreter> {
         let archive = folder.join("ai/backend/krunner/alpine").join(name);
         step.run(cmd("tar -xJf").arg(archive).arg("-C").arg(&unpacked))?;
     }
-    let root = debian_programs::release(step, release, processor, "musl")?;
+    let root = debian_programs::unpack_release(step, release, processor, "musl")?;
     let linker = format!("ld-musl-{processor}.so.1");
     let title = "3.13 with musl".into();
     on_linux(step, title, processor, &root, &linker, python)
