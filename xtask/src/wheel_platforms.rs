@@ -181,7 +181,9 @@ impl Platform {
         wheel: &Path,
         is_free_threaded: bool,
     ) -> Result<()> {
-        if !self.libc.is_empty() {
+        // maturin has compared the libraries of a wheel for musl with its tag. auditwheel
+        // would read this machine's libc.so instead of the one of musl.
+        if self.libc == MANYLINUX {
             let shown = ask(tools.python().words("-m auditwheel show").arg(wheel))?;
             let wanted = format!("\"{}_", self.libc);
             let mut words = shown.split_whitespace();
