@@ -15,6 +15,9 @@ pub const C: &[Needed] = &[
     ("pkg-config", "pkg-config"),
     ("python3", "python3"),
 ];
+/// The public keys of Debian, in the package debian-archive-keyring.
+const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
 pub const MUSL: &[Needed] = &[("musl-gcc", "musl-tools")];
 
 /// A program that tests use.
@@ -225,6 +228,77 @@ fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
         fs::remove_file(file)?;
     }
     Ok(())
+}
+
+/// Unpacks `package` of another release of Debian, or for another processor, together with
+/// the packages that it depends on, and returns their common folder. Nothing is
+/// installed, and no privilege is needed.
+pub fn unpack_release(
+    step: &mut Step,
+    release: &str,
+    processor: &str,
+    package: &str,
+) -> Result<PathBuf> {
+    let root = cache(format!("{release}-{processor}-{package}"));
+    let complete = root.join("complete");
+    if complete.exists() {
+        return Ok(root);
+    }
+    let servers = ask(cmd("apt-get indextargets --format $(REPO_URI)").arg("Label: Debian"));
+    let server = servers
+        .ok()
+        .and_then(|found| Some(found.lines().next()?.to_owned()));
+    let server = server.context("apt-get knows no server of Debian; `apt-get update` may help")?;
+    // apt-get uses these folders instead of the system's, and believes that no package is
+    // installed.
+    let apt = root.join("apt");
+    paths::empty(&root)?;
+    for folder in [
+        "etc/apt",
+        "var/lib/apt/lists/partial",
+        "var/lib/dpkg",
+        "var/cache/apt/archives/partial",
+    ] {
+        fs::create_dir_all(apt.join(folder))?;
+    }
+    fs::write(apt.join("var/lib/dpkg/status"), "")?;
+    let source = format!("deb [signed-by={DEBIAN_KEYS}] {server} {release} main\n");
+    fs::write(apt.join("etc/apt/sources.list"), source)?;
+    let architecture = match processor {
+        "x86_64" => "amd64",
+        _ => "arm64",
+    };
+    for line in [
+        "update -qq",
+        "install --download-only --yes -qq --no-install-recommends",
+    ] {
+        let mut command = cmd("apt-get -o APT::Sandbox::User=root");
+        for (option, value) in [
+            ("APT::Architecture", architecture),
+            ("APT::Architectures", architecture),
+        ] {
+            command.arg("-o").arg(format!("{option}={value}"));
+        }
+        command
+            .arg("-o")
+            .arg(format!("Dir={}", apt.display()))
+            .words(line);
+        if line.starts_with("install") {
+            command.arg(package);
+        }
+        step.run_twice(&mut command)?;
+    }
+    for file in paths::files(&apt.join("var/cache/apt/archives"), "deb")? {
+        step.run(cmd("dpkg -x").arg(&file).arg(&root))?;
+    }
+    fs::remove_dir_all(&apt)?;
+    // Programs name their dynamic linker by this path, which older releases have in their
+    // packages.
+    if !root.join("lib").exists() {
+        step.run(cmd("ln -s usr/lib").arg(root.join("lib")))?;
+    }
+    fs::write(complete, "")?;
+    Ok(root)
 }
 
 /// Updates the package lists and runs `command`. The lists in a container are often

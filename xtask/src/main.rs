@@ -12,6 +12,7 @@ mod deps;
 mod fuzz;
 mod gpu;
 mod instructions;
+mod interpreters;
 mod measure;
 mod notices;
 mod npm;
@@ -29,6 +30,7 @@ mod suites;
 mod test;
 mod wasm;
 mod wheel;
+mod wheel_platforms;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -103,8 +105,8 @@ enum Verb {
         #[arg(long, value_name = "MODULE", value_parser = wasm::features())]
         only: Option<String>,
     },
-    /// Build the Python packages into target/wheels
-    Wheel,
+    /// Build the Python packages into target/wheels, and test them
+    Wheel(wheel_platforms::Options),
     /// Run the tests of the Python package with transformers and diffusers; installs PyTorch
     Torch,
 }
@@ -147,7 +149,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Sizes(options) => measure::sizes(&options),
         Verb::Load(options) => measure::load(&options),
         Verb::Wasm { only } => wasm::run(only.as_deref()),
-        Verb::Wheel => wheel::run(),
+        Verb::Wheel(options) => wheel_platforms::run(&options),
         Verb::Torch => wheel::torch(),
     }
 }

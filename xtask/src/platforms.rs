@@ -177,6 +177,17 @@ impl Platform {
     }
 }
 
+/// The emulator of Linux programs for other processors.
+pub const QEMU: &[Needed] = &[("qemu-aarch64-static", "qemu-user-static")];
+
+/// Installs wine and prepares its folder.
+pub fn wine_ready(step: &mut Step) -> Result<()> {
+    let windows = ALL.iter().find(|platform| platform.name == WINDOWS);
+    let windows = windows.context("wine is not needed")?;
+    debian_programs::require(step, windows.needed, "it runs programs for Windows")?;
+    prepare_wine(step, &windows.compiler())
+}
+
 /// Returns wine's folder, which contains the drive C of Windows programs.
 fn wine() -> PathBuf {
     target(FOLDER).join("wine")
@@ -184,7 +195,7 @@ fn wine() -> PathBuf {
 
 /// Gives wine a separate folder, and suppresses its own messages: standard error must
 /// only contain the output of the programs, because tests compare it.
-fn with_wine(command: &mut Command) -> &mut Command {
+pub fn with_wine(command: &mut Command) -> &mut Command {
     command
         .env("WINEPREFIX", wine())
         .env("WINEDEBUG", "-all")

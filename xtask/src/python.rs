@@ -27,6 +27,8 @@ pub static MATURIN: Packages = packages("maturin", "native/python/requirements-b
 pub static ZIG: Packages = packages("maturin", "native/python/requirements-zig.txt");
 /// Programs that check which symbols of glibc and Python a wheel uses.
 pub static AUDIT: Packages = packages("audit", "native/python/requirements-audit.txt");
+/// CPythons for other systems, each of which gets its own folder.
+static INTERPRETERS: Packages = packages("maturin", "native/python/requirements-interpreters.txt");
 /// The compiler of kernels for NVIDIA's GPUs.
 pub static NVRTC: Packages = packages("nvrtc", "native/gpu/requirements.txt");
 pub static WHEEL: Packages = packages("wheel", "native/python/tests/requirements.txt");
@@ -201,6 +203,22 @@ pub fn ray() -> Result<Option<Environment>> {
             ready => ready.map(Some),
         }
     })
+}
+
+/// Downloads the package with a CPython whose line in the list begins with `name`, and
+/// returns its folder. `platform` is the tag of its wheel; empty if it has none.
+pub fn interpreter(step: &mut Step, name: &str, platform: &str) -> Result<PathBuf> {
+    let environment = Environment::named(step, INTERPRETERS.environment)?;
+    let pin = INTERPRETERS.pin(name)?;
+    let stamp = steps::file_name(&format!("{pin} {platform}"));
+    let folder = cache("interpreters").join(&stamp);
+    let mut arguments: Vec<OsString> = vec!["--no-deps".into(), "--target".into()];
+    arguments.extend([folder.clone().into(), pin.into()]);
+    if !platform.is_empty() {
+        arguments.extend(["--only-binary=:all:", "--platform", platform].map(OsString::from));
+    }
+    INTERPRETERS.pip(step, &environment, &stamp, Some(&folder), &arguments)?;
+    Ok(folder)
 }
 
 /// Returns a new environment that contains only a wheel and NumPy, in the version of

