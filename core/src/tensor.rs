@@ -77,6 +77,15 @@ impl<'a> TensorRef<'a> {
     {
         TensorRef { bytes, ..self }
     }
+
+    /// Replaces the shape and leaves the dtype as it is.
+    #[must_use]
+    pub fn with_shape<'b>(self, shape: &'b [u64]) -> TensorRef<'b>
+    where
+        'a: 'b,
+    {
+        TensorRef { shape, ..self }
+    }
 }
 
 #[cfg(test)]

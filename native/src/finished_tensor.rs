@@ -125,6 +125,7 @@ pub(crate) fn record(kind: RecordKind, payload: &[u8]) -> String {
         RecordKind::Copy => "as in the base".into(),
         RecordKind::Delta => format!("{} delta from the base", magic(&delta::MAGIC)),
         RecordKind::Difference => format!("{} delta from the base", magic(&difference::MAGIC)),
+        RecordKind::Grown => "delta from the base, and rows of its own".into(),
     }
 }
 

@@ -61,6 +61,14 @@ impl Model {
         self.0.attach_base(&base.0).map_err(|e| to_js_error(&e))
     }
 
+    /// Returns the name of the base's tensor that tensor `index` depends on.
+    #[wasm_bindgen(js_name = nameInBase)]
+    #[must_use]
+    pub fn name_in_base(&self, index: usize) -> Option<String> {
+        let tensor = self.0.tensors().get(index)?;
+        Some(tensor.name_in_base().into())
+    }
+
     /// Returns the format of the file that this delta restores, if that is no safetensors
     /// file; otherwise undefined.
     #[wasm_bindgen(js_name = restoredKind)]
@@ -213,7 +221,7 @@ impl Model {
     }
 
     /// Decodes tensor `index` from the stored bytes of its `parts`, in order. `base` is
-    /// the base's tensor of the same name, if it is needed. The raw bytes are written to
+    /// the base's tensor called `nameInBase`, if it is needed. The raw bytes are written to
     /// `into` if it is given, which must have exactly their length.
     pub fn decode(
         &self,

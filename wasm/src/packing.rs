@@ -240,7 +240,9 @@ impl DeltaPacking {
                 stored_length: tensor.stored_len_bytes,
                 base: match tensor.kind {
                     RecordKind::Full => None,
-                    RecordKind::Delta | RecordKind::Difference => Some("difference"),
+                    RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
+                        Some("difference")
+                    }
                     RecordKind::Copy => Some("copy"),
                 },
             };

@@ -142,6 +142,8 @@ export interface CoreModel extends ModelLayout {
   referencedBase(sizeBytes: number): CoreCatalog | undefined;
   /** Throws if the delta was made against another base. Otherwise retains the tensor digests recorded in `base`. */
   checkBase(base: CoreModel): void;
+  /** Returns the name of the base's tensor that a tensor depends on, once `checkBase` has accepted the base. */
+  nameInBase(index: number): string | undefined;
 }
 
 /** The layout of a model as one safetensors file. The caller reads and decodes the tensors. */

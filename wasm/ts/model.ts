@@ -254,9 +254,15 @@ export class Model {
     throw await (await loadCoreFiles()).missingTensor(name, this.tensors, this.unreadable);
   }
 
+  /** Returns the base's tensor that a tensor depends on. */
+  #inBase(info: TensorInfo): TensorInfo | undefined {
+    const name = info.base && this.#base && this.#instance.call(() => (this.#core as CoreModel).nameInBase(this.#indexOf(info.name)));
+    return name === undefined ? undefined : this.#base!.tensors.get(name);
+  }
+
   /** Returns the number of bytes to fetch for a tensor, including the bytes of the base. */
   #costBytes(info: TensorInfo): number {
-    const inBase = info.base && this.#base?.tensors.get(info.name);
+    const inBase = this.#inBase(info);
     return info.storedLength + (inBase ? this.#base!.#costBytes(inBase) : 0);
   }
 
@@ -284,8 +290,8 @@ export class Model {
       const core = this.#core;
       if (core instanceof PlainModel) return core.read(info, { signal, onBytes: meter.arrived }, into, wrap);
       const target = { instance: this.#instance, model: core, index: this.#indexOf(info.name), info, sources: this.#sources };
-      const base = info.base && this.#base;
-      const readBase = base && (() => base.#raw(base.tensors.get(info.name)!, signal, meter));
+      const inBase = this.#inBase(info);
+      const readBase = inBase && (() => this.#base!.#raw(inBase, signal, meter));
       return this.#opened.readTensor!(target, { files: this.#opened.files, decoder: wrap(this.#decoding!.decoder), readBase, signal, meter, into });
     });
   }

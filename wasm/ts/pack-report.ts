@@ -11,7 +11,7 @@ export interface PackedTensor {
   /** Name of the tensor with equal bytes whose stored bytes this one shares (tied weights). Absent if there is none. */
   readonly aliasOf?: string;
   /**
-   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is
+   * In a delta, how the tensor uses a tensor of the base. `"copy"`: the two are equal, and nothing is
    * stored. `"difference"`: the delta between the two is stored. Absent if the tensor does not use the base.
    */
   readonly base?: "copy" | "difference";

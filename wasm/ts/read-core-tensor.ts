@@ -14,7 +14,7 @@ export interface CoreRead {
   /** The files of the model. */
   files: readonly ReadFile[];
   decoder: Decoder;
-  /** Reads the base's tensor of the same name, if decoding needs it. */
+  /** Reads the base's tensor that decoding needs, if it needs one. */
   readBase: (() => Promise<Uint8Array<ArrayBuffer>>) | undefined;
   signal: AbortSignal;
   meter: ProgressMeter;

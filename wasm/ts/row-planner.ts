@@ -82,7 +82,7 @@ export class RowPlanner {
   }
 
   /** Fetches and decodes some bytes of a tensor. */
-  async read(index: number, { name, byteLength }: TensorInfo, span: ByteSpan, { signal, meter, expectedBytes = 0, readWhole, base }: PartContext): Promise<Uint8Array<ArrayBuffer>> {
+  async read(index: number, { byteLength, base: use }: TensorInfo, span: ByteSpan, { signal, meter, expectedBytes = 0, readWhole, base }: PartContext): Promise<Uint8Array<ArrayBuffer>> {
     const [begin, end] = span;
     if (begin === end) return new Uint8Array(0);
     const plan = await this.plan(index, span, { signal });
@@ -93,7 +93,8 @@ export class RowPlanner {
         return end - begin === byteLength ? whole : whole.slice(begin, end);
       }
       meter.expectMore(totalBytes(parts) - expectedBytes);
-      const inBase = base?.tensors.get(name);
+      const name = use && base && this.#instance.call(() => this.#core.nameInBase(index));
+      const inBase = name === undefined ? undefined : base!.tensors.get(name);
       const [first, last] = (inBase && this.#instance.call(() => plan.base())) ?? [];
       const [fetched, ofBase] = await Promise.all([
         readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),

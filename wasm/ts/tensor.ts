@@ -60,7 +60,7 @@ export interface TensorInfo {
    */
   readonly originalLength?: number;
   /**
-   * In a delta, how the tensor uses the base's tensor of the same name. `"copy"`: the two are equal, and nothing is
+   * In a delta, how the tensor uses a tensor of the base. `"copy"`: the two are equal, and nothing is
    * stored. `"difference"`: the stored bytes encode the delta between the two. Absent if the tensor does not use the
    * base.
    */

@@ -77,7 +77,7 @@ impl FileCatalog {
     /// does not allow it or the tensor has no frame of its own.
     #[must_use]
     pub fn frame_head(&self, number: usize) -> Option<Range<u64>> {
-        if self.edition() != Some(Edition::Extended) {
+        if self.edition().unwrap_or_default() < Edition::Extended {
             return None;
         }
         let tensor = self.tensors.get(number)?;

@@ -21,7 +21,7 @@ use crate::frame::plan::{DevicePlan, PlacedFrame, Placement};
 use crate::{Error, Result};
 
 /// The number of each edition in the bytes of a task.
-const EDITIONS: [u8; 2] = [0, 1];
+const EDITIONS: &[u8] = &[0, 1];
 
 /// The task of decoding one tensor, or some of its bytes, from the stored bytes
 /// of its frame. The digest of the decoded bytes is not compared.

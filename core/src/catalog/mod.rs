@@ -248,7 +248,7 @@ impl FileCatalog {
     }
 
     /// Decodes a tensor like [`FileCatalog::decode`], with `base`, the bytes of
-    /// the base's tensor of the same name. A tensor with [`FileTensor::base`]
+    /// the base's tensor that it depends on. A tensor with [`FileTensor::base`]
     /// requires them.
     pub fn decode_against<'a, E: Engine>(
         &self,
@@ -320,8 +320,7 @@ pub struct FileTensor {
     /// The range of the file to fetch. Empty if the tensor is copied from the
     /// base.
     pub stored: Range<u64>,
-    /// How the tensor depends on the base's tensor of the same name, if it
-    /// does.
+    /// How the tensor depends on a tensor of the base, if it does.
     pub base: Option<BaseUse>,
     /// The number of the tensor with which this one shares its stored bytes, if
     /// it does. In files written by other programs that tensor may come later

@@ -144,7 +144,7 @@ impl RangePlan {
         &self.ranges
     }
 
-    /// Returns the required range of the base's tensor of the same name, or
+    /// Returns the required range of the base's tensor, or
     /// `None` if the part does not depend on a base.
     #[must_use]
     pub fn base(&self) -> Option<Range<u64>> {

@@ -142,6 +142,10 @@ pub enum Edition {
     /// Extended containers may also use extension frames, which only zstn
     /// supports.
     Extended,
+    /// Deltas with records that are decoded from another tensor of the base than
+    /// the one of their name, or from a part of one. They may also use extension
+    /// frames.
+    Paired,
 }
 
 impl Edition {
@@ -159,47 +163,48 @@ impl Edition {
     #[must_use]
     pub fn families(self) -> Families {
         match self {
-            Self::Extended if cfg!(feature = "extensions") => Families::EXTENDED,
+            Self::Extended | Self::Paired if cfg!(feature = "extensions") => Families::EXTENDED,
             _ => Families::CONTAINER,
         }
     }
 
     /// Reads the version of a file of type `what`. `versions` are the version
-    /// numbers of the plain and of the extended edition. Any other number is a
-    /// violation of `rule`; so is the number of the extended edition in a build
-    /// without the feature `extensions`.
+    /// numbers of the editions that such files have, in order. Any other number is
+    /// a violation of `rule`; so is the number of any edition but the plain one in
+    /// a build without the feature `extensions`.
     pub(crate) fn read(
         cursor: &mut Cursor,
-        versions: [u8; 2],
+        versions: &[u8],
         rule: Rule,
         what: &str,
     ) -> Result<Self> {
-        let [plain, extended] = versions;
         if cfg!(not(feature = "extensions")) {
             return cursor
-                .expect_version(plain, rule, what)
+                .expect_version(versions[0], rule, what)
                 .map(|()| Self::Plain);
         }
         let at = cursor.position() as u64;
-        match cursor.u8("the version")? {
-            version if version == plain => Ok(Self::Plain),
-            version if version == extended => Ok(Self::Extended),
-            version => {
+        let version = cursor.u8("the version")?;
+        let editions = [Self::Plain, Self::Extended, Self::Paired];
+        let mut known = versions.iter().zip(editions);
+        match known.find(|(number, _)| **number == version) {
+            Some((_, edition)) => Ok(edition),
+            None => {
+                let (first, last) = (versions[0], versions[versions.len() - 1]);
+                let word = if last - first == 1 { "and" } else { "to" };
                 let detail = format!(
-                    "version {version} of a {what}; this reader knows versions {plain} and \
-                     {extended}"
+                    "version {version} of a {what}; this reader knows versions {first} {word} \
+                     {last}"
                 );
                 Err(Error::malformed(rule, detail).at(at))
             }
         }
     }
 
-    /// Returns the version number of this edition, given the numbers of both
-    /// editions.
-    pub(crate) fn number(self, [plain, extended]: [u8; 2]) -> u8 {
-        match self {
-            Self::Plain => plain,
-            Self::Extended => extended,
-        }
+    /// Returns the version number of this edition, given the numbers of all
+    /// editions that such a file has.
+    pub(crate) fn number(self, versions: &[u8]) -> u8 {
+        let last = versions.len() - 1;
+        versions[last.min(self as usize)]
     }
 }

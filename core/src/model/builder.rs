@@ -221,6 +221,7 @@ impl ModelBuilder {
             base: tensor.base,
             alias_of: None,
             len_bytes: tensor.len_bytes(),
+            name_in_base: None,
             weight: None,
             #[cfg(feature = "gguf")]
             block_type: self.files[location.0].block_type(location.1),

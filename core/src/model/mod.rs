@@ -75,14 +75,15 @@ pub struct TensorInfo {
     pub shape: Vec<u64>,
     /// The parts to fetch: one, or several for a [`TensorInfo::weight`].
     pub parts: Vec<StoredPart>,
-    /// How the tensor depends on the base's tensor of the same name, if it
-    /// does.
+    /// How the tensor depends on the base's tensor called
+    /// [`TensorInfo::name_in_base`], if it does.
     pub base: Option<BaseUse>,
     /// The number of the tensor with which this one shares its stored bytes, if
     /// it does. In files written by other programs that tensor may come later
     /// in the list.
     pub alias_of: Option<usize>,
     len_bytes: u64,
+    name_in_base: Option<String>,
     /// The weight is boxed because it is large and few tensors have one.
     weight: Option<Box<Weight>>,
     /// The name of the element type of a GGUF file, if it stores blocks.
@@ -151,6 +152,13 @@ impl TensorInfo {
             return Some(base);
         }
         self.base
+    }
+
+    /// Returns the name of the base's tensor that the tensor depends on. It is the
+    /// tensor's own name until [`Model::attach_base`] has found another one.
+    #[must_use]
+    pub fn name_in_base(&self) -> &str {
+        self.name_in_base.as_ref().unwrap_or(&self.name)
     }
 
     /// Returns the stored part that decodes to the tensor; `None` for a weight
@@ -318,11 +326,23 @@ impl Model {
         for (number, fitting) in self.base_files(base)? {
             // The base's tensor of this name may be in another file than the
             // matching one. Its digest is then not used.
-            self.files[number].keep_base_digests(|name| {
+            let digest = |name: &String| {
                 let part = base.tensors[*base.by_name.get(name)?].only_part()?;
                 let file = base.files.get(part.file).filter(|_| part.file == fitting)?;
                 file.tensor_digest(part.number)
-            });
+            };
+            let file = &mut self.files[number];
+            let mut names = file.names_in_base(&base.files[fitting]);
+            names.resize(file.tensors().len(), None);
+            let named = file.tensors().iter().zip(&names);
+            let digests = named.map(|(tensor, name)| digest(name.as_ref().unwrap_or(&tensor.name)));
+            let digests = digests.collect();
+            file.keep_base_digests(digests);
+            for tensor in &mut self.tensors {
+                if let Some(part) = tensor.only_part().filter(|part| part.file == number) {
+                    tensor.name_in_base = names[part.number].take();
+                }
+            }
         }
         Ok(())
     }
@@ -416,7 +436,7 @@ impl Model {
 
     /// Decodes tensor `number` from the bytes of its parts, in the order of
     /// [`TensorInfo::parts`]. If the tensor has a [`TensorInfo::base`], `base` contains
-    /// the bytes of the base's tensor of the same name.
+    /// the bytes of the base's tensor [`TensorInfo::name_in_base`].
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,

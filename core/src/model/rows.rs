@@ -79,7 +79,7 @@ impl Rows {
         self.cut.as_ref()?.1.band_bytes()
     }
 
-    /// Returns the required range of the base's tensor of the same name, which
+    /// Returns the required range of the base's tensor, which
     /// [`Model::part`] can read. `None` if the tensor does not depend on a
     /// base, or if [`Rows::is_whole`].
     #[must_use]

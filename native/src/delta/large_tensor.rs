@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
-use zstn_core::container::model_delta::{RecordInfo, RecordKind, announce, record_head, shortened};
+use zstn_core::bytes::index;
+use zstn_core::container::model_delta::{
+    Grown, Pair, RecordInfo, RecordKind, announce, divided_shape, record_head, shortened,
+};
 use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::frame::{Edition, delta, difference};
@@ -19,12 +22,12 @@ use crate::{Error, Output, Progress as _, Result};
 /// The number of bytes at the start of a frame that contain its family and its flags.
 const HEAD_BYTES: u64 = 16;
 
-/// The payload of a delta record in two parts: bytes in memory, then a frame in a file.
+/// The payload of a delta record: bytes in memory, then frames in files.
 struct Payload {
     kind: RecordKind,
     edition: Edition,
     head: Vec<u8>,
-    frame: Option<Local>,
+    frames: Vec<Local>,
 }
 
 impl Payload {
@@ -34,12 +37,21 @@ impl Payload {
             kind,
             edition: kind.edition(),
             head: Vec::new(),
-            frame: None,
+            frames: Vec::new(),
         }
     }
 
     fn len_bytes(&self) -> u64 {
-        self.head.len() as u64 + self.frame.as_ref().map_or(0, Local::len_bytes)
+        let frames = self.frames.iter().map(Local::len_bytes);
+        self.head.len() as u64 + frames.sum::<u64>()
+    }
+
+    /// Returns `other` if it is smaller.
+    fn or_smaller(self, other: Self) -> Self {
+        match other.len_bytes() < self.len_bytes() {
+            true => other,
+            false => self,
+        }
     }
 }
 
@@ -51,25 +63,37 @@ impl DeltaCoder<'_> {
         tensor: &HeaderTensor,
         output: &mut Output,
     ) -> Result<Record<RecordInfo>> {
-        let reference = self.base_header.reference(tensor);
+        let pair = self.pairs.get(self.base_header, tensor);
         let digest = self.target.digest(&tensor.span)?;
-        let is_same = match &reference {
-            Some(reference) => self.is_same(tensor, reference)?,
-            None => false,
+        let payload = match pair.as_ref().map(Pair::range) {
+            Some(range) if range.end - range.start < tensor.span.end - tensor.span.start => {
+                self.grown(tensor, &range)?
+            }
+            Some(range) if self.is_same(tensor, &range)? => Payload::of(RecordKind::Copy),
+            range => {
+                let full = self.full(tensor)?;
+                match range {
+                    Some(range) => self.smallest_from_base(tensor, &range, Some(full))?,
+                    None => full,
+                }
+            }
         };
-        let payload = match is_same {
-            true => Payload::of(RecordKind::Copy),
-            false => self.payload(tensor, reference.as_ref())?,
+        let source = match &pair {
+            Some(pair) if payload.kind != RecordKind::Full && pair.is_named() => {
+                let digest = Data::new(self.quiet, self.base, 0).digest(&pair.tensor)?;
+                pair.source(shortened(&digest))
+            }
+            _ => None,
         };
         let payload_len = payload.len_bytes();
         let Payload {
             kind,
             edition,
-            head,
-            frame,
+            mut head,
+            frames,
         } = payload;
-        let (mut head, mut skipped) = (head, 0);
-        if let (true, Some(frame)) = (head.is_empty(), &frame) {
+        let mut skipped = 0;
+        if let (true, Some(frame)) = (head.is_empty(), frames.first()) {
             head = frame.head(HEAD_BYTES)?.into_owned();
             skipped = head.len() as u64;
         }
@@ -78,57 +102,100 @@ impl DeltaCoder<'_> {
             .map_err(Error::place(self.target.input.name()))?;
         output.write_final(&record_head)?;
         output.write_final(&head)?;
-        if let Some(frame) = frame {
-            let rest = skipped..frame.len_bytes();
+        for frame in frames {
+            let rest = std::mem::take(&mut skipped)..frame.len_bytes();
             self.job
                 .feed(&frame, rest, &mut |piece| output.write_final(piece))?;
         }
         self.job.advance(tensor.span.end - tensor.span.start);
         Ok(Record {
             len_bytes: record_head.len() as u64 + payload_len,
-            edition,
+            edition: match source {
+                Some(_) => Edition::Paired,
+                None => edition,
+            },
             entry: RecordInfo {
                 kind,
                 payload_len_bytes: payload_len,
                 digest: shortened(&digest),
+                source,
             },
         })
     }
 
-    /// Returns the smallest payload for a tensor that is not a copy.
-    fn payload(&self, tensor: &HeaderTensor, reference: Option<&Range<u64>>) -> Result<Payload> {
+    /// Returns the payload of a tensor that is stored in full.
+    fn full(&self, tensor: &HeaderTensor) -> Result<Payload> {
         let is_extended = self.options.encode.is_extended();
         let full = self.frame(self.target, tensor, self.virtual_header, is_extended)?;
-        let mut smallest = Payload {
+        Ok(Payload {
             edition: Edition::of_frame(&full.head(HEAD_BYTES)?),
-            frame: Some(full),
+            frames: vec![full],
             ..Payload::of(RecordKind::Full)
-        };
-        let Some(reference) = reference else {
-            return Ok(smallest);
-        };
+        })
+    }
+
+    /// Returns the smallest of `full`, if there is one, and the differences of a tensor
+    /// from bytes of the base of the same length.
+    fn smallest_from_base(
+        &self,
+        tensor: &HeaderTensor,
+        reference: &Range<u64>,
+        full: Option<Payload>,
+    ) -> Result<Payload> {
         let (head, frame) = self.delta(tensor, reference)?;
-        if head.len() as u64 + frame.len_bytes() < smallest.len_bytes() {
-            smallest = Payload {
-                head,
-                frame: Some(frame),
-                ..Payload::of(RecordKind::Delta)
-            };
-        }
-        if !is_extended {
+        let delta = Payload {
+            head,
+            frames: vec![frame],
+            ..Payload::of(RecordKind::Delta)
+        };
+        let smallest = match full {
+            Some(full) => full.or_smaller(delta),
+            None => delta,
+        };
+        if !self.options.encode.is_extended() {
             return Ok(smallest);
         }
         // Unlike the other payloads, this one is made in memory.
         let bytes = self.target.read(&tensor.span)?;
         let current = content(self.virtual_header, tensor, &bytes);
         let base = self.base.read(reference.clone())?;
-        match difference::encode(&self.job.engine, current, &base, self.options.encode) {
-            Some(head) if (head.len() as u64) < smallest.len_bytes() => Ok(Payload {
+        let encoded = difference::encode(&self.job.engine, current, &base, self.options.encode);
+        Ok(match encoded {
+            Some(head) => smallest.or_smaller(Payload {
                 head,
                 ..Payload::of(RecordKind::Difference)
             }),
-            _ => Ok(smallest),
-        }
+            None => smallest,
+        })
+    }
+
+    /// Returns the smaller of a frame and of a payload whose beginning is decoded from
+    /// bytes of the base that are shorter than the tensor.
+    fn grown(&self, tensor: &HeaderTensor, reference: &Range<u64>) -> Result<Payload> {
+        let full = self.full(tensor)?;
+        let middle = tensor.span.start + (reference.end - reference.start);
+        let [front, back] = [tensor.span.start..middle, middle..tensor.span.end];
+        let len = |span: &Range<u64>| index(span.end - span.start);
+        let shapes = divided_shape(&tensor.shape, len(&front), len(&back));
+        let [front_shape, back_shape] = shapes;
+        let part = |span, shape| HeaderTensor {
+            span,
+            shape,
+            ..tensor.clone()
+        };
+        let front = part(front, front_shape);
+        let front = match self.is_same(&front, reference)? {
+            true => Payload::of(RecordKind::Copy),
+            false => self.smallest_from_base(&front, reference, None)?,
+        };
+        let back = self.full(&part(back, back_shape))?;
+        let mut head = Grown::head_to_bytes(front.kind, front.len_bytes());
+        head.extend_from_slice(&front.head);
+        Ok(full.or_smaller(Payload {
+            head,
+            frames: front.frames.into_iter().chain(back.frames).collect(),
+            ..Payload::of(RecordKind::Grown)
+        }))
     }
 
     /// Encodes a tensor of `data`, a file with this virtual header, as a frame in a

@@ -3,7 +3,7 @@
 
 use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, RecordInfo, RecordKind, TargetHash, code_content, version,
+    BaseHeader, DeltaPacker, Pairs, RecordInfo, RecordKind, TargetHash, code_content, version,
 };
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
@@ -28,6 +28,7 @@ pub(super) struct DeltaCoder<'a> {
     pub(super) target: Data<'a>,
     pub(super) base: &'a Local,
     pub(super) base_header: &'a BaseHeader,
+    pub(super) pairs: &'a Pairs,
     /// The virtual header, if the file is not a safetensors file.
     pub(super) virtual_header: Option<&'a VirtualHeader>,
     pub(super) options: ContainerOptions,
@@ -41,13 +42,16 @@ impl RecordCoder for DeltaCoder<'_> {
     const MEMORY_SHARES: u64 = 6;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
-        let reference = self.base_header.reference(tensor);
-        let reference = reference.map(|range| self.base.read(range)).transpose()?;
+        let pair = self.pairs.get(self.base_header, tensor);
+        let reference = match &pair {
+            Some(pair) => Some((pair, self.base.read(pair.tensor.clone())?)),
+            None => None,
+        };
         let coded = code_content(
             &self.job.engine,
             tensor,
             content(self.virtual_header, tensor, bytes),
-            reference.as_deref(),
+            reference.as_ref().map(|(pair, bytes)| (*pair, &**bytes)),
             self.options.encode,
         );
         let coded = coded.map_err(Error::place(self.target.input.name()))?;
@@ -229,6 +233,8 @@ fn write_records(
     let prefix = packing.prefix(Edition::Plain, digest);
     let prefix = prefix.map_err(Error::place(data.input.name()))?;
     let quiet = job.quiet();
+    let is_extended = options.container.encode.is_extended();
+    let pairs = packing.pairs(base_header, options.container.encode);
     let pipeline = Pipeline {
         job,
         data,
@@ -239,10 +245,11 @@ fn write_records(
             target: data,
             base,
             base_header,
+            pairs: &pairs,
             virtual_header,
             options: options.container,
         },
-        is_version_open: options.container.encode.is_extended(),
+        latest_version: is_extended.then(|| version(pairs.edition())),
     };
     let mut records = DeltaRecords {
         infos: Vec::with_capacity(tensors.len()),
@@ -254,7 +261,9 @@ fn write_records(
     pipeline.run(&prefix, &mut aliases, &mut records, output)?;
     let storage = Storage::Delta {
         copied: records.count(RecordKind::Copy),
-        differing: records.count(RecordKind::Delta) + records.count(RecordKind::Difference),
+        differing: records.count(RecordKind::Delta)
+            + records.count(RecordKind::Difference)
+            + records.count(RecordKind::Grown),
         whole: records.count(RecordKind::Full),
     };
     let target_digest = records.hash.finish();

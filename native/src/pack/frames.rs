@@ -10,7 +10,7 @@ use zstn_core::container::zstn::integrity::{EncodedStatistics, FrameDigests, Ori
 use zstn_core::container::zstn::rows::FrameTable;
 use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::container::zstn::{
-    ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame,
+    ContainerBuilder, ContainerOptions, ContainerStart, StoredFrame, single_frame, version,
 };
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
@@ -213,7 +213,11 @@ impl<'a> FrameCoder<'a> {
             data: self.data,
             tensors,
             coder: self,
-            is_version_open: self.options.encode.is_extended(),
+            latest_version: self
+                .options
+                .encode
+                .is_extended()
+                .then(|| version(Edition::Extended)),
         };
         pipeline.run(prefix, &mut aliases, &mut builder, output)?;
         let position = builder.position();

@@ -91,8 +91,9 @@ pub(crate) struct Pipeline<'a, C> {
     /// The tensors of the file, in the order of their records.
     pub(crate) tensors: &'a [HeaderTensor],
     pub(crate) coder: &'a C,
-    /// True if records may require another version than the one in the prefix.
-    pub(crate) is_version_open: bool,
+    /// The latest version that records may require, if that can be another one than the
+    /// version in the prefix.
+    pub(crate) latest_version: Option<u8>,
 }
 
 /// A tensor of the file, and how it is stored.
@@ -146,10 +147,10 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
     ) -> Result<()> {
         // The version is part of the prefix, but depends on the records.
         let mut version = Version {
-            is_open: self.is_version_open,
+            latest: self.latest_version,
             written: list.version(),
         };
-        if version.is_open {
+        if version.latest.is_some() {
             output.hold();
         }
         output.write_final(prefix)?;
@@ -220,7 +221,8 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
                     output.settle()?;
                 }
             }
-            version.settle(list, output)?;
+            let is_last = item.number + 1 == self.tensors.len();
+            version.settle(list, output, is_last)?;
             if let Some(hashing) = hashing {
                 hashing.wait_for(self.job, self.data, item.number)?;
             }
@@ -305,20 +307,22 @@ impl<'a, C: RecordCoder> Pipeline<'a, C> {
 
 /// The version in the prefix of a file that is being written.
 struct Version {
-    /// True while the version may still change.
-    is_open: bool,
+    /// The latest version that records may require; `None` if the version is final.
+    latest: Option<u8>,
     written: u8,
 }
 
 impl Version {
     /// Overwrites the version once the records of `list`, which have all been written,
-    /// require another one.
-    fn settle(&mut self, list: &impl RecordList, output: &mut Output) -> Result<()> {
+    /// require the latest one, or after the last record if they require another one than
+    /// the one written.
+    fn settle(&mut self, list: &impl RecordList, output: &mut Output, is_last: bool) -> Result<()> {
         let version = list.version();
-        if !self.is_open || version == self.written {
+        let is_final = is_last || self.latest == Some(version);
+        if self.latest.is_none() || !is_final || version == self.written {
             return Ok(());
         }
-        self.is_open = false;
+        self.latest = None;
         output.revise(version, VERSION_OFFSET_BYTES, list.position())
     }
 }

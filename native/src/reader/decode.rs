@@ -122,7 +122,7 @@ impl<'a, R: Opened> Stored<'a, R> {
     /// read.
     fn base(&self) -> Result<Option<Self>> {
         let tensor = self.entry();
-        let name = &tensor.name;
+        let name = tensor.name_in_base();
         match (tensor.base, self.model.base()) {
             (None, _) => Ok(None),
             (Some(_), Some(base)) => Ok(Some(Self::new(base.clone(), base.number(name)?))),

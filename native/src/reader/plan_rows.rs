@@ -91,7 +91,8 @@ impl<R: Opened> PlanRows<'_, R> {
         if let Some(base) = self.model.base().cloned()
             && !in_base.is_empty()
         {
-            self.number = base.number(&self.model.model().tensors()[self.number].name)?;
+            let tensor = &self.model.model().tensors()[self.number];
+            self.number = base.number(tensor.name_in_base())?;
             self.model = base;
             self.level += 1;
             self.wish = Some(Wish::Bytes(in_base));

@@ -22,11 +22,11 @@ fuzz_target!(|input: &[u8]| {
         let (Ok(base), opened) = (model(base_file, None), model(delta, None)) else {
             return;
         };
-        let model = match opened {
+        let mut model = match opened {
             Ok(model) => model,
             Err(error) => return speak(&error),
         };
-        if let Err(error) = model.check_base(&base) {
+        if let Err(error) = model.attach_base(&base) {
             return speak(&error);
         }
         for (number, tensor) in model.tensors().iter().enumerate() {
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
                 continue;
             }
             let reference = tensor.base.and_then(|_| {
-                let stored = base.plain_part(base.find(&tensor.name).ok()?)?;
+                let stored = base.plain_part(base.find(tensor.name_in_base()).ok()?)?;
                 Some(part(base_file, stored.stored.clone()))
             });
             let parts = parts(tensor, &[delta]);

@@ -215,3 +215,41 @@ test("an extension frame in version 3 is refused", async () => {
   forged[4] = 3;
   await assert.rejects(open(forged), (error) => error instanceof FormatError && error.rule === "zstn.head_checksum");
 });
+
+test("a delta of version 3 is read and written: other names, more and fewer rows, parts of a fused tensor", async () => {
+  const random = xorshift(3);
+  const rows = (bytes, begin, end) => bytes.slice(begin * ROW_BYTES, end * ROW_BYTES);
+  const [embedding, fused, added] = [4000, 96, 20].map((count) => bf16Tensor(count * COLUMNS, random));
+  writeFileSync(at("family.safetensors"), safetensors({ "model.embed.weight": matrix(embedding), "model.0.qkv_proj.weight": matrix(fused) }));
+  await packNatively(at("family.safetensors"), at("family.zstn"));
+  const more = Buffer.concat([tune(embedding, random), added]);
+  const parts = { q: rows(fused, 0, 64), k: tune(rows(fused, 64, 80), random), v: rows(fused, 80, 96) };
+  const relatives = {
+    renamed: { "lm.model.embed.weight": embedding, "lm.model.0.qkv_proj.weight": tune(fused, random) },
+    more: { "model.embed.weight": more },
+    fewer: { "embed.weight": rows(more, 0, 3900) },
+    split: Object.fromEntries(Object.entries(parts).map(([part, bytes]) => [`model.0.${part}_proj.weight`, bytes])),
+  };
+  for (const [name, tensors] of Object.entries(relatives)) {
+    const original = safetensors(Object.fromEntries(Object.entries(tensors).map(([name, bytes]) => [name, matrix(bytes)])));
+    writeFileSync(at(`${name}.safetensors`), original);
+    await packNatively(at(`${name}.safetensors`), at(`${name}.z4dm`), { base: at("family.safetensors"), extended: true });
+    const native = readFileSync(at(`${name}.z4dm`));
+    assert.equal(native[4], 3, name);
+    const { blob } = await pack(at(`${name}.safetensors`), { base: at("family.zstn"), extended: true });
+    assert.ok((await bytesOf(blob)).equals(native), name);
+    for (const workers of [0, 1]) {
+      const model = await open(at(`${name}.z4dm`), { base: at("family.zstn"), workers });
+      for (const [tensor, bytes] of Object.entries(tensors)) {
+        assert.ok(Buffer.from((await model.tensor(tensor)).bytes).equals(Buffer.from(bytes)), `${name}: ${tensor}`);
+        const count = bytes.byteLength / ROW_BYTES;
+        for (const [begin, end] of [[1, 3], [count - 2, count]]) {
+          const read = await model.tensor(tensor, { rows: [begin, end] });
+          assert.ok(Buffer.from(read.bytes).equals(Buffer.from(rows(bytes, begin, end))), `${name}: ${tensor}`);
+        }
+      }
+      assert.ok(Buffer.from(await model.asSafetensorsBlob().bytes()).equals(Buffer.from(original)), name);
+      model.close();
+    }
+  }
+});

@@ -267,11 +267,13 @@ fn a_caller_that_writes_records_itself_learns_the_version() {
     let parsed = Base::parse(&base).expect("a base");
     let packing = DeltaPacker::of_file(&tuned).expect("a checkpoint");
     let options = EncodeOptions::default().extended(true);
+    let pairs = packing.pairs(parsed.header(), options);
     let coded = |number: usize| {
         let tensor = &packing.tensors()[number];
         let bytes = part(&tuned, packing.range(tensor));
-        let reference = parsed.header().reference(tensor);
-        let reference = reference.map(|range| part(&base, range));
+        let pair = pairs.get(parsed.header(), tensor);
+        let pair = pair.as_ref();
+        let reference = pair.map(|pair| (pair, part(&base, pair.tensor.clone())));
         model_delta::code(&Pure, tensor, bytes, reference, options).expect("coded")
     };
     let editions = [0, 1, 2].map(|number| coded(number).edition);

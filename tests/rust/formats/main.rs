@@ -14,6 +14,7 @@ mod member_files;
 mod msgpack;
 mod npy;
 mod onnx;
+mod paired_deltas;
 mod rules;
 mod safetensors_headers;
 mod sketch;

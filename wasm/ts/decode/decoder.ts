@@ -33,7 +33,7 @@ export interface DecodeRequest extends DecodeTarget {
   /** The stored bytes of all parts. */
   parts: Uint8Array[];
   /**
-   * The base's tensor of the same name, if decoding needs it. The memory is exclusively owned, so it may be transferred
+   * The base's tensor that decoding needs, if it needs one. The memory is exclusively owned, so it may be transferred
    * to a worker.
    */
   reference: Uint8Array<ArrayBuffer> | undefined;

@@ -13,10 +13,13 @@ use crate::{Error, Result, Rule};
 impl FormatContents {
     /// Returns whether a plan may contain tensor `number`. A device does not compute the
     /// digests of bases that `Z4DL` records contain, so it decodes them only if the trailer
-    /// has the digest of the restored tensor.
+    /// has the digest of the restored tensor. It decodes no tensor from other bytes of the
+    /// base than the tensor of its name.
     pub(in crate::catalog) fn may_be_planned(&self, number: usize) -> bool {
         let record = self.records.get(number);
-        record.is_some_and(|(record, info)| record.kind != RecordKind::Delta || info.is_some())
+        self.source(number).is_none()
+            && record
+                .is_some_and(|(record, info)| record.kind != RecordKind::Delta || info.is_some())
     }
 
     /// Adds a tensor to a plan; see [`FileCatalog::add_to_plan`](super::FileCatalog).
@@ -30,7 +33,10 @@ impl FormatContents {
     ) -> Result<Placement> {
         let (record, info) = &self.records[stored.number];
         if !self.may_be_planned(stored.number) {
-            return Ok(Placement::Cpu(Reason::BaseDigest));
+            return Ok(Placement::Cpu(match self.source(stored.number) {
+                Some(_) => Reason::OtherSource,
+                None => Reason::BaseDigest,
+            }));
         }
         let bytes = match record.kind {
             RecordKind::Copy => stored.bytes,
@@ -51,6 +57,8 @@ impl FormatContents {
             RecordKind::Difference => plan.add_difference(&placed),
             RecordKind::Copy => Ok(Placement::Device),
             RecordKind::Delta => add_delta(engine, &placed, plan),
+            // Has a source, which has been refused above.
+            RecordKind::Grown => Ok(Placement::Cpu(Reason::OtherSource)),
         };
         let added = added.and_then(|placement| {
             if let (Placement::Device, Some(info)) = (placement, info) {

@@ -5,6 +5,7 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -17,7 +18,8 @@ use super::{FileCatalog, FileKind, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
     self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, References,
-    ShortDigest, Trailer, check_tensor, is_announced, lost_trailer, table_digest,
+    ShortDigest, Source, Trailer, check_tensor, check_uses, is_announced, lost_trailer, outside,
+    table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -34,12 +36,12 @@ pub(super) mod rows;
 #[cfg(feature = "deltas")]
 pub(super) use opener::FormatOpener;
 
-/// How a tensor depends on the base's tensor of the same name.
+/// How a tensor depends on a tensor of the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BaseUse {
-    /// The tensor equals the base's tensor.
+    /// The tensor equals the base's tensor, or a part of it.
     Copy,
-    /// The stored bytes are a delta against the base's tensor.
+    /// The stored bytes are a delta against the base's tensor, or a part of it.
     Difference,
 }
 
@@ -63,7 +65,7 @@ pub(super) struct FormatContents {
     /// [`RecordInfo`].
     records: Vec<(DeltaRecord, Option<RecordInfo>)>,
     /// For each record, the digest that the base's file stores for the base's
-    /// tensor of the same name, if any. Empty until a base is attached.
+    /// tensor that it refers to, if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
     /// The places in the base's file, if target and base are not safetensors files.
     #[serde(skip)]
@@ -75,6 +77,12 @@ impl FormatContents {
     pub(super) fn payload(&self, number: usize) -> Option<Range<u64>> {
         let (record, _) = self.records.get(number)?;
         Some(record.payload.clone())
+    }
+
+    /// Returns the bytes of the base that a record refers to, if the trailer names
+    /// them.
+    fn source(&self, number: usize) -> Option<Source> {
+        self.records.get(number)?.1?.source
     }
 }
 
@@ -104,11 +112,18 @@ impl Contents for FormatContents {
                 )
                 .tensor(&tensor.name));
             }
-            (Some(_), Some(base)) => {
-                check_tensor(&tensor.name, tensor.len_bytes(), Some(base.len() as u64))?;
-                Some(base)
-            }
+            (Some(_), Some(base)) => match self.source(stored.number) {
+                Some(source) => {
+                    let span = source.span(&tensor.name, base.len() as u64)?;
+                    Some(part(base, span))
+                }
+                None => {
+                    check_tensor(&tensor.name, tensor.len_bytes(), Some(base.len() as u64))?;
+                    Some(base)
+                }
+            },
         };
+        let is_whole = reference.map(<[u8]>::len) == base.map(<[u8]>::len);
         let decode = |digest| {
             let reference = reference.map(|bytes| Reference { bytes, digest });
             let edition = self.edition;
@@ -122,7 +137,9 @@ impl Contents for FormatContents {
         // the right one, so its cached digest is good enough. If anything
         // fails, the digest is computed from the base's bytes.
         let known = match (record.kind, info) {
-            (RecordKind::Difference, Some(_)) => self.base_digests.get(stored.number),
+            (RecordKind::Difference | RecordKind::Grown, Some(_)) if is_whole => {
+                self.base_digests.get(stored.number)
+            }
             _ => None,
         };
         match known.copied().flatten() {
@@ -236,7 +253,9 @@ impl FileCatalog {
                     stored: start..record.payload.end,
                     base: match record.kind {
                         RecordKind::Full => None,
-                        RecordKind::Delta | RecordKind::Difference => Some(BaseUse::Difference),
+                        RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
+                            Some(BaseUse::Difference)
+                        }
                         RecordKind::Copy => Some(BaseUse::Copy),
                     },
                     alias_of: None,
@@ -311,13 +330,30 @@ impl FileCatalog {
         }
     }
 
-    /// Stores the digests that the base's file has for its tensors, by name.
-    /// The base must have passed [`FileCatalog::check_base`]. Decoding a
-    /// difference then uses the stored digest of the base's tensor instead of
-    /// computing it, as long as the digest of the restored tensor matches.
-    pub(crate) fn keep_base_digests(&mut self, digest: impl Fn(&str) -> Option<ShortDigest>) {
-        let digests = self.tensors.iter().map(|tensor| digest(&tensor.name));
-        let digests: Vec<_> = digests.collect();
+    /// Returns the name of the tensor of `base` that each tensor depends on, if it is
+    /// not the tensor of the same name. The base must have passed
+    /// [`FileCatalog::check_base`].
+    pub(crate) fn names_in_base(&self, base: &Self) -> Vec<Option<String>> {
+        let Some(delta) = self
+            .as_delta()
+            .filter(|delta| delta.edition == Edition::Paired)
+        else {
+            return Vec::new();
+        };
+        let names: Vec<&String> = base.by_name.keys().collect();
+        let name = |number| {
+            let source = delta.source(number)?;
+            names.get(source.number as usize).copied().cloned()
+        };
+        (0..self.tensors.len()).map(name).collect()
+    }
+
+    /// Stores the digests that the base's file has for the tensors that the tensors
+    /// of this delta depend on, in the order of its tensors. The base must have
+    /// passed [`FileCatalog::check_base`]. Decoding a difference then uses the stored
+    /// digest of the base's tensor instead of computing it, as long as the digest of
+    /// the restored tensor matches.
+    pub(crate) fn keep_base_digests(&mut self, digests: Vec<Option<ShortDigest>>) {
         match &mut self.contents {
             #[cfg(feature = "deltas")]
             AnyContents::Delta(delta) => delta.base_digests = digests,
@@ -368,13 +404,25 @@ impl FileCatalog {
         if delta.references.is_some() && !is_list {
             return Err(other_original());
         }
-        for tensor in self.tensors.iter().filter(|tensor| tensor.base.is_some()) {
-            let found = base.by_name.get(&tensor.name).map(|&n| &base.tensors[n]);
-            check_tensor(
-                &tensor.name,
-                tensor.len_bytes(),
-                found.map(FileTensor::len_bytes),
-            )?;
+        let numbers: Vec<usize> = base.by_name.values().copied().collect();
+        for (number, tensor) in self.tensors.iter().enumerate() {
+            if tensor.base.is_none() {
+                continue;
+            }
+            let source = delta.source(number);
+            let found = match source {
+                Some(source) => numbers.get(source.number as usize),
+                None => base.by_name.get(&tensor.name),
+            };
+            let found = found.map(|&number| &base.tensors[number]);
+            let len = found.map(FileTensor::len_bytes);
+            match source {
+                Some(source) => {
+                    let len = len.ok_or_else(|| outside(&tensor.name))?;
+                    source.span(&tensor.name, len)?;
+                }
+                None => check_tensor(&tensor.name, tensor.len_bytes(), len)?,
+            }
             if let Some(found) = found.filter(|found| found.dtype != tensor.dtype) {
                 return Err(Error::malformed(
                     Rule::DeltaBaseTensor,
@@ -392,6 +440,7 @@ impl FileCatalog {
                  other names or offsets",
             ));
         }
-        Ok(())
+        let sources = (0..self.tensors.len()).filter_map(|number| delta.source(number));
+        check_uses(sources, base.data_len_bytes)
     }
 }

@@ -16,7 +16,7 @@ use crate::catalog::file_opener::FetchedRanges;
 use crate::catalog::format::Opener;
 use crate::container::model_delta::{
     DeltaPrefix, DeltaRecord, RecordHead, TRAILER_END_BYTES, Trailer, TrailerContents,
-    fields_len_bytes, max_head_bytes, not_a_trailer, usual_bytes,
+    fields_len_bytes, lost_trailer, max_head_bytes, not_a_trailer, usual_bytes,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -84,7 +84,12 @@ impl Opener for FormatOpener {
         }
         match trailer_fields(fetched, prefix_len)? {
             TrailerFields::Unknown => return Ok(()),
-            TrailerFields::Absent => {}
+            TrailerFields::Absent => {
+                let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
+                if prefix.edition == Edition::Paired {
+                    return Err(lost_trailer());
+                }
+            }
             TrailerFields::At(fields) => match fetched.part(fields.clone()) {
                 None => return Ok(()),
                 Some(bytes) => {
@@ -223,6 +228,7 @@ fn records(
                 )
                 .tensor(&tensor.name)
             })?;
+        info.check_source(&tensor.name, tensor.span.end - tensor.span.start)?;
         records.push(DeltaRecord {
             name: tensor.name.clone(),
             span: tensor.span.clone(),

@@ -14,14 +14,14 @@ use core::ops::Range;
 use super::{FormatContents, RecordKind, payload};
 use crate::bytes::index;
 use crate::catalog::{FileTensor, RangePlan};
-use crate::container::model_delta::ShortDigest;
+use crate::container::model_delta::{Grown, ShortDigest};
 use crate::container::zstn::rows::MIN_FRAME_BYTES;
 use crate::engine::Engine;
 use crate::float::FloatType;
 use crate::frame::difference::{
     self, BLOCK_BYTES, BLOCK_ELEMENTS, DifferencePlan, Directory, row_elements,
 };
-use crate::{Error, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// The number of bytes fetched first for those sections of a frame's head whose
 /// length is not known in advance, the contexts and tables; they usually take
@@ -63,9 +63,9 @@ impl DeltaPart {
 }
 
 impl FormatContents {
-    /// Returns the digest that the base's file stores for its tensor of the
-    /// same name, unless the tensor is too short or too long for reading parts
-    /// of it.
+    /// Returns the digest that the base's file stores for the tensor that this
+    /// one depends on, unless the tensor is too short or too long for reading
+    /// parts of it.
     fn digest_of_base(&self, tensor: &FileTensor, number: usize) -> Option<ShortDigest> {
         let digest = self.base_digests.get(number).copied().flatten()?;
         // Low-rank products are indexed with `usize`.
@@ -85,18 +85,26 @@ impl FormatContents {
     ) -> Option<Range<u64>> {
         self.digest_of_base(tensor, number)?;
         let (record, _) = self.records.get(number)?;
-        if record.kind != RecordKind::Difference {
-            return None;
-        }
-        let frame = record.payload.clone();
+        let skipped = match record.kind {
+            RecordKind::Difference => 0,
+            RecordKind::Grown => Grown::HEAD_BYTES,
+            _ => return None,
+        };
+        let frame = record.payload.start + skipped..record.payload.end;
         let start = tensor.stored.start;
         if fetched.is_empty() {
-            let width = FloatType::from_dtype(tensor.dtype)?.len_bytes();
+            let width = FloatType::from_dtype(tensor.dtype).map_or(1, FloatType::len_bytes);
             let elements = index(tensor.len_bytes()) / width;
             let groups = elements.div_ceil(row_elements(&tensor.shape, elements));
             let blocks = elements.div_ceil(BLOCK_ELEMENTS) as u64;
             let guess = HEAD_GUESS_BYTES + groups as u64 + BLOCK_BYTES * blocks;
             return Some(start..frame.end.min(frame.start.saturating_add(guess)));
+        }
+        let in_payload = fetched.get(index(record.payload.start - start)..)?;
+        if record.kind == RecordKind::Grown
+            && Grown::head(in_payload).ok()?.0 != RecordKind::Difference
+        {
+            return None;
         }
         let head = fetched.get(index(frame.start - start)..)?;
         let end = frame
@@ -115,32 +123,60 @@ impl FormatContents {
         span: &Range<u64>,
         head: Option<&[u8]>,
     ) -> Result<Option<RangePlan>> {
-        let (Some(digest), (record, info)) =
+        let (Some(digest), (record, Some(info))) =
             (self.digest_of_base(tensor, number), &self.records[number])
         else {
             return Ok(None);
         };
-        let in_file = |error: Error| error.within(record.payload.start).tensor(&tensor.name);
-        match (record.kind, info, head) {
-            (RecordKind::Copy, Some(info), _) if info.digest == digest => {
-                let part = DeltaPart::Copy;
-                Ok(Some(RangePlan::of_delta(0..0, span.clone(), part)))
+        let source = info.source;
+        if source.is_some_and(|source| source.digest != digest) {
+            return Ok(None);
+        }
+        let in_base = |span: Range<u64>| {
+            let start = source.map_or(0, |source| source.start);
+            start + span.start..start + span.end
+        };
+        let copied = || {
+            let part = DeltaPart::Copy;
+            Ok(Some(RangePlan::of_delta(0..0, in_base(span.clone()), part)))
+        };
+        let mut from_base = tensor.len_bytes();
+        let mut kind = record.kind;
+        let mut frame = record.payload.clone();
+        let mut stored = match (kind, head) {
+            (RecordKind::Difference | RecordKind::Grown, Some(head)) => {
+                payload(tensor, record, self.edition, head)?
             }
-            (RecordKind::Difference, _, Some(head)) => {
-                let frame = payload(tensor, record, self.edition, head)?;
-                let directory = match Directory::parse(frame, tensor.len_bytes()) {
+            _ => &[],
+        };
+        if let (RecordKind::Grown, Some(source)) = (kind, source) {
+            let Ok((of_front, len)) = Grown::head(stored) else {
+                return Ok(None);
+            };
+            (kind, from_base) = (of_front, source.len_bytes);
+            frame.start += Grown::HEAD_BYTES;
+            frame.end = frame.start.saturating_add(len).min(frame.end);
+            stored = stored.get(index(Grown::HEAD_BYTES)..).unwrap_or_default();
+        }
+        if span.end > from_base {
+            return Ok(None);
+        }
+        match kind {
+            RecordKind::Copy if source.is_some() || info.digest == digest => copied(),
+            RecordKind::Difference if head.is_some() => {
+                let directory = match Directory::parse(stored, from_base) {
                     Ok(directory) => directory,
                     Err(error) if error.kind() == ErrorKind::Limit => return Ok(None),
-                    Err(error) => return Err(in_file(error)),
+                    Err(error) => return Err(error.within(frame.start).tensor(&tensor.name)),
                 };
-                let len_bytes = record.payload.end - record.payload.start;
-                if directory.base_digest() != digest || directory.frame_len_bytes() != len_bytes {
+                let is_right = source.is_some() || directory.base_digest() == digest;
+                if !is_right || directory.frame_len_bytes() != frame.end - frame.start {
                     return Ok(None);
                 }
                 let plan = directory.plan(span.clone());
-                let start = record.payload.start;
+                let start = frame.start;
                 let stored = start + plan.stored().start..start + plan.stored().end;
-                let base = plan.base();
+                let base = in_base(plan.base());
                 let part = DeltaPart::Difference(Box::new(DifferencePart {
                     start,
                     directory,

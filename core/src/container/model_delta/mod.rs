@@ -1,7 +1,8 @@
 //! `Z4DM`: a checkpoint stored as a delta against another one
 //! (docs/formats/z4ai-containers.md 4), followed by zstn's own trailer
 //! (docs/formats/zstn-delta.md). Version 2 adds a kind of record
-//! (docs/formats/extensions.md 3).
+//! (docs/formats/extensions.md 3); in version 3, records may refer to other
+//! bytes of the base than the tensor of their name (zstn-delta.md 7).
 //!
 //! ```text
 //! prefix    magic, version, header of the target, data length, digest of the base
@@ -9,7 +10,6 @@
 //! trailer   digests and the lengths of the payloads; ignored by z4ai
 //! ```
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,29 +25,34 @@ use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
 mod incremental;
+mod pairs;
 mod read;
 mod record;
+mod source;
 mod trailer;
 mod write;
 
 pub use incremental::{IncrementalDeltaPacker, PackedRecord};
+pub use pairs::{Pair, Pairs};
 pub(crate) use read::decode_payload;
 pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
+pub use source::{Grown, Source};
+pub(crate) use source::{check_uses, outside};
 pub use trailer::{
     RecordInfo, References, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
 pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
 pub use write::{
-    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, code_content, pack,
-    record_head,
+    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, code_content, divided_shape,
+    pack, record_head,
 };
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
 /// The version number of each edition.
-const VERSIONS: [u8; 2] = [1, 2];
+const VERSIONS: &[u8] = &[1, 2, 3];
 
 /// Returns the version of a file of this `edition`.
 #[must_use]
@@ -164,7 +169,8 @@ fn write_prefix(
 #[derive(Debug)]
 pub struct BaseHeader {
     data: Range<u64>,
-    tensors: BTreeMap<String, LenientTensor>,
+    /// In ascending order of the names.
+    tensors: Vec<LenientTensor>,
 }
 
 impl BaseHeader {
@@ -175,20 +181,25 @@ impl BaseHeader {
         let len = safetensors::header_len_bytes(head, file_len_bytes)?;
         let data = safetensors::PREFIX_BYTES + len..file_len_bytes;
         let header = part(head, safetensors::PREFIX_BYTES..data.start);
-        let tensors = safetensors::parse_lenient(header, data.end - data.start)?.into_iter();
-        let tensors = sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor)));
-        Ok(Self { data, tensors })
+        let tensors = safetensors::parse_lenient(header, data.end - data.start)?;
+        Ok(Self::new(data, tensors))
     }
 
     /// Reads the virtual header `json` of a base of `len_bytes` that is not a safetensors
     /// file. The base is the data buffer of this header
     /// (docs/formats/zstn-virtual-header.md 1).
     pub fn of_original(json: &[u8], len_bytes: u64) -> Result<Self> {
-        let tensors = safetensors::parse_lenient(json, len_bytes)?.into_iter();
-        Ok(Self {
-            data: 0..len_bytes,
-            tensors: sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor))),
-        })
+        let tensors = safetensors::parse_lenient(json, len_bytes)?;
+        Ok(Self::new(0..len_bytes, tensors))
+    }
+
+    /// Of tensors with the same name, the last one counts.
+    fn new(data: Range<u64>, tensors: Vec<LenientTensor>) -> Self {
+        let named = tensors.into_iter().map(|t| (t.name.clone(), t));
+        Self {
+            data,
+            tensors: sort::map(named).into_values().collect(),
+        }
     }
 
     /// Creates the header of a base of `len_bytes` that has bytes for these names in
@@ -199,10 +210,7 @@ impl BaseHeader {
             dtype: None,
             span,
         });
-        Self {
-            data: 0..len_bytes,
-            tensors: sort::map(tensors.map(|tensor| (tensor.name.clone(), tensor))),
-        }
+        Self::new(0..len_bytes, tensors.collect())
     }
 
     /// Returns the range of the data buffer in the file.
@@ -215,8 +223,36 @@ impl BaseHeader {
     /// one.
     #[must_use]
     pub fn range(&self, name: &str) -> Option<Range<u64>> {
-        let span = &self.tensors.get(name)?.span;
+        self.range_of(self.number(name)?)
+    }
+
+    /// Returns the number of the tensor called `name` in ascending order of the
+    /// names.
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        let found = self.tensors.binary_search_by(|t| t.name.as_str().cmp(name));
+        found.ok()
+    }
+
+    /// Returns the tensors in ascending order of their names.
+    fn tensors(&self) -> &[LenientTensor] {
+        &self.tensors
+    }
+
+    /// Returns the range in the file of the tensor with this number.
+    fn range_of(&self, number: usize) -> Option<Range<u64>> {
+        let span = &self.tensors.get(number)?.span;
         Some(self.data.start + span.start..self.data.start + span.end)
+    }
+
+    /// Returns the range in the file of a source of the record called `name`.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaBaseTensor`] if the base does not have these bytes.
+    pub(crate) fn source(&self, name: &str, source: &Source) -> Result<Range<u64>> {
+        let range = self.range_of(source.number as usize);
+        let range = range.ok_or_else(|| outside(name))?;
+        let span = source.span(name, range.end - range.start)?;
+        Ok(range.start + span.start..range.start + span.end)
     }
 
     /// Returns the range in the file of the tensor that `tensor` of the target
@@ -224,11 +260,17 @@ impl BaseHeader {
     /// length.
     #[must_use]
     pub fn reference(&self, tensor: &HeaderTensor) -> Option<Range<u64>> {
-        let other = self.tensors.get(&tensor.name)?;
-        let len = |span: &Range<u64>| span.end - span.start;
-        let usable = other.dtype.as_deref() == Some(tensor.dtype.name())
-            && len(&other.span) == len(&tensor.span);
-        usable.then(|| self.range(&tensor.name)).flatten()
+        let number = self.number(&tensor.name)?;
+        let usable = self.len_of(number, tensor) == Some(tensor.span.end - tensor.span.start);
+        usable.then(|| self.range_of(number)).flatten()
+    }
+
+    /// Returns the length in bytes of the tensor with this number, if it has the
+    /// dtype of `tensor`.
+    fn len_of(&self, number: usize, tensor: &HeaderTensor) -> Option<u64> {
+        let other = self.tensors.get(number)?;
+        let is_same = other.dtype.as_deref() == Some(tensor.dtype.name());
+        is_same.then_some(other.span.end - other.span.start)
     }
 
     /// Returns the range of the tensor called `name` in the file.
@@ -245,11 +287,7 @@ impl BaseHeader {
 
     /// Returns the [`table_digest`] of this base.
     pub(crate) fn table_digest(&self) -> [u8; 32] {
-        table_digest(
-            self.tensors
-                .iter()
-                .map(|(name, t)| (name.as_str(), &t.span)),
-        )
+        table_digest(self.tensors.iter().map(|t| (t.name.as_str(), &t.span)))
     }
 }
 

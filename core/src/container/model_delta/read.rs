@@ -7,6 +7,7 @@ use core::ops::{Deref, Range};
 
 use super::DeltaPrefix;
 use super::record::{self, DeltaRecord, RecordKind};
+use super::source::{Grown, check_uses};
 use super::trailer::{
     References, ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer,
 };
@@ -65,6 +66,9 @@ impl DeltaTable {
             delta.check_contents(contents)?;
         }
         if delta.trailer.is_none() {
+            if delta.prefix.edition == Edition::Paired {
+                return Err(lost_trailer().at(end).into());
+            }
             for record in &delta.records {
                 let Range {
                     start,
@@ -104,6 +108,7 @@ impl DeltaTable {
                 )
                 .tensor(&record.name));
             }
+            info.check_source(&record.name, record.len_bytes())?;
         }
         Ok(())
     }
@@ -211,7 +216,12 @@ impl DeltaTable {
                 "the base contains the same bytes as the one this delta was made against, but \
                  under other names",
             )),
-            _ => Ok(()),
+            _ => {
+                let records = self.contents().into_iter().flat_map(|all| &all.records);
+                let sources = records.filter_map(|info| info.source);
+                let data = base.data();
+                check_uses(sources, data.end - data.start)
+            }
         }
     }
 
@@ -225,20 +235,11 @@ impl DeltaTable {
     /// justify the length of the tensor.
     pub fn check(&self, number: usize, payload: &[u8], base: &BaseHeader) -> Result<()> {
         let record = self.record(number)?;
-        let len = record.len_bytes();
-        let in_base = || base.tensor(&record.name, len).map(drop);
-        let checked = match record.kind {
-            RecordKind::Full => {
-                ContainedFrame::parse(payload, len, self.prefix.edition).map(|_| ())
-            }
-            RecordKind::Delta => Delta::parse(payload)
-                .and_then(|delta| delta.check())
-                .and_then(|()| in_base()),
-            RecordKind::Difference => Difference::parse(payload)
-                .and_then(|difference| check_len(difference.len_bytes(), len))
-                .and_then(|()| in_base()),
-            RecordKind::Copy => in_base(),
-        };
+        let checked = self.reference(number, base).and_then(|reference| {
+            let of_base = reference.map_or(0, |range| range.end - range.start);
+            let len = record.len_bytes();
+            check_payload(record.kind, payload, len, of_base, self.prefix.edition)
+        });
         checked.map_err(|error| error.within(record.payload.start).tensor(&record.name))
     }
 
@@ -246,9 +247,11 @@ impl DeltaTable {
     /// from, or `None` if the record does not depend on the base.
     pub fn reference(&self, number: usize, base: &BaseHeader) -> Result<Option<Range<u64>>> {
         let record = self.record(number)?;
-        match record.kind {
-            RecordKind::Full => Ok(None),
-            _ => base.tensor(&record.name, record.len_bytes()).map(Some),
+        let info = self.contents().and_then(|all| all.records.get(number));
+        match (record.kind, info.and_then(|info| info.source)) {
+            (RecordKind::Full, _) => Ok(None),
+            (_, Some(source)) => base.source(&record.name, &source).map(Some),
+            (_, None) => base.tensor(&record.name, record.len_bytes()).map(Some),
         }
     }
 
@@ -435,6 +438,33 @@ impl<'a> ModelDelta<'a> {
     }
 }
 
+/// Checks the payload of a tensor of `len_bytes` as far as that is possible
+/// without decoding it. It refers to `reference_bytes` of the base.
+fn check_payload(
+    kind: RecordKind,
+    payload: &[u8],
+    len_bytes: u64,
+    reference_bytes: u64,
+    edition: Edition,
+) -> Result<()> {
+    match kind {
+        RecordKind::Full => ContainedFrame::parse(payload, len_bytes, edition).map(|_| ()),
+        RecordKind::Delta => Delta::parse(payload).and_then(|delta| delta.check()),
+        RecordKind::Difference => Difference::parse(payload)
+            .and_then(|difference| check_len(difference.len_bytes(), len_bytes)),
+        RecordKind::Copy => Ok(()),
+        RecordKind::Grown => {
+            let Grown { kind, front, back } = Grown::parse(payload)?;
+            let at = Grown::HEAD_BYTES;
+            check_payload(kind, front, reference_bytes, reference_bytes, edition)
+                .map_err(|error| error.within(at))?;
+            let rest = len_bytes.saturating_sub(reference_bytes);
+            check_payload(RecordKind::Full, back, rest, 0, edition)
+                .map_err(|error| error.within(at + front.len() as u64))
+        }
+    }
+}
+
 /// Fails if a payload does not decode to the length of its tensor.
 fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
     if found_bytes == len_bytes {
@@ -459,8 +489,8 @@ pub struct Reference<'a> {
 }
 
 /// Decodes the tensor of `record`, in a file of this `edition`, from its
-/// payload and, if the record depends on it, from the base's tensor of the same
-/// name.
+/// payload and, if the record depends on it, from the bytes of the base that it
+/// refers to.
 pub(crate) fn decode_payload<'b, E: Engine>(
     engine: &E,
     record: &DeltaRecord,
@@ -469,25 +499,70 @@ pub(crate) fn decode_payload<'b, E: Engine>(
     reference: Option<Reference<'b>>,
 ) -> Result<Cow<'b, [u8]>> {
     let len = record.len_bytes();
-    let decoded = match (record.kind, reference) {
-        (RecordKind::Full, _) => ContainedFrame::parse(payload, len, edition).and_then(|frame| {
-            let mut out = bytes::buffer(len)?;
-            frame.decode(engine, &mut out)?;
-            Ok(Cow::Owned(out))
-        }),
-        (RecordKind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference.bytes)),
-        (RecordKind::Delta, Some(reference)) => Delta::parse(payload)
-            .and_then(|delta| delta.decode(engine, reference.bytes))
-            .map(Cow::Owned),
-        (RecordKind::Difference, Some(reference)) => Difference::parse(payload)
-            .and_then(|difference| {
-                check_len(difference.len_bytes(), len)?;
-                difference.decode_from(engine, reference.bytes, reference.digest)
-            })
-            .map(Cow::Owned),
-        (_, None) => Err(Error::invalid_input(
-            "the tensor cannot be restored without the base",
-        )),
+    let decoded = match record.kind {
+        RecordKind::Full => decode_frame(engine, payload, len, edition).map(Cow::Owned),
+        kind => match reference {
+            Some(reference) => decode_from(engine, kind, edition, payload, len, reference),
+            None => Err(Error::invalid_input(
+                "the tensor cannot be restored without the base",
+            )),
+        },
     };
     decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
+}
+
+fn decode_frame<E: Engine>(
+    engine: &E,
+    payload: &[u8],
+    len_bytes: u64,
+    edition: Edition,
+) -> Result<Vec<u8>> {
+    let frame = ContainedFrame::parse(payload, len_bytes, edition)?;
+    let mut out = bytes::buffer(len_bytes)?;
+    frame.decode(engine, &mut out)?;
+    Ok(out)
+}
+
+/// Decodes a tensor of `len_bytes` that depends on the base.
+fn decode_from<'b, E: Engine>(
+    engine: &E,
+    kind: RecordKind,
+    edition: Edition,
+    payload: &[u8],
+    len_bytes: u64,
+    reference: Reference<'b>,
+) -> Result<Cow<'b, [u8]>> {
+    match kind {
+        RecordKind::Full | RecordKind::Copy => Ok(Cow::Borrowed(reference.bytes)),
+        RecordKind::Delta => {
+            let delta = Delta::parse(payload)?;
+            delta.decode(engine, reference.bytes).map(Cow::Owned)
+        }
+        RecordKind::Difference => {
+            let difference = Difference::parse(payload)?;
+            check_len(difference.len_bytes(), len_bytes)?;
+            let decoded = difference.decode_from(engine, reference.bytes, reference.digest);
+            decoded.map(Cow::Owned)
+        }
+        RecordKind::Grown => {
+            let grown = Grown::parse(payload)?;
+            let front_len = reference.bytes.len() as u64;
+            let rest = len_bytes.saturating_sub(front_len);
+            let front = decode_from(
+                engine,
+                grown.kind,
+                edition,
+                grown.front,
+                front_len,
+                reference,
+            );
+            let mut out = front
+                .map_err(|error| error.within(Grown::HEAD_BYTES))?
+                .into_owned();
+            let back = decode_frame(engine, grown.back, rest, edition);
+            let at = Grown::HEAD_BYTES + grown.front.len() as u64;
+            out.extend_from_slice(&back.map_err(|error| error.within(at))?);
+            Ok(Cow::Owned(out))
+        }
+    }
 }

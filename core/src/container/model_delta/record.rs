@@ -37,6 +37,10 @@ pub enum RecordKind {
     /// The payload is a `ZXD1` difference from the base's tensor, which only
     /// extended files contain (docs/formats/extensions.md 3).
     Difference = 3,
+    /// The payload consists of a beginning, which is decoded from a shorter
+    /// tensor of the base, and a frame of the rest, which only paired files
+    /// contain (docs/formats/zstn-delta.md 7).
+    Grown = 4,
 }
 
 impl RecordKind {
@@ -45,7 +49,13 @@ impl RecordKind {
     /// # Errors
     /// [`Rule::DeltaKind`] if files of this `edition` do not have such a kind.
     pub(crate) fn from_id(id: u8, edition: Edition) -> Result<Self> {
-        let kinds = [Self::Full, Self::Delta, Self::Copy, Self::Difference];
+        let kinds = [
+            Self::Full,
+            Self::Delta,
+            Self::Copy,
+            Self::Difference,
+            Self::Grown,
+        ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == id);
         match kind {
             Some(kind) if kind.edition() <= edition => Ok(kind),
@@ -69,6 +79,7 @@ impl RecordKind {
         match self {
             Self::Full | Self::Delta | Self::Copy => Edition::Plain,
             Self::Difference => Edition::Extended,
+            Self::Grown => Edition::Paired,
         }
     }
 

@@ -13,6 +13,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::record::{DeltaRecord, RecordKind};
+use super::source::{Source, outside};
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -29,6 +30,7 @@ const TAG_TARGET: Tag = *b"TRGT";
 const TAG_HEADER: Tag = *b"HEAD";
 const TAG_RECORDS: Tag = *b"RECS";
 const TAG_REFERENCES: Tag = *b"REFS";
+const TAG_SOURCES: Tag = *b"SRCS";
 
 /// The first 16 bytes of a BLAKE3 digest. This length makes it infeasible to
 /// find another input with a given digest, which is the only property required
@@ -58,6 +60,9 @@ pub struct RecordInfo {
     pub payload_len_bytes: u64,
     /// The digest of the restored tensor.
     pub digest: ShortDigest,
+    /// The bytes of the base that the tensor is decoded from; `None` for the
+    /// tensor of the same name.
+    pub source: Option<Source>,
 }
 
 /// The optional fields of the trailer, which make single tensors readable.
@@ -165,14 +170,15 @@ impl Trailer {
             TAG_HEADER,
             TAG_RECORDS,
             TAG_REFERENCES,
+            TAG_SOURCES,
         ];
-        let [base_table, target, header, records, references] =
+        let [base_table, target, header, records, references, sources] =
             tagged::read(fields, known, Rule::DeltaSeal)?;
         let (Some(base_table), Some(target)) = (base_table, target) else {
             return Err(bad("the trailer lacks a digest"));
         };
         let (base_table, target) = (base_table.array()?, target.array()?);
-        let contents = match (header, records) {
+        let mut contents = match (header, records) {
             (Some(header), Some(records)) => Some(TrailerContents {
                 header: header.array()?,
                 records: read_records(records.bytes, edition)?,
@@ -192,6 +198,13 @@ impl Trailer {
             }
             (Some(_), None) => return Err(bad("the trailer lacks a field")),
         };
+        match (edition, sources, &mut contents, &references) {
+            (Edition::Paired, Some(sources), Some(contents), None) => {
+                read_sources(sources.bytes, &mut contents.records)?;
+            }
+            (Edition::Plain | Edition::Extended, None, ..) => {}
+            _ => return Err(bad("the trailer does not match the version of the file")),
+        }
         Ok(Self {
             base_table,
             target,
@@ -210,6 +223,9 @@ impl Trailer {
         if let Some(contents) = &self.contents {
             field(TAG_HEADER, &contents.header);
             field(TAG_RECORDS, &write_records(&contents.records));
+            if contents.records.iter().any(|info| info.source.is_some()) {
+                field(TAG_SOURCES, &write_sources(&contents.records));
+            }
         }
         if let Some(references) = &self.references {
             field(TAG_REFERENCES, &references.to_bytes());
@@ -245,6 +261,7 @@ fn read_records(field: &[u8], edition: Edition) -> Result<Vec<RecordInfo>> {
             kind,
             payload_len_bytes,
             digest: cursor.array("digest in the trailer")?,
+            source: None,
         });
     }
     Ok(records)
@@ -260,6 +277,47 @@ fn write_records(records: &[RecordInfo]) -> Vec<u8> {
         out.extend_from_slice(&record.digest);
     }
     out
+}
+
+/// Reads the sources of the records that refer to the base. They have a digest of their
+/// own, since parts of tensors are read without comparing the tensor with its digest.
+fn read_sources(field: &[u8], records: &mut [RecordInfo]) -> Result<()> {
+    let mut cursor = Cursor::new(field);
+    let digest: ShortDigest = cursor.array("digest of the sources")?;
+    if short_digest([&field[digest.len()..]]) != digest {
+        return Err(Error::malformed(
+            Rule::DeltaSeal,
+            "the sources are not the ones that were packed: the delta is damaged",
+        ));
+    }
+    for info in records.iter_mut().filter(|info| info.refers()) {
+        info.source = match cursor.u8("number of sources")? {
+            0 => None,
+            1 => Some(Source::read(&mut cursor)?),
+            _ => {
+                let detail = "a record has several sources";
+                return Err(Error::malformed(Rule::DeltaSeal, detail));
+            }
+        };
+    }
+    match cursor.remaining() {
+        0 => Ok(()),
+        _ => Err(Error::malformed(
+            Rule::DeltaSeal,
+            "the trailer lists other sources than records",
+        )),
+    }
+}
+
+fn write_sources(records: &[RecordInfo]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for info in records.iter().filter(|info| info.refers()) {
+        out.push(u8::from(info.source.is_some()));
+        if let Some(source) = &info.source {
+            source.write(&mut out);
+        }
+    }
+    [&short_digest([&*out])[..], &out].concat()
 }
 
 /// The bit of the flags byte that announces a trailer. z4ai ignores it; bit 0,
@@ -378,6 +436,19 @@ impl RecordInfo {
     /// Returns whether the record refers to bytes of the base.
     pub(crate) fn refers(&self) -> bool {
         self.kind != RecordKind::Full
+    }
+
+    /// Fails if the source of a tensor of `len_bytes` has another length than
+    /// the record requires.
+    pub(crate) fn check_source(&self, name: &str, len_bytes: u64) -> Result<()> {
+        let fits = match (self.kind, &self.source) {
+            (RecordKind::Grown, source) => {
+                source.is_some_and(|source| (1..len_bytes).contains(&source.len_bytes))
+            }
+            (_, Some(source)) => source.len_bytes == len_bytes,
+            (_, None) => true,
+        };
+        if fits { Ok(()) } else { Err(outside(name)) }
     }
 
     /// Fails if `tensor` does not have the bytes that were packed.

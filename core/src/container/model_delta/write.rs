@@ -5,7 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::pairs::{Pair, Pairs};
 use super::record::{RecordHead, RecordKind};
+use super::source::Grown;
 use super::trailer::{RecordInfo, References, Trailer, TrailerContents, announce, short_digest};
 use super::{Base, BaseHeader, DataDigest, table_digest, version};
 use crate::bytes::{index, part};
@@ -77,12 +79,14 @@ pub fn pack<E: PackEngine>(
     let packing = DeltaPacker::of_file(target)?;
     let mut out = packing.prefix(Edition::Plain, base.digest())?;
     let mut edition = Edition::Plain;
+    let pairs = packing.pairs(base.header(), options);
     let tensors = packing.tensors().iter().collect();
     let mut infos = Vec::new();
     let coded = engine.map(tensors, |tensor: &HeaderTensor| {
         let bytes = part(target, packing.range(tensor));
-        let reference = base.header().reference(tensor);
-        let reference = reference.map(|range| base.part(range));
+        let pair = pairs.get(base.header(), tensor);
+        let pair = pair.as_ref();
+        let reference = pair.map(|pair| (pair, base.part(pair.tensor.clone())));
         code(engine, tensor, bytes, reference, options)
     });
     for coded in coded {
@@ -190,6 +194,16 @@ impl DeltaPacker {
         hash
     }
 
+    /// Chooses the bytes of the base that each tensor is compared with. Only options
+    /// that allow extension frames allow other bytes than the tensor of the same name.
+    #[must_use]
+    pub fn pairs(&self, base: &BaseHeader, options: EncodeOptions) -> Pairs {
+        match options.is_extended() && !self.is_virtual {
+            true => Pairs::new(&self.tensors, base),
+            false => Pairs::by_name(),
+        }
+    }
+
     /// Returns the range of `tensor` in the target's file.
     #[must_use]
     pub fn range(&self, tensor: &HeaderTensor) -> Range<u64> {
@@ -260,9 +274,11 @@ impl DeltaPacker {
     }
 }
 
-/// Encodes the record of `tensor`: the smallest of a copy of `reference`, a
-/// difference from it, and a frame. Of payloads of equal length, a frame is
-/// preferred to a difference, and `Z4DL` to `ZXD1`.
+/// Encodes the record of `tensor`: the smallest of a copy of the bytes of the base
+/// that it is compared with, a difference from them, and a frame. Of payloads of equal
+/// length, a frame is preferred to a difference, and `Z4DL` to `ZXD1`. If these bytes
+/// are shorter than the tensor, only its beginning is a copy or a difference.
+/// `reference` has the pair of the tensor, and the bytes of the base's whole tensor.
 ///
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a name that the format
@@ -271,7 +287,7 @@ pub fn code<E: PackEngine>(
     engine: &E,
     tensor: &HeaderTensor,
     bytes: &[u8],
-    reference: Option<&[u8]>,
+    reference: Option<(&Pair, &[u8])>,
     options: impl Into<EncodeOptions>,
 ) -> Result<CodedRecord> {
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
@@ -287,31 +303,28 @@ pub fn code_content<E: PackEngine>(
     engine: &E,
     tensor: &HeaderTensor,
     current: TensorRef,
-    reference: Option<&[u8]>,
+    reference: Option<(&Pair, &[u8])>,
     options: impl Into<EncodeOptions>,
 ) -> Result<CodedRecord> {
     let options = options.into();
     let bytes = current.bytes;
-    let (kind, mut payload) = if reference == Some(bytes) {
-        (RecordKind::Copy, Vec::new())
-    } else {
-        let full = select::encode(engine, current, options);
-        let mut smallest = (RecordKind::Full, full);
-        let mut consider = |kind, payload: Vec<u8>| {
-            if payload.len() < smallest.1.len() {
-                smallest = (kind, payload);
-            }
-        };
-        if let Some(reference) = reference {
-            let delta = delta::encode(engine, current, reference, options)?;
-            consider(RecordKind::Delta, delta);
-            if let Some(payload) = difference(engine, current, reference, options) {
-                consider(RecordKind::Difference, payload);
+    let of_base = reference.map(|(pair, tensor)| pair.of(tensor));
+    let (kind, mut payload) = match of_base {
+        Some(of_base) if of_base == bytes => (RecordKind::Copy, Vec::new()),
+        Some(of_base) if of_base.len() < bytes.len() => grown(engine, current, of_base, options)?,
+        of_base => {
+            let full = (RecordKind::Full, select::encode(engine, current, options));
+            match of_base {
+                Some(of_base) => from_base(engine, current, of_base, options, Some(full))?,
+                None => full,
             }
         }
-        smallest
     };
+    let source = reference
+        .filter(|(pair, _)| kind != RecordKind::Full && pair.is_named())
+        .and_then(|(pair, tensor)| pair.source(short_digest([tensor])));
     let edition = match kind {
+        _ if source.is_some() => Edition::Paired,
         RecordKind::Full => Edition::of_frame(&payload),
         kind => kind.edition(),
     };
@@ -324,8 +337,73 @@ pub fn code_content<E: PackEngine>(
             kind,
             payload_len_bytes: payload.len() as u64,
             digest: short_digest([bytes]),
+            source,
         },
         edition,
+    })
+}
+
+/// Returns the smallest of `full`, if there is one, and the differences from `of_base`.
+fn from_base<E: PackEngine>(
+    engine: &E,
+    current: TensorRef,
+    of_base: &[u8],
+    options: EncodeOptions,
+    full: Option<(RecordKind, Vec<u8>)>,
+) -> Result<(RecordKind, Vec<u8>)> {
+    let delta = (
+        RecordKind::Delta,
+        delta::encode(engine, current, of_base, options)?,
+    );
+    let difference = difference(engine, current, of_base, options);
+    let difference = difference.map(|payload| (RecordKind::Difference, payload));
+    let all = [full, Some(delta), difference].into_iter().flatten();
+    // Of equal ones, the first.
+    let smallest = all.min_by_key(|(_, payload)| payload.len());
+    Ok(smallest.unwrap_or((RecordKind::Copy, Vec::new())))
+}
+
+/// Returns the smaller of a frame and of a [`RecordKind::Grown`] payload, whose
+/// beginning is decoded from `of_base`.
+fn grown<E: PackEngine>(
+    engine: &E,
+    current: TensorRef,
+    of_base: &[u8],
+    options: EncodeOptions,
+) -> Result<(RecordKind, Vec<u8>)> {
+    let full = select::encode(engine, current, options);
+    let (front, back) = current.bytes.split_at(of_base.len());
+    let [front_shape, back_shape] = divided_shape(current.shape, front.len(), back.len());
+    let (kind, front) = match front == of_base {
+        true => (RecordKind::Copy, Vec::new()),
+        false => {
+            let current = current.with_bytes(front).with_shape(&front_shape);
+            from_base(engine, current, of_base, options, None)?
+        }
+    };
+    let back = current.with_bytes(back).with_shape(&back_shape);
+    let back = select::encode(engine, back, options);
+    let payload = [Grown::head_to_bytes(kind, front.len() as u64), front, back].concat();
+    Ok(match payload.len() < full.len() {
+        true => (RecordKind::Grown, payload),
+        false => (RecordKind::Full, full),
+    })
+}
+
+/// Returns the shapes of the first `front` and the last `back` bytes of a tensor, which
+/// are whole rows.
+#[must_use]
+pub fn divided_shape(shape: &[u64], front: usize, back: usize) -> [Vec<u64>; 2] {
+    let rows = shape.first().copied().unwrap_or(0);
+    let total = (front + back).max(1) as u128;
+    // The product of two lengths fits in 128 bits, and the quotient is at most `rows`.
+    let front_rows = u64::try_from(u128::from(rows) * front as u128 / total).unwrap_or(rows);
+    [front_rows, rows - front_rows].map(|rows| {
+        let mut part = shape.to_vec();
+        if let Some(first) = part.first_mut() {
+            *first = rows;
+        }
+        part
     })
 }
 
@@ -377,6 +455,7 @@ pub struct Needs {
 pub struct Records {
     pub target: DeltaPacker,
     pub base: BaseHeader,
+    pairs: Pairs,
     options: DeltaOptions,
     /// The trailer entries of the records encoded so far.
     pub infos: Vec<RecordInfo>,
@@ -393,6 +472,7 @@ impl Records {
     pub fn new(target: DeltaPacker, base: BaseHeader, options: DeltaOptions) -> Self {
         Self {
             digested: base.data().start,
+            pairs: target.pairs(&base, options.encode),
             target_hash: target.target_hash(),
             target,
             base,
@@ -415,8 +495,8 @@ impl Records {
         let end = self.base.data().end;
         match self.target.tensors().get(self.infos.len()) {
             Some(tensor) if self.options.is_prefix_last() => {
-                let reference = self.base.reference(tensor);
-                reference.map_or(self.digested, |range| range.start)
+                let pair = self.pairs.get(&self.base, tensor);
+                pair.map_or(self.digested, |pair| pair.tensor.start)
             }
             _ => end,
         }
@@ -441,7 +521,10 @@ impl Records {
         };
         Needs {
             target: self.target.range(tensor),
-            base: self.base.reference(tensor).unwrap_or(0..0),
+            base: self
+                .pairs
+                .get(&self.base, tensor)
+                .map_or(0..0, |pair| pair.tensor),
         }
     }
 
@@ -465,7 +548,8 @@ impl Records {
             return Ok(Vec::new());
         };
         self.target_hash.update(target);
-        let reference = self.base.reference(&tensor).map(|_| base);
+        let pair = self.pairs.get(&self.base, &tensor);
+        let reference = pair.as_ref().map(|pair| (pair, base));
         let coded = code(engine, &tensor, target, reference, self.options.encode)?;
         self.edition = self.edition.max(coded.edition);
         self.infos.push(coded.info);
@@ -481,9 +565,10 @@ impl Records {
             false => data.end,
         };
         let tensors = self.target.tensors().iter();
-        let references = tensors.filter_map(|tensor| self.base.reference(tensor));
-        references
-            .map(|Range { start, end }| {
+        let pairs = tensors.filter_map(|tensor| self.pairs.get(&self.base, tensor));
+        pairs
+            .map(|pair| {
+                let Range { start, end } = pair.tensor;
                 let again = end.min(digested).saturating_sub(start.max(known_bytes));
                 digested = digested.max(end);
                 again

@@ -46,7 +46,7 @@ pub use options::{CodedTensor, ContainerOptions, OriginalSha256, parse_sha256};
 /// The first and the last bytes of the file.
 pub const MAGIC: [u8; 4] = *b"ZSTN";
 /// The version number of each edition.
-const VERSIONS: [u8; 2] = [3, 4];
+const VERSIONS: &[u8] = &[3, 4];
 
 /// Returns the version of a file of this `edition`.
 #[must_use]

@@ -99,6 +99,8 @@ pub enum Reason {
     /// Only a BLAKE2b digest of the base shows whether the base is the right one, and a
     /// device does not compute such digests.
     BaseDigest,
+    /// The tensor is decoded from other bytes of the base than the tensor of its name.
+    OtherSource,
 }
 
 /// The largest number of bytes of an element whose byte planes are joined.

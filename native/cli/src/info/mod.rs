@@ -347,7 +347,7 @@ impl Extensions {
         let (version, edition) = self.version?;
         Some(match edition {
             Edition::Plain => format!("{version}"),
-            Edition::Extended => {
+            Edition::Extended | Edition::Paired => {
                 format!("{version}: needs zstn 0.1 or later; z4ai cannot read it")
             }
         })
@@ -357,7 +357,7 @@ impl Extensions {
     /// if the version does not permit any.
     fn say(&self) -> Option<String> {
         self.version
-            .filter(|(_, edition)| *edition == Edition::Extended)?;
+            .filter(|(_, edition)| *edition >= Edition::Extended)?;
         let counts = self.tensors.iter().map(|(extension, count)| {
             let noun = if *count == 1 { "tensor" } else { "tensors" };
             format!("{count} {noun} by {}", extension.name())
@@ -375,7 +375,7 @@ impl Extensions {
         json["min_reader"] = match self.version {
             None => Value::Null,
             Some((_, Edition::Plain)) => "zstn 0.1, z4ai 0.2".into(),
-            Some((_, Edition::Extended)) => "zstn 0.1".into(),
+            Some((_, Edition::Extended | Edition::Paired)) => "zstn 0.1".into(),
         };
         let counts = Extension::ALL.map(|extension| {
             let count = self.tensors.get(&extension).copied().unwrap_or_default();
