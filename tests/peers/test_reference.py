@@ -374,6 +374,30 @@ class WholeFiles(unittest.TestCase):
         flags = {name: payload[6] for name, (kind, payload) in payloads.items() if kind == z4dm.DIFFERENCE}
         self.assertEqual((flags["decayed"] & 1, flags["merged.BF16"] & 2), (1, 2))
 
+    def test_other_bytes_of_the_base(self):
+        tensor = lambda name, values: (name, "BF16", values.shape, to_bytes(values, "BF16"))
+        embedding, fused = (nearest(self.weights(rows, 256), "BF16") for rows in (300, 96))
+        base = checkpoint([tensor("model.embed.weight", embedding), tensor("model.0.qkv_proj.weight", fused)])
+        noise = lambda values: values * (1 + 0.003 * self.random.standard_normal(values.shape).astype(np.float32))
+        more = np.concatenate([noise(embedding), self.weights(20, 256)])
+        parts = {"q": fused[:64], "k": noise(fused[64:80]), "v": fused[80:]}
+        split = [tensor(f"model.0.{part}_proj.weight", values) for part, values in parts.items()]
+        expected = {
+            "renamed": ([tensor("lm.model.embed.weight", embedding)], [z4dm.COPY]),
+            "more rows": ([tensor("model.embed.weight", more)], [z4dm.GROWN]),
+            "unchanged rows and more": ([tensor("embed.weight", np.concatenate([embedding, more[300:]]))], [z4dm.GROWN]),
+            "fewer rows": ([tensor("model.embed.weight", noise(embedding[:250]))], [z4dm.DIFFERENCE]),
+            "parts": (split, [z4dm.COPY, z4dm.DIFFERENCE, z4dm.COPY]),
+        }
+        (self.folder / "base.safetensors").write_bytes(base)
+        for what, (tensors, kinds) in expected.items():
+            original = checkpoint(tensors)
+            packed = self.pack(original, "--base", self.folder / "base.safetensors")
+            restored, payloads = z4dm.decode_file(packed, base)
+            self.assertEqual(restored, original, what)
+            self.assertEqual(packed[4], 3, what)
+            self.assertEqual([kind for kind, _ in payloads.values()], kinds, what)
+
 
 class Steps(unittest.TestCase):
     """Compares single steps with ml_dtypes."""

@@ -7,7 +7,7 @@ the fp32 weights of all-MiniLM-L6-v2 and from fixed seeds. `differences()` retur
 from . import published, quantised, trained
 from .adapters import merged
 from .base_model import minilm, rounded
-from .changes import FINE_TUNES, SEED, fine_tunes
+from .changes import FINE_TUNES, SEED, fine_tunes, relatives
 from .layout import checkpoint, split
 from .plain import as_shipped, gaussian, half_precision_in_float32, pruned, tied
 from .rounding import bf16
@@ -37,10 +37,12 @@ def models():
 
 
 def differences(seed=SEED):
-    """Name -> (maker, maker of its base): synthetic fine-tunes, merged adapters, real pairs, and training runs."""
+    """Name -> (maker, maker of its base): synthetic fine-tunes and their relatives, merged adapters, real pairs, and
+    training runs."""
     base = {dtype: lambda dtype=dtype: rounded(dtype) for dtype in ("BF16", "F32")}
     made = {name: (lambda name=name: fine_tunes(seed)[name], base["BF16"]) for name in FINE_TUNES}
     for rank, dtype in ((8, "BF16"), (16, "BF16"), (64, "BF16"), (16, "F32")):
         make = lambda rank=rank, dtype=dtype: merged(rank, dtype, seed)
         made[f"minilm-lora{rank}-{dtype.lower()}"] = (make, base[dtype])
+    made |= {name: (make, base["BF16"]) for name, make in relatives(seed).items()}
     return {**made, **published.pairs(), **trained.pairs()}
