@@ -55,7 +55,6 @@ export class Model {
   readonly #sources: readonly Source[];
   readonly #instance: ModelInstance;
   readonly #core: CoreModel | PlainModel;
-  #indices: ReadonlyMap<string, number> | undefined;
   readonly #closing = new AbortController();
   readonly #decoding: Decoding | undefined;
   #unpacked: CoreUnpacked | undefined;
@@ -76,8 +75,7 @@ export class Model {
     this.kind = description.kind;
     this.originalSize = description.originalSize;
     this.metadata = Object.freeze(description.metadata);
-    const tensors = (this.tensors = new Map<string, TensorInfo>());
-    for (const info of description.tensors) tensors.set(info.name, Object.freeze(info));
+    this.tensors = new Map(description.tensors.map((info) => [info.name, Object.freeze(info)]));
     this.parameterCounts = countElements(description.tensors);
     this.unreadable = new Map(description.refused.map((error) => [("tensor" in error && error.tensor) || "", error] as [string, ZstnError]));
   }
@@ -145,13 +143,11 @@ export class Model {
    */
   async planes(name: string, options: Pick<TensorOptions, "signal"> = {}): Promise<readonly StoredPlane[] | undefined> {
     checkOptions("planes()", options, ONLY_SIGNAL);
-    if (!this.tensors.has(name)) await this.#missing(name);
+    const info = this.tensors.get(name) ?? (await this.#missing(name));
     return this.#whileOpen(options.signal, async (signal) => {
       const core = this.#core;
-      const info = this.tensors.get(name)!;
       if (core instanceof PlainModel) return core.planes?.(info, { signal });
-      if (info.base) return undefined;
-      return this.#opened.planner!.planes(this.#indexOf(name), { signal });
+      return info.base ? undefined : this.#opened.planner!.planes(this.#indexOf(name), { signal });
     });
   }
 
@@ -244,10 +240,9 @@ export class Model {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  /** Returns the index of a tensor in the files. */
+  /** Returns the index of a tensor in the core's model. */
   #indexOf(name: string): number {
-    this.#indices ??= new Map([...this.tensors.keys()].map((key, index) => [key, index]));
-    return this.#indices.get(name)!;
+    return this.#opened.planner?.indexOf(name, this.tensors)!;
   }
 
   async #missing(name: string): Promise<never> {
@@ -256,8 +251,7 @@ export class Model {
 
   /** Returns the base's tensor that a tensor depends on. */
   #inBase(info: TensorInfo): TensorInfo | undefined {
-    const name = info.base && this.#base && this.#instance.call(() => (this.#core as CoreModel).nameInBase(this.#indexOf(info.name)));
-    return name === undefined ? undefined : this.#base!.tensors.get(name);
+    return info.base && this.#opened.planner!.inBase(this.#indexOf(info.name), this.#base);
   }
 
   /** Returns the number of bytes to fetch for a tensor, including the bytes of the base. */

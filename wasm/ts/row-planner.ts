@@ -37,6 +37,8 @@ export class RowPlanner {
    */
   readonly #tables = new Map<string, Uint8Array>();
 
+  #indices: ReadonlyMap<string, number> | undefined;
+
   constructor(instance: ModelInstance, core: CoreModel, sources: readonly Source[]) {
     this.#instance = instance;
     this.#core = core;
@@ -81,6 +83,17 @@ export class RowPlanner {
     return lines === undefined ? undefined : parsePlanes(lines);
   }
 
+  /** Returns the index of a tensor. `tensors` are all tensors of the model, in order. */
+  indexOf(name: string, tensors: ReadonlyMap<string, unknown>): number {
+    this.#indices ??= new Map([...tensors.keys()].map((key, index) => [key, index]));
+    return this.#indices.get(name)!;
+  }
+
+  /** Returns the tensor of `base` that a tensor depends on. */
+  inBase(index: number, base: BaseModel | undefined): TensorInfo | undefined {
+    return base?.tensors.get(this.#instance.call(() => this.#core.nameInBase(index))!);
+  }
+
   /** Fetches and decodes some bytes of a tensor. */
   async read(index: number, { byteLength, base: use }: TensorInfo, span: ByteSpan, { signal, meter, expectedBytes = 0, readWhole, base }: PartContext): Promise<Uint8Array<ArrayBuffer>> {
     const [begin, end] = span;
@@ -93,8 +106,7 @@ export class RowPlanner {
         return end - begin === byteLength ? whole : whole.slice(begin, end);
       }
       meter.expectMore(totalBytes(parts) - expectedBytes);
-      const name = use && base && this.#instance.call(() => this.#core.nameInBase(index));
-      const inBase = name === undefined ? undefined : base!.tensors.get(name);
+      const inBase = use && this.inBase(index, base);
       const [first, last] = (inBase && this.#instance.call(() => plan.base())) ?? [];
       const [fetched, ofBase] = await Promise.all([
         readRanges(this.#sources, parts, { signal, onBytes: meter.arrived }),
