@@ -1,7 +1,10 @@
 //! Plans of the records of deltas, whose tensors depend on tensors of the base.
 
 use alloc::format;
+use alloc::vec::Vec;
 use core::ops::Range;
+
+use zerocopy::IntoBytes as _;
 
 use super::segments::{Budget, Stop, number};
 use super::{
@@ -13,7 +16,88 @@ use crate::engine::Engine;
 use crate::frame::difference::Difference;
 use crate::{Error, Result, Rule};
 
+/// The lists of a plan that only deltas need.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lists {
+    differences: Vec<PlannedDifference>,
+    codes: Vec<u8>,
+    tables: Vec<DifferenceTable>,
+    blocks: Vec<DifferenceBlock>,
+    digests: Vec<PlannedDigest>,
+    xors: Vec<PlannedXor>,
+}
+
+impl Lists {
+    pub(super) fn lens(&self) -> [usize; 6] {
+        [
+            self.differences.len(),
+            self.codes.len(),
+            self.tables.len(),
+            self.blocks.len(),
+            self.digests.len(),
+            self.xors.len(),
+        ]
+    }
+
+    pub(super) fn truncate(&mut self, lens: [usize; 6]) {
+        let [differences, codes, tables, blocks, digests, xors] = lens;
+        self.differences.truncate(differences);
+        self.codes.truncate(codes);
+        self.tables.truncate(tables);
+        self.blocks.truncate(blocks);
+        self.digests.truncate(digests);
+        self.xors.truncate(xors);
+    }
+
+    /// Returns the bytes of the lists that are copied to a device.
+    pub(super) fn bytes(&self) -> [&[u8]; 5] {
+        [
+            self.differences.as_bytes(),
+            &self.codes,
+            self.tables.as_bytes(),
+            self.blocks.as_bytes(),
+            self.digests.as_bytes(),
+        ]
+    }
+}
+
 impl DevicePlan {
+    /// Returns the tensors that are decoded from their bases.
+    #[must_use]
+    pub fn differences(&self) -> &[PlannedDifference] {
+        &self.of_deltas.differences
+    }
+
+    /// Returns the codes of the groups of all differences (docs/formats/zxd1.md 6).
+    #[must_use]
+    pub fn difference_codes(&self) -> &[u8] {
+        &self.of_deltas.codes
+    }
+
+    /// Returns the tables of all differences.
+    #[must_use]
+    pub fn difference_tables(&self) -> &[DifferenceTable] {
+        &self.of_deltas.tables
+    }
+
+    /// Returns the blocks of all differences.
+    #[must_use]
+    pub fn difference_blocks(&self) -> &[DifferenceBlock] {
+        &self.of_deltas.blocks
+    }
+
+    /// Returns the bytes of the output that a device has to compare with digests.
+    #[must_use]
+    pub fn digests(&self) -> &[PlannedDigest] {
+        &self.of_deltas.digests
+    }
+
+    /// Returns the bytes of the output that are combined with those of the base.
+    #[must_use]
+    pub fn xors(&self) -> &[PlannedXor] {
+        &self.of_deltas.xors
+    }
+
     /// Adds a tensor whose frame is a `ZXD1` difference. The output has to contain the
     /// tensor of the base when the plan is decoded; the plan includes the digest of these
     /// bytes. See [`DevicePlan::add`] for the order of outputs.
@@ -46,7 +130,7 @@ impl DevicePlan {
     pub fn add_xor<E: Engine>(&mut self, engine: &E, placed: &PlacedFrame) -> Result<Placement> {
         self.add_with(placed, |plan| {
             plan.add_frame(engine, placed)?;
-            plan.xors.push(PlannedXor {
+            plan.of_deltas.xors.push(PlannedXor {
                 output: placed.output.start,
                 len: placed.output.end - placed.output.start,
             });
@@ -69,8 +153,8 @@ impl DevicePlan {
     }
 
     fn push_digest(&mut self, output: Range<u64>, expected: [u8; 16], state: State) -> Result<()> {
-        number(self.digests.len())?;
-        self.digests.push(PlannedDigest {
+        number(self.of_deltas.digests.len())?;
+        self.of_deltas.digests.push(PlannedDigest {
             output: output.start,
             len: output.end - output.start,
             expected,
@@ -92,23 +176,23 @@ impl DevicePlan {
         for (context, choice) in contexts.iter_mut().zip(outline.choices()) {
             *context = choice;
         }
-        let tensor = number(self.differences.len())?;
+        let tensor = number(self.of_deltas.differences.len())?;
         let element = outline.element();
-        self.differences.push(PlannedDifference {
+        self.of_deltas.differences.push(PlannedDifference {
             output: placed.output.start,
             elements: outline.elements(),
             group_elements: outline.group_elements(),
-            first_code: self.difference_codes.len() as u64,
+            first_code: self.of_deltas.codes.len() as u64,
             dtype: element as u32,
             item_bytes: number(element.len_bytes())?,
             states: number(outline.states())?,
             block_elements: outline.block_elements(),
-            first_table: number(self.difference_tables.len())?,
+            first_table: number(self.of_deltas.tables.len())?,
             tables: number(outline.tables().len())?,
             means: outline.means().copied().unwrap_or([0; 64]),
             contexts,
         });
-        self.difference_codes.extend(outline.codes()?);
+        self.of_deltas.codes.extend(outline.codes()?);
         for table in outline.tables() {
             let mut frequencies = [0; DifferenceTable::SYMBOLS];
             for (symbol, frequency) in table.iter() {
@@ -116,13 +200,13 @@ impl DevicePlan {
                     *place = frequency;
                 }
             }
-            self.difference_tables.push(DifferenceTable { frequencies });
+            self.of_deltas.tables.push(DifferenceTable { frequencies });
         }
-        number(self.difference_tables.len())?;
+        number(self.of_deltas.tables.len())?;
         for (at, block) in outline.blocks().enumerate() {
             let (rans, raw) = block?;
-            number(self.difference_blocks.len())?;
-            self.difference_blocks.push(DifferenceBlock {
+            number(self.of_deltas.blocks.len())?;
+            self.of_deltas.blocks.push(DifferenceBlock {
                 rans: source_of(placed, part(placed.bytes, rans.clone()))?,
                 rans_len: number(index(rans.end - rans.start))?,
                 raw_len: number(index(raw.end - raw.start))?,

@@ -119,12 +119,8 @@ pub struct DevicePlan {
     lattices: Vec<Lattice>,
     lattice_groups: Vec<LatticeGroup>,
     host_segments: Vec<HostSegment>,
-    differences: Vec<PlannedDifference>,
-    difference_codes: Vec<u8>,
-    difference_tables: Vec<DifferenceTable>,
-    difference_blocks: Vec<DifferenceBlock>,
-    digests: Vec<PlannedDigest>,
-    xors: Vec<PlannedXor>,
+    #[cfg(feature = "deltas")]
+    of_deltas: difference::Lists,
     scratch_len_bytes: u64,
     source_end: u64,
     output_end: u64,
@@ -185,6 +181,8 @@ impl DevicePlan {
             ));
         }
         let before = self.lens();
+        #[cfg(feature = "deltas")]
+        let of_deltas_before = self.of_deltas.lens();
         let scratch_before = self.scratch_len_bytes;
         let added = add(self);
         if added.is_ok() {
@@ -193,6 +191,8 @@ impl DevicePlan {
             return Ok(Placement::Device);
         }
         self.truncate(before);
+        #[cfg(feature = "deltas")]
+        self.of_deltas.truncate(of_deltas_before);
         self.scratch_len_bytes = scratch_before;
         match added {
             Ok(()) => Ok(Placement::Device),
@@ -350,42 +350,6 @@ impl DevicePlan {
         &self.lattice_groups
     }
 
-    /// Returns the tensors that are decoded from their bases.
-    #[must_use]
-    pub fn differences(&self) -> &[PlannedDifference] {
-        &self.differences
-    }
-
-    /// Returns the codes of the groups of all differences (docs/formats/zxd1.md 6).
-    #[must_use]
-    pub fn difference_codes(&self) -> &[u8] {
-        &self.difference_codes
-    }
-
-    /// Returns the tables of all differences.
-    #[must_use]
-    pub fn difference_tables(&self) -> &[DifferenceTable] {
-        &self.difference_tables
-    }
-
-    /// Returns the blocks of all differences.
-    #[must_use]
-    pub fn difference_blocks(&self) -> &[DifferenceBlock] {
-        &self.difference_blocks
-    }
-
-    /// Returns the bytes of the output that a device has to compare with digests.
-    #[must_use]
-    pub fn digests(&self) -> &[PlannedDigest] {
-        &self.digests
-    }
-
-    /// Returns the bytes of the output that are combined with those of the base.
-    #[must_use]
-    pub fn xors(&self) -> &[PlannedXor] {
-        &self.xors
-    }
-
     /// Returns the segments that [`HostSegment::decode`] has to decode.
     #[must_use]
     pub fn host_segments(&self) -> &[HostSegment] {
@@ -417,6 +381,10 @@ impl DevicePlan {
     /// are the bytes to combine with those of the base.
     #[must_use]
     pub fn list_bytes(&self) -> [&[u8]; 12] {
+        #[cfg(feature = "deltas")]
+        let [differences, codes, tables, blocks, digests] = self.of_deltas.bytes();
+        #[cfg(not(feature = "deltas"))]
+        let [differences, codes, tables, blocks, digests] = [[].as_slice(); 5];
         [
             self.tensors.as_bytes(),
             self.planes.as_bytes(),
@@ -425,11 +393,11 @@ impl DevicePlan {
             self.rans_tables.as_bytes(),
             self.lattices.as_bytes(),
             self.lattice_groups.as_bytes(),
-            self.differences.as_bytes(),
-            &self.difference_codes,
-            self.difference_tables.as_bytes(),
-            self.difference_blocks.as_bytes(),
-            self.digests.as_bytes(),
+            differences,
+            codes,
+            tables,
+            blocks,
+            digests,
         ]
     }
 }

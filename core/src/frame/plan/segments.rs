@@ -88,7 +88,7 @@ fn stream_len(len_bytes: u64) -> Result<u32, Stop> {
 }
 
 impl DevicePlan {
-    pub(super) fn lens(&self) -> [usize; 14] {
+    pub(super) fn lens(&self) -> [usize; 8] {
         [
             self.tensors.len(),
             self.planes.len(),
@@ -98,16 +98,10 @@ impl DevicePlan {
             self.host_segments.len(),
             self.lattices.len(),
             self.lattice_groups.len(),
-            self.differences.len(),
-            self.difference_codes.len(),
-            self.difference_tables.len(),
-            self.difference_blocks.len(),
-            self.digests.len(),
-            self.xors.len(),
         ]
     }
 
-    pub(super) fn truncate(&mut self, lens: [usize; 14]) {
+    pub(super) fn truncate(&mut self, lens: [usize; 8]) {
         let [
             tensors,
             planes,
@@ -117,12 +111,6 @@ impl DevicePlan {
             host_segments,
             lattices,
             lattice_groups,
-            differences,
-            difference_codes,
-            difference_tables,
-            difference_blocks,
-            digests,
-            xors,
         ] = lens;
         self.tensors.truncate(tensors);
         self.planes.truncate(planes);
@@ -132,12 +120,6 @@ impl DevicePlan {
         self.host_segments.truncate(host_segments);
         self.lattices.truncate(lattices);
         self.lattice_groups.truncate(lattice_groups);
-        self.differences.truncate(differences);
-        self.difference_codes.truncate(difference_codes);
-        self.difference_tables.truncate(difference_tables);
-        self.difference_blocks.truncate(difference_blocks);
-        self.digests.truncate(digests);
-        self.xors.truncate(xors);
     }
 
     /// Adds a plane without segments.
