@@ -54,10 +54,12 @@ pub(super) struct Jobs<M> {
 }
 
 /// Returns the only part of a tensor that a plan may contain: a frame of a ZSTN file, or a
-/// record of a delta whose base is known.
+/// record of a delta whose base has a tensor of the same name and length. If the base has
+/// several files, its tensor may be in another file than the one that the delta fits.
 pub(super) fn frame(reader: &Reader, number: usize) -> Option<&StoredPart> {
     let tensor = reader.tensors().get(number)?;
-    let has_base = tensor.base.is_none() || reader.base().is_some();
+    let len_in_base = || Some(reader.base()?.find(&tensor.name).ok()?.len_bytes());
+    let has_base = tensor.base.is_none() || len_in_base() == Some(tensor.len_bytes());
     match &tensor.parts[..] {
         [part] if has_base && tensor.weight().is_none() => {
             let file = reader.model().files().get(part.file)?;

@@ -142,6 +142,46 @@ fn tensors_from_other_bytes_of_the_base_are_left_to_the_cpu() {
     }
 }
 
+/// The delta fits one shard of the base, and the index of the base assigns the tensor to
+/// another shard, which contains more rows of it.
+#[test]
+fn a_tensor_of_another_length_in_the_base_is_refused_as_the_reader_refuses_it() {
+    let mut rng = Rng(9);
+    let (first, second) = trained(&mut rng, Dtype::Bf16, 90 * 64, 1e-3);
+    let file = |tensors: &[(&str, &[u8])]| {
+        let specs = tensors.iter().map(|&(name, bytes)| {
+            let (name, shape) = (name.to_owned(), vec![bytes.len() as u64 / 128, 64]);
+            let dtype = Dtype::Bf16;
+            (TensorSpec { name, dtype, shape }, bytes)
+        });
+        let specs: Vec<_> = specs.collect();
+        checkpoints::safetensors(specs.iter().map(|(spec, bytes)| (spec, *bytes)))
+    };
+    let [fitting, longer] = [
+        file(&[("a", &first[..80 * 128]), ("b", &first[..128])]),
+        file(&[("a", &first)]),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("is written");
+        path
+    };
+    write("fitting.safetensors", &fitting);
+    write("longer.safetensors", &longer);
+    let index = r#"{"weight_map":{"a":"longer.safetensors","b":"fitting.safetensors"}}"#;
+    let index = write("model.safetensors.index.json", index.as_bytes());
+    for bytes in [&second[..80 * 128], &first[..80 * 128]] {
+        let one = delta(&file(&[("a", bytes)]), &[&fitting], true);
+        let base = Reader::open(index.as_path()).expect("opens");
+        let reader = open_delta(&one, base).expect("one shard fits");
+        let expected = reader.read("a").expect_err("has another length");
+        let error = load(&Host::default(), &reader, &options()).expect_err("is refused");
+        assert_eq!(error.to_string(), expected.to_string());
+        assert_eq!(coverage(&reader).expect("reads").tensors, 0);
+    }
+}
+
 #[test]
 fn deltas_on_servers_are_restored() {
     let [first, second, _] = checkpoints_of_a_training();
