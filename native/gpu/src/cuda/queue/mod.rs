@@ -1,6 +1,5 @@
 //! A stream of a GPU, with the memory that its work uses.
 
-use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,36 +8,22 @@ use std::time::Duration;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUevent_flags;
 use zerocopy::IntoBytes as _;
-use zstn_core::frame::plan::{
-    DevicePlan, JoinedTensor, PlannedDifference, PlannedDigest, PlannedPlane, Space,
-};
+use zstn_core::frame::plan::{DevicePlan, Space};
 
-use super::context::{Context, Event, Kernel, Pinned, Stream, cannot};
+use super::context::{Context, Event, Pinned, Stream, cannot};
 use super::{Memory, Permit, Shared};
-use crate::{
-    Damage, Error, Jobs, Output, Queue, Result, difference_shared_bytes, host_place,
-    stream_shared_bytes,
-};
+use crate::{Damage, Error, Jobs, Output, Queue, Result, host_place};
+
+mod launches;
+mod lists;
+
+use launches::{JobPlaces, Launch};
+use lists::{address_of, append, at_addresses};
 
 /// Number of buffers of a queue.
 const RING: usize = 2;
 /// The length of the kernels' `DecodeTable`.
 const DECODE_TABLE_BYTES: u64 = 8448;
-/// The alignment of lists in device memory.
-const LIST_ALIGN: usize = 16;
-
-/// Numbers of threads of a block.
-const TABLE_THREADS: u32 = 128;
-const STREAM_THREADS: u32 = 512;
-const COPY_THREADS: u32 = 256;
-const RANS_THREADS: u32 = 32;
-const JOIN_THREADS: u32 = 256;
-const SPARSE_THREADS: u32 = 256;
-const SUM_THREADS: u32 = 256;
-/// Eight warps, one for each block of a difference.
-const DIFFERENCE_THREADS: u32 = 256;
-const XOR_THREADS: u32 = 256;
-const DIGEST_THREADS: u32 = 128;
 
 /// The parts of a queue that another queue can use again.
 pub(super) struct Parts {
@@ -215,162 +200,6 @@ impl GpuQueue {
         }
         Ok(())
     }
-
-    /// Enqueues the kernels that read the base.
-    ///
-    /// # Safety
-    /// The caller guarantees for all jobs of the plan what `launch` requires.
-    unsafe fn launch_base(&self, jobs: &Jobs, launch: &Launch, places: &JobPlaces) -> Result<()> {
-        let kernels = &self.shared.kernels;
-        let [tiles, sums] = places.base_digests;
-        let digests = &jobs.base_digests;
-        let kernels = [
-            (
-                kernels.save_bases,
-                places.xors,
-                (jobs.xors.len(), XOR_THREADS, 0),
-            ),
-            (
-                kernels.hash_tiles,
-                tiles,
-                (digests.tiles.len(), DIGEST_THREADS, 0),
-            ),
-            (
-                kernels.compare_digests,
-                sums,
-                (digests.sums.len(), DIGEST_THREADS, 0),
-            ),
-        ];
-        for (kernel, jobs, size) in kernels {
-            // SAFETY: the caller guarantees it for all jobs.
-            unsafe { self.launch(kernel, launch, jobs, size)? };
-        }
-        Ok(())
-    }
-
-    /// Enqueues all other kernels for a plan.
-    ///
-    /// # Safety
-    /// The caller guarantees for all jobs of the plan what `launch` requires.
-    unsafe fn launch_all(
-        &self,
-        plan: &DevicePlan,
-        jobs: &Jobs,
-        launch: &Launch,
-        places: &JobPlaces,
-    ) -> Result<()> {
-        let kernels = &self.shared.kernels;
-        let codes = plan.huffman_tables().len();
-        let shared_bytes = stream_shared_bytes(plan);
-        let of_streams = |blocks| (blocks, STREAM_THREADS, shared_bytes);
-        let copies_size = (jobs.copies.len(), COPY_THREADS, 0);
-        let rans_size = (jobs.rans.len(), RANS_THREADS, 0);
-        let sparse_size = (jobs.sparse.len(), SPARSE_THREADS, 0);
-        let shared_bytes = difference_shared_bytes(plan);
-        let differences_size = (jobs.differences.len(), DIFFERENCE_THREADS, shared_bytes);
-        let [digest_tiles, digest_sums] = places.digests;
-        let kernels = [
-            (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
-            (
-                kernels.decode_segments,
-                places.segments,
-                of_streams(jobs.segments.len()),
-            ),
-            (kernels.copy_segments, places.copies, copies_size),
-            (kernels.decode_rans_streams, places.rans, rans_size),
-            (
-                kernels.join_bfloat16_tiles,
-                places.bfloat16,
-                of_streams(jobs.bfloat16.len()),
-            ),
-            (
-                kernels.join_tiles,
-                places.joins,
-                (jobs.joins.len(), JOIN_THREADS, 0),
-            ),
-            (
-                kernels.join_lattice_tiles,
-                places.lattices,
-                (jobs.lattices.len(), JOIN_THREADS, 0),
-            ),
-            (kernels.count_sparse_tiles, places.sparse, sparse_size),
-            (
-                kernels.add_up_sparse_tensors,
-                places.sparse_sums,
-                (jobs.sparse_sums.len(), SUM_THREADS, 0),
-            ),
-            (kernels.join_sparse_tiles, places.sparse, sparse_size),
-            (
-                kernels.decode_difference_blocks,
-                places.differences,
-                differences_size,
-            ),
-            (
-                kernels.apply_xors,
-                places.xors,
-                (jobs.xors.len(), XOR_THREADS, 0),
-            ),
-            (
-                kernels.hash_tiles,
-                digest_tiles,
-                (jobs.digests.tiles.len(), DIGEST_THREADS, 0),
-            ),
-            (
-                kernels.compare_digests,
-                digest_sums,
-                (jobs.digests.sums.len(), DIGEST_THREADS, 0),
-            ),
-        ];
-        let [start, end] = &self.parts.kernels;
-        start.record(&self.parts.stream)?;
-        for (kernel, jobs, size) in kernels {
-            // SAFETY: the caller guarantees it for all jobs.
-            unsafe { self.launch(kernel, launch, jobs, size)? };
-        }
-        end.record(&self.parts.stream)
-    }
-
-    /// Enqueues `blocks` blocks of a kernel with the arguments `launch` and `jobs`, or
-    /// none if there are no blocks. `expand_tables` ignores the jobs.
-    ///
-    /// # Safety
-    /// The addresses in `launch` and `jobs` must be of memory that exists until the
-    /// stream has done this work, with the lists and jobs of one plan and with buffers
-    /// of the lengths that it requires.
-    unsafe fn launch(
-        &self,
-        kernel: Kernel,
-        launch: &Launch,
-        jobs: u64,
-        (blocks, threads, shared_bytes): (usize, u32, u32),
-    ) -> Result<()> {
-        if blocks == 0 {
-            return Ok(());
-        }
-        let too_many = |_| Error::Usage("a plan has 2^31 jobs: plan fewer tensors".into());
-        let blocks = i32::try_from(blocks).map_err(too_many)?.unsigned_abs();
-        let mut arguments: [*mut c_void; 2] = [
-            std::ptr::from_ref(launch).cast_mut().cast(),
-            std::ptr::from_ref(&jobs).cast_mut().cast(),
-        ];
-        let (grid, block) = ((blocks, 1, 1), (threads, 1, 1));
-        let stream = self.parts.stream.raw();
-        // SAFETY: the kernels have these arguments (`kernels/*.cu`): `Launch`, and the
-        // address of their jobs except for `expand_tables`, for which the driver reads
-        // one argument. The driver copies them during the call. By this function's
-        // contract the addresses are valid, and kernels check all streams before they use
-        // positions in them, so that any content of the source is safe.
-        let launched = unsafe {
-            result::launch_kernel(kernel.0, grid, block, shared_bytes, stream, &mut arguments)
-        };
-        launched.map_err(cannot("launch a kernel"))
-    }
-}
-
-/// Returns the address of `len_bytes` bytes at the offset `at` of a plan's output.
-fn address_of(outputs: &[Output<'_, Memory>], at: u64, len_bytes: u64) -> Result<u64> {
-    let (memory, at) = Output::find(outputs, at, len_bytes)?;
-    memory.at(at, len_bytes)
 }
 
 /// Returns memory of at least `len_bytes` bytes: that of `slot`, or new memory in its
@@ -381,90 +210,6 @@ fn grown(context: &Arc<Context>, slot: &mut Option<Memory>, len_bytes: u64) -> R
         Some(memory) => Ok(memory.clone()),
         None => Ok(slot.insert(Memory::new(context, len_bytes)?).clone()),
     }
-}
-
-/// The addresses of the lists of jobs.
-struct JobPlaces {
-    segments: u64,
-    copies: u64,
-    rans: u64,
-    bfloat16: u64,
-    joins: u64,
-    lattices: u64,
-    sparse: u64,
-    sparse_sums: u64,
-    differences: u64,
-    xors: u64,
-    /// The tiles and the sums.
-    base_digests: [u64; 2],
-    digests: [u64; 2],
-}
-
-/// The lists that contain places in the output of a plan, with addresses in their place.
-struct Addressed {
-    tensors: Vec<JoinedTensor>,
-    planes: Vec<PlannedPlane>,
-    differences: Vec<PlannedDifference>,
-    digests: Vec<PlannedDigest>,
-}
-
-/// Replaces places in the output of a plan by addresses, also in `jobs`.
-fn at_addresses(
-    plan: &DevicePlan,
-    jobs: &mut Jobs,
-    outputs: &[Output<'_, Memory>],
-) -> Result<Addressed> {
-    let mut tensors = plan.tensors().to_vec();
-    for tensor in tensors.iter_mut().filter(|tensor| tensor.elements > 0) {
-        let len_bytes = tensor.elements.saturating_mul(tensor.item_bytes.into());
-        tensor.output = address_of(outputs, tensor.output, len_bytes)?;
-    }
-    let mut planes = jobs.planes.clone();
-    for plane in &mut planes {
-        if plane.space == Space::Output as u32 && plane.len > 0 {
-            plane.at = address_of(outputs, plane.at, plane.len)?;
-        }
-    }
-    let mut differences = plan.differences().to_vec();
-    for tensor in &mut differences {
-        let len_bytes = tensor.elements.saturating_mul(tensor.item_bytes.into());
-        tensor.output = address_of(outputs, tensor.output, len_bytes)?;
-    }
-    let mut digests = plan.digests().to_vec();
-    for digest in digests.iter_mut().filter(|digest| digest.len > 0) {
-        digest.output = address_of(outputs, digest.output, digest.len)?;
-    }
-    for tile in &mut jobs.xors {
-        tile.output = address_of(outputs, tile.output, tile.len.into())?;
-    }
-    Ok(Addressed {
-        tensors,
-        planes,
-        differences,
-        digests,
-    })
-}
-
-/// Appends lists to `bytes`. Returns where each of them begins.
-fn append<const N: usize>(bytes: &mut Vec<u8>, lists: [&[u8]; N]) -> [u64; N] {
-    lists.map(|list| {
-        let start = bytes.len() as u64;
-        bytes.extend_from_slice(list);
-        bytes.resize(bytes.len().next_multiple_of(LIST_ALIGN), 0);
-        start
-    })
-}
-
-/// The kernels' `Launch` (`kernels/lists.h`): 17 addresses of 64 bits.
-#[repr(C)]
-struct Launch {
-    source: u64,
-    scratch: u64,
-    /// Always 0, because lists contain addresses instead of offsets in the output.
-    output: u64,
-    lists: [u64; 12],
-    decode_tables: u64,
-    damage: u64,
 }
 
 impl Queue for GpuQueue {
