@@ -12,7 +12,8 @@ use zstn_tests::fault_server::{FaultServer, Served, right};
 use zstn_tests::rng::Rng;
 use zstn_tests::{checkpoints, tier};
 
-use super::loading::{Host, assert_loads, load_separately, open, options, packed};
+use super::host_device::Host;
+use super::loading::{assert_loads, load_separately, open, options, packed};
 use crate::difference::trained;
 
 /// Returns safetensors files: a base, a model trained from it, and one trained from that.

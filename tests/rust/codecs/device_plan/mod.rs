@@ -26,7 +26,9 @@ mod deltas;
 ))]
 mod driver;
 mod executor;
+mod executor_differences;
 mod frames;
+mod host_device;
 // The lists are in the byte order of the host, and GPUs are little-endian.
 #[cfg(all(unix, target_endian = "little", target_pointer_width = "64"))]
 mod kernels;
