@@ -91,8 +91,7 @@ impl<R: Opened> PlanRows<'_, R> {
         if let Some(base) = self.model.base().cloned()
             && !in_base.is_empty()
         {
-            let tensor = &self.model.model().tensors()[self.number];
-            self.number = base.number(tensor.name_in_base())?;
+            self.number = self.model.in_base(self.number, &base)?;
             self.model = base;
             self.level += 1;
             self.wish = Some(Wish::Bytes(in_base));

@@ -108,8 +108,7 @@ impl RowsPlan {
 pub(super) fn stored_with_bases(model: &impl Opened, number: usize) -> u64 {
     let tensor = &model.model().tensors()[number];
     let base = tensor.base.and(model.base());
-    let in_base =
-        base.and_then(|base| Some((base, base.model().find(tensor.name_in_base()).ok()?)));
+    let in_base = base.and_then(|base| Some((base, model.in_base(number, base).ok()?)));
     let of_base = in_base.map_or(0, |(base, number)| stored_with_bases(base, number));
     tensor.stored_len_bytes() + of_base
 }

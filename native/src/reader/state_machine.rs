@@ -141,6 +141,11 @@ pub(crate) trait Opened: Clone {
     /// Returns the error for bytes of another version ([`Source::other_version`]).
     fn other_version(&self, file: usize) -> Option<Error>;
 
+    /// Returns the number of the tensor of `base` that tensor `number` depends on.
+    fn in_base(&self, number: usize, base: &Self) -> Result<usize> {
+        base.number(self.model().name_in_base(number).unwrap_or_default())
+    }
+
     /// Returns the number of the tensor called `name`. If there is none, the error
     /// suggests similar names.
     fn number(&self, name: &str) -> Result<usize> {
