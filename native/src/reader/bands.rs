@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
-use zstn_core::model::StoredPart;
+use zstn_core::model::{Rows, StoredPart};
 
-use super::plan_rows::{PlanRows, only};
+use super::plan_rows::PlanRows;
 use super::rows::{ReadRows, RowsPlan, stored_with_bases};
 use super::state_machine::{self, Opened as _, Together};
 use super::{Reader, Selection, tensor};
@@ -223,9 +224,9 @@ impl Reader {
         {
             let start = part.stored.start + range.start;
             self.source(part).read_into(start, out)?;
-            return self.check_parts(std::slice::from_ref(part));
+            return self.check_parts(slice::from_ref(part));
         }
-        let geometry = self.geometry(number, selection)?;
+        let geometry = self.geometry(number)?;
         if geometry.is_whole {
             let decoded = self.whole(&geometry)?;
             selection.copy(&decoded.span, &decoded.bytes, out);
@@ -266,7 +267,7 @@ impl Reader {
     /// # Errors
     /// The errors of [`Reader::plan_rows`].
     pub fn fetched_len_bytes(&self, selection: &Selection) -> Result<u64> {
-        let number = self.number(selection.name())?;
+        let number = selection.number_in(self)?;
         if selection.len_bytes() == 0 {
             return Ok(0);
         }
@@ -274,7 +275,7 @@ impl Reader {
         if let (Some(_), Some(range)) = (self.model.plain_part(number), selection.contiguous()) {
             return Ok(len_bytes(range));
         }
-        let geometry = self.geometry(number, selection)?;
+        let geometry = self.geometry(number)?;
         let spans = selection.spans(geometry.band_bytes);
         if self.model.plain_part(number).is_some() {
             return Ok(merged(spans).into_iter().map(len_bytes).sum());
@@ -291,11 +292,11 @@ impl Reader {
     }
 
     /// Returns how a tensor is stored, from the cache if possible.
-    fn geometry(&self, number: usize, selection: &Selection) -> Result<Arc<Geometry>> {
+    fn geometry(&self, number: usize) -> Result<Arc<Geometry>> {
         if let Some(geometry) = self.bands.lock().geometry(number) {
             return Ok(geometry);
         }
-        let geometry = Arc::new(self.new_geometry(number, selection)?);
+        let geometry = Arc::new(self.new_geometry(number)?);
         let geometries = &mut self.bands.lock().geometries;
         if geometries.len() >= MAX_GEOMETRIES {
             geometries.remove(0);
@@ -304,7 +305,7 @@ impl Reader {
         Ok(geometry)
     }
 
-    fn new_geometry(&self, number: usize, selection: &Selection) -> Result<Geometry> {
+    fn new_geometry(&self, number: usize) -> Result<Geometry> {
         let tensor = &self.tensors()[number];
         let mut geometry = Geometry {
             number,
@@ -328,12 +329,12 @@ impl Reader {
                 self.check_unchanged(file)?;
             }
         }
-        // Any range shorter than the tensor shows how it is stored.
-        let first = selection.first().unwrap_or(0);
-        let short = first..first + 1;
-        let plan = only(self.plan_spans(&geometry, &[short])?);
-        geometry.is_whole = plan.is_whole();
-        geometry.band_bytes = band_bytes(plan.band_bytes());
+        // The first bytes show how a tensor is stored.
+        let plans = self.plan_spans(&geometry, slice::from_ref(&(0..1)))?;
+        match plans.iter().find_map(|plan| division(plan.rows())) {
+            Some(band_bytes) => geometry.band_bytes = band_bytes,
+            None => geometry.is_whole = true,
+        }
         Ok(geometry)
     }
 
@@ -342,7 +343,8 @@ impl Reader {
         let number = geometry.number;
         if self.tensors()[number].base.is_some() {
             let work = PlanRows::of_bytes(self, number, spans);
-            return state_machine::run(work, &self.engine, |need| self.needed(need));
+            let planned = state_machine::run(work, &self.engine, |need| self.needed(need))?;
+            return Ok(planned.plans);
         }
         let plans = spans.iter().map(|span| {
             let rows = self
@@ -357,11 +359,13 @@ impl Reader {
     /// Returns a tensor that can only be decoded as a whole.
     fn whole(&self, geometry: &Geometry) -> Result<Decoded> {
         let number = geometry.number;
-        if let Some(cached) = self.bands.lock().get(number, 0) {
+        let span = 0..geometry.len_bytes;
+        let cached = self.bands.lock().get(number, 0);
+        if let Some(cached) = cached.filter(|cached| cached.contains(&span)) {
             return Ok(cached);
         }
         let decoded = Decoded {
-            span: 0..geometry.len_bytes,
+            span,
             bytes: Arc::new(self.decode(&self.engine, number)?),
         };
         self.bands.lock().insert(number, 0, decoded.clone());
@@ -385,10 +389,25 @@ impl Reader {
                 return self.read_plain(part, &missing, selection, out);
             }
         }
+        // Tensors of deltas may need the whole tensor of the base, and new rows the whole
+        // tensor, which would then be decoded for each range.
+        if self.tensors()[geometry.number].base.is_some()
+            && let [first, .., last] = &missing[..]
+            && self
+                .plan_spans(geometry, &[first.clone(), last.clone()])?
+                .iter()
+                .any(RowsPlan::reads_whole)
+        {
+            let whole = self.decode(&self.engine, geometry.number)?;
+            for span in &missing {
+                selection.copy(span, bytes::part(&whole, span.clone()), out);
+            }
+            return Ok(());
+        }
         let total: u64 = missing.iter().map(|span| span.end - span.start).sum();
         // A longer selection would replace everything in the cache, and most of itself.
         let is_cached = geometry.is_cached && total <= CACHE_BYTES;
-        for wave in waves(&missing, |span| span.end - span.start) {
+        for wave in waves(&missing) {
             let decoded = self.read_spans(geometry, wave)?;
             for (span, bytes) in wave.iter().zip(decoded) {
                 selection.copy(span, &bytes, out);
@@ -434,12 +453,6 @@ impl Reader {
             return Ok(vec![self.decode(&self.engine, geometry.number)?]);
         }
         let plans = self.plan_spans(geometry, spans)?;
-        if plans.len() > 1 && plans.iter().any(RowsPlan::has_whole_base) {
-            // The whole tensor of the base would be read for each range.
-            let whole = self.decode(&self.engine, geometry.number)?;
-            let part = |span: &Range<u64>| bytes::part(&whole, span.clone()).to_vec();
-            return Ok(spans.iter().map(part).collect());
-        }
         if !self.all_sources().any(Source::is_remote) {
             let read = |plan: RowsPlan| Ok(self.read_planned(&plan)?.bytes);
             return self.engine.map(plans, read).into_iter().collect();
@@ -463,10 +476,12 @@ impl Geometry {
     }
 }
 
-/// Returns the length of the bands of a packed tensor, whose `decoded_bytes` are decoded
-/// together if it is stored in blocks.
-pub(super) fn band_bytes(decoded_bytes: Option<u64>) -> u64 {
-    decoded_bytes.map_or(OTHER_BAND_BYTES, |len| len.max(PLAIN_BAND_BYTES))
+/// Returns the length of the bands of a packed tensor, of which `rows` are the first
+/// bytes; `None` if it can only be decoded as a whole.
+pub(super) fn division(rows: &Rows) -> Option<u64> {
+    let decoded_bytes = rows.band_bytes();
+    let band_bytes = decoded_bytes.map_or(OTHER_BAND_BYTES, |len| len.max(PLAIN_BAND_BYTES));
+    (!rows.is_whole()).then_some(band_bytes)
 }
 
 /// Merges ascending ranges that are at most [`MAX_GAP_BYTES`] apart, up to a length of
@@ -487,14 +502,13 @@ pub(super) fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Divides ranges, whose lengths `len_bytes` returns, into groups of up to
-/// [`WAVE_BYTES`], or a single longer range.
-pub(super) fn waves<T>(ranges: &[T], len_bytes: impl Fn(&T) -> u64) -> impl Iterator<Item = &[T]> {
+/// Divides ranges into groups of up to [`WAVE_BYTES`], or a single longer range.
+pub(super) fn waves(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
     let mut rest = ranges;
     std::iter::from_fn(move || {
         let mut total = 0;
         let fits = rest.iter().take_while(|range| {
-            total += len_bytes(range);
+            total += range.end - range.start;
             total <= WAVE_BYTES
         });
         let count = fits.count().max(1).min(rest.len());
