@@ -380,7 +380,7 @@ fn selections_fetch_the_blocks_with_their_elements() {
     let mut tuned = weights.clone();
     let low_bytes = tuned.iter_mut().step_by(2);
     for (byte, change) in low_bytes.zip(Rng(43).bytes(2_000_000)) {
-        *byte ^= change & 3;
+        *byte = byte.wrapping_add(change & 1);
     }
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -436,7 +436,7 @@ fn selections_fetch_the_blocks_with_their_elements() {
                 assert!(reader.read_selection(selection).await.unwrap() == expected);
                 let (read, most) = (source.1.load(Relaxed), blocks * (512 << 10) + 70_000);
                 assert!(
-                    read <= most || base.is_some(),
+                    read <= most || matches!(base, Some("old" | "bare.zstn")),
                     "{file} {base:?} {rows:?} {columns:?}: {read} bytes"
                 );
             }
