@@ -5,15 +5,15 @@
 //! band has been read before, it is read whole: the next selections are likely to need
 //! more of it.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
 use zstn_core::model::{Rows, StoredPart};
 
+use super::band_cache::{CACHE_BYTES, Decoded, Divided, Geometry};
 use super::plan_rows::PlanRows;
 use super::rows::{ReadRows, RowsPlan, stored_with_bases};
 use super::state_machine::{self, Opened as _, Together};
@@ -38,130 +38,6 @@ const MAX_MERGED_BYTES: u64 = 1 << 20;
 /// The number of decoded bytes that are in memory at the same time, apart from the
 /// cache and the result. A longer band is decoded by itself.
 const WAVE_BYTES: u64 = 32 << 20;
-
-/// The capacity of the cache in decoded bytes.
-const CACHE_BYTES: u64 = 16 << 20;
-
-/// The length as which a shorter entry of the cache is counted, so that the number of
-/// entries is limited, too.
-const MIN_ENTRY_BYTES: u64 = 16 << 10;
-
-/// The number of tensors whose block tables are cached.
-const MAX_GEOMETRIES: usize = 8;
-
-/// Decoded parts of the tensors of one model: at most one range of each band. When the
-/// cache is full, the range that was used least recently is removed.
-#[derive(Default)]
-pub(super) struct BandCache(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// The ranges, by the number of the tensor and the number of the band.
-    ranges: HashMap<(usize, u64), Cached>,
-    len_bytes: u64,
-    uses: u64,
-    /// How the tensors that were read last are stored; the latest is at the end.
-    geometries: Vec<Arc<Geometry>>,
-}
-
-struct Cached {
-    decoded: Decoded,
-    last_use: u64,
-}
-
-/// Decoded bytes, and their range in the tensor.
-#[derive(Clone)]
-struct Decoded {
-    span: Range<u64>,
-    bytes: Arc<Vec<u8>>,
-}
-
-/// The ranges of a tensor that a selection needs.
-#[derive(Default)]
-struct Divided {
-    cached: Vec<(Range<u64>, Decoded)>,
-    missing: Vec<Range<u64>>,
-}
-
-impl Decoded {
-    fn contains(&self, span: &Range<u64>) -> bool {
-        self.span.start <= span.start && span.end <= self.span.end
-    }
-
-    fn cost(&self) -> u64 {
-        (self.span.end - self.span.start).max(MIN_ENTRY_BYTES)
-    }
-}
-
-impl BandCache {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn get(&mut self, tensor: usize, band: u64) -> Option<Decoded> {
-        self.uses += 1;
-        let cached = self.ranges.get_mut(&(tensor, band))?;
-        cached.last_use = self.uses;
-        Some(cached.decoded.clone())
-    }
-
-    /// Divides ranges of a tensor into the cached ones and the ranges to read.
-    fn divide(&mut self, geometry: &Geometry, spans: Vec<Range<u64>>) -> Divided {
-        let mut divided = Divided::default();
-        for span in spans {
-            let band = geometry.band(&span);
-            match self.get(geometry.number, band) {
-                None => divided.missing.push(span),
-                Some(decoded) if decoded.contains(&span) => divided.cached.push((span, decoded)),
-                Some(_) => divided.missing.push(geometry.whole_band(band)),
-            }
-        }
-        divided
-    }
-
-    fn geometry(&mut self, tensor: usize) -> Option<Arc<Geometry>> {
-        let mut geometries = self.geometries.iter();
-        let place = geometries.position(|geometry| geometry.number == tensor)?;
-        let geometry = self.geometries.remove(place);
-        self.geometries.push(Arc::clone(&geometry));
-        Some(geometry)
-    }
-
-    fn insert(&mut self, tensor: usize, band: u64, decoded: Decoded) {
-        let cost = decoded.cost();
-        if cost > CACHE_BYTES {
-            return;
-        }
-        if let Some(replaced) = self.ranges.remove(&(tensor, band)) {
-            self.len_bytes -= replaced.decoded.cost();
-        }
-        while self.len_bytes + cost > CACHE_BYTES
-            && let Some(oldest) = self.ranges.iter().min_by_key(|(_, cached)| cached.last_use)
-        {
-            let (key, freed) = (*oldest.0, oldest.1.decoded.cost());
-            self.len_bytes -= freed;
-            self.ranges.remove(&key);
-        }
-        self.len_bytes += cost;
-        let last_use = self.uses;
-        self.ranges
-            .insert((tensor, band), Cached { decoded, last_use });
-    }
-}
-
-/// How the parts of a tensor are read.
-struct Geometry {
-    number: usize,
-    len_bytes: u64,
-    band_bytes: u64,
-    /// True if the tensor can only be decoded as a whole.
-    is_whole: bool,
-    is_cached: bool,
-    /// The block table, if it was not loaded together with the index.
-    table: Option<Vec<u8>>,
-}
 
 impl Reader {
     /// Reads the selected elements of a tensor. Only the blocks that contain them are
@@ -297,11 +173,7 @@ impl Reader {
             return Ok(geometry);
         }
         let geometry = Arc::new(self.new_geometry(number)?);
-        let geometries = &mut self.bands.lock().geometries;
-        if geometries.len() >= MAX_GEOMETRIES {
-            geometries.remove(0);
-        }
-        geometries.push(Arc::clone(&geometry));
+        self.bands.lock().keep(Arc::clone(&geometry));
         Ok(geometry)
     }
 
@@ -461,18 +333,6 @@ impl Reader {
         let reads = plans.into_iter().map(|plan| ReadRows::new(self, plan));
         let reads = Together::new(reads.collect::<Result<_>>()?);
         state_machine::run(reads, &self.engine, |need| self.needed(need))
-    }
-}
-
-impl Geometry {
-    /// Returns the number of the band in which `span` begins.
-    fn band(&self, span: &Range<u64>) -> u64 {
-        span.start / self.band_bytes
-    }
-
-    fn whole_band(&self, band: u64) -> Range<u64> {
-        let start = band * self.band_bytes;
-        start..start.saturating_add(self.band_bytes).min(self.len_bytes)
     }
 }
 

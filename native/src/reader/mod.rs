@@ -22,6 +22,7 @@ mod async_original;
 mod async_reader;
 #[cfg(feature = "async")]
 mod async_selection;
+mod band_cache;
 mod bands;
 mod batch;
 mod decode;
@@ -38,7 +39,7 @@ mod selection;
 pub(crate) mod state_machine;
 mod statistics;
 
-use bands::BandCache;
+use band_cache::BandCache;
 use external::Beside;
 use state_machine::{Need, Opened};
 
