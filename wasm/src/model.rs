@@ -65,8 +65,7 @@ impl Model {
     #[wasm_bindgen(js_name = nameInBase)]
     #[must_use]
     pub fn name_in_base(&self, index: usize) -> Option<String> {
-        let tensor = self.0.tensors().get(index)?;
-        Some(tensor.name_in_base().into())
+        self.0.name_in_base(index).map(Into::into)
     }
 
     /// Returns the format of the file that this delta restores, if that is no safetensors

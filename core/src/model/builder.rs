@@ -180,6 +180,7 @@ impl ModelBuilder {
             metadata,
             is_rotated: self.dense.as_ref().is_some_and(Dense::is_rotated),
             is_dense: self.dense.is_some(),
+            names_in_base: BTreeMap::new(),
             files: self.files,
         })
     }
@@ -221,7 +222,6 @@ impl ModelBuilder {
             base: tensor.base,
             alias_of: None,
             len_bytes: tensor.len_bytes(),
-            name_in_base: None,
             weight: None,
             #[cfg(feature = "gguf")]
             block_type: self.files[location.0].block_type(location.1),

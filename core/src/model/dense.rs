@@ -139,7 +139,6 @@ fn tensor(
         base: None,
         alias_of: None,
         len_bytes,
-        name_in_base: None,
         weight: Some(Box::new(weight.clone())),
         #[cfg(feature = "gguf")]
         block_type: None,

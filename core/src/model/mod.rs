@@ -76,14 +76,13 @@ pub struct TensorInfo {
     /// The parts to fetch: one, or several for a [`TensorInfo::weight`].
     pub parts: Vec<StoredPart>,
     /// How the tensor depends on the base's tensor called
-    /// [`TensorInfo::name_in_base`], if it does.
+    /// [`Model::name_in_base`], if it does.
     pub base: Option<BaseUse>,
     /// The number of the tensor with which this one shares its stored bytes, if
     /// it does. In files written by other programs that tensor may come later
     /// in the list.
     pub alias_of: Option<usize>,
     len_bytes: u64,
-    name_in_base: Option<String>,
     /// The weight is boxed because it is large and few tensors have one.
     weight: Option<Box<Weight>>,
     /// The name of the element type of a GGUF file, if it stores blocks.
@@ -154,13 +153,6 @@ impl TensorInfo {
         self.base
     }
 
-    /// Returns the name of the base's tensor that the tensor depends on. It is the
-    /// tensor's own name until [`Model::attach_base`] has found another one.
-    #[must_use]
-    pub fn name_in_base(&self) -> &str {
-        self.name_in_base.as_ref().unwrap_or(&self.name)
-    }
-
     /// Returns the stored part that decodes to the tensor; `None` for a weight
     /// that is computed from its parts.
     fn only_part(&self) -> Option<&StoredPart> {
@@ -207,6 +199,9 @@ pub struct Model {
     metadata: BTreeMap<String, String>,
     is_dense: bool,
     is_rotated: bool,
+    /// The names of the base's tensors that tensors with other names depend on, by the
+    /// numbers of these. Few models have any, so they are not fields of every tensor.
+    names_in_base: BTreeMap<usize, String>,
 }
 
 impl Model {
@@ -305,6 +300,15 @@ impl Model {
         }
     }
 
+    /// Returns the name of the base's tensor that tensor `number` depends on. It is the
+    /// tensor's own name unless [`Model::attach_base`] has found another one. `None` if
+    /// there is no such tensor.
+    #[must_use]
+    pub fn name_in_base(&self, number: usize) -> Option<&str> {
+        let own = &self.tensors.get(number)?.name;
+        Some(self.names_in_base.get(&number).unwrap_or(own))
+    }
+
     /// Returns whether the model can only be opened together with a base.
     #[must_use]
     pub fn needs_base(&self) -> bool {
@@ -323,6 +327,7 @@ impl Model {
     /// instead of computing the digests, as long as the digest of the restored
     /// tensor matches; a wrong base is still refused.
     pub fn attach_base(&mut self, base: &Self) -> Result<()> {
+        self.names_in_base.clear();
         for (number, fitting) in self.base_files(base)? {
             // The base's tensor of this name may be in another file than the
             // matching one. Its digest is then not used.
@@ -338,9 +343,10 @@ impl Model {
             let digests = named.map(|(tensor, name)| digest(name.as_ref().unwrap_or(&tensor.name)));
             let digests = digests.collect();
             file.keep_base_digests(digests);
-            for tensor in &mut self.tensors {
-                if let Some(part) = tensor.only_part().filter(|part| part.file == number) {
-                    tensor.name_in_base = names[part.number].take();
+            for (place, tensor) in self.tensors.iter().enumerate() {
+                let part = tensor.only_part().filter(|part| part.file == number);
+                if let Some(name) = part.and_then(|part| names[part.number].take()) {
+                    self.names_in_base.insert(place, name);
                 }
             }
         }
@@ -436,7 +442,7 @@ impl Model {
 
     /// Decodes tensor `number` from the bytes of its parts, in the order of
     /// [`TensorInfo::parts`]. If the tensor has a [`TensorInfo::base`], `base` contains
-    /// the bytes of the base's tensor [`TensorInfo::name_in_base`].
+    /// the bytes of the base's tensor [`Model::name_in_base`].
     pub fn decode<'a, E: Engine>(
         &self,
         engine: &E,

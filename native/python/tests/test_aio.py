@@ -174,9 +174,9 @@ def test_errors_are_those_of_the_synchronous_functions(
                     same.read("wte.weigh")
                 assert str(missing.value) == str(expected.value)
         with pytest.raises(AttributeError, match="`model = await zstn.aio.open"):
-            zstn.aio.open(packed).numpy("wte.weight")
+            zstn.aio.open(packed).numpy("wte.weight")  # type: ignore[attr-defined]
         with pytest.raises(TypeError, match="async with"):
-            with zstn.aio.open(packed):
+            with zstn.aio.open(packed):  # type: ignore[attr-defined]
                 pass
         with pytest.raises(zstn.ZstnError, match="closed"):
             await model.read("wte.weight")

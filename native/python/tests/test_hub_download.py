@@ -127,7 +127,7 @@ class TestHub:
             [sys.executable, "-c", program], env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
             capture_output=True, text=True,
         )  # fmt: skip
-        assert "org/never has not been downloaded before, and the hub cannot be reached" in done.stderr
+        assert "org/never has not been downloaded before, and its files cannot be listed on the hub" in done.stderr
 
     def test_the_setting_for_no_connection(self, hub: StubHub, cache: Path, tmp_path: Path) -> None:
         hub.add("org/setting", pack_checkpoint(write_checkpoint(tmp_path / "plain")))

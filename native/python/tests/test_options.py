@@ -93,18 +93,21 @@ def test_arguments_of_other_types(plain: Path, packed: Path) -> None:
 
 
 def test_missing_packages_are_named(plain: Path, packed: Path, tmp_path: Path, monkeypatch) -> None:
-    for module in ("tqdm.auto", "fsspec.core", "torch", "tensorflow"):
+    for module in ("tqdm.auto", "fsspec.core", "torch", "tensorflow", "paddle", "numpy"):
         monkeypatch.setitem(sys.modules, module, None)
     with zstn.open(packed) as model:
         for package, call in (
             ("tqdm", lambda: zstn.pack(plain, tmp_path / "a.zstn", progress=True)),
-            ("fsspec", lambda: zstn.open("ssh://host/model.zstn")),
+            ("fsspec", lambda: zstn.open("ssh://user:secret@host/model.zstn")),
             ("fsspec", lambda: zstn.open("simplecache::https://host/model.zstn")),
             ("torch", lambda: model.tensor("ids", "torch")),
             ("tensorflow", lambda: zstn.safe_open(packed, "tf").get_tensor("ids")),
+            ("paddlepaddle", lambda: zstn.safe_open(packed, "paddle").get_tensor("ids")),
+            ("numpy", lambda: model.numpy("ids")),
         ):
-            with pytest.raises(ImportError, match=f"need.*`pip install {package}`"):
+            with pytest.raises(ImportError, match=f"need.*`pip install {package}`") as error:
                 call()
+            assert "secret" not in str(error.value)
 
 
 def test_sizes_are_numbers_or_texts(tmp_path: Path, plain: Path, packed: Path) -> None:

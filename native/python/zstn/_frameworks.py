@@ -43,7 +43,7 @@ _NAMES = {name: dtype for names in (_NUMPY, _ML_DTYPES) for dtype, name in names
 
 def numpy_dtype(dtype: str) -> Any:
     """Returns the NumPy dtype for a safetensors dtype."""
-    import numpy as np
+    np = imported("numpy")
 
     if dtype in _NUMPY:
         return np.dtype(_NUMPY[dtype])
@@ -81,7 +81,7 @@ Maker = Callable[[Any, str, Sequence[int], Any], Any]
 def to_numpy(memory: Any, dtype: str, shape: Sequence[int], device: Any = "cpu") -> Any:
     """Returns an array that uses `memory` without a copy. NumPy has no elements of four
     bits, so each of them becomes a byte."""
-    import numpy as np
+    np = imported("numpy")
 
     element = numpy_dtype(dtype)
     if math.prod(shape) == 0:
@@ -194,6 +194,10 @@ def find(framework: str) -> tuple[str, Maker]:
         raise ZstnError(f"framework {framework} is invalid", "usage") from None
 
 
+#: The names of packages that differ from those of their modules.
+_PACKAGES = {"paddle": "paddlepaddle"}
+
+
 def imported(module: str) -> Any:
     """Returns a module of a framework.
 
@@ -201,13 +205,14 @@ def imported(module: str) -> Any:
         ModuleNotFoundError: if the framework is not installed; the error states how to
             install it.
     """
-    package = module.partition(".")[0]
+    top = module.partition(".")[0]
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in (package, module):
+        if error.name not in (top, module):
             raise
-        message = f"tensors of {package} need the package {package}: `pip install {package}`"
+        package = _PACKAGES.get(top, top)
+        message = f"tensors of {top} need the package {package}: `pip install {package}`"
         raise ModuleNotFoundError(message, name=error.name) from error
 
 

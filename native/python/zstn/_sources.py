@@ -88,9 +88,11 @@ def _of_url(url: str) -> FsspecSource:
         from fsspec.core import url_to_fs
     except ImportError as error:
         known = ", ".join(f"{scheme}://" for scheme in sorted(_SCHEMES))
+        # The rest of the address may contain a password.
+        scheme = url.partition(":")[0]
         raise ImportError(
-            f"{url}: zstn reads addresses that begin with one of {known} and without `::`; "
-            "others need fsspec: `pip install fsspec`"
+            f"addresses such as {scheme}:… need fsspec: `pip install fsspec`. "
+            f"Without it, zstn reads {known}, if the address does not contain `::`"
         ) from error
     fs, path = url_to_fs(url)
     return FsspecSource(fs, path)

@@ -17,7 +17,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from . import _native
 from ._errors import ZstnError
@@ -254,17 +254,20 @@ class _Opening:
         self._reader = await self._open()
         return self._reader
 
-    def __enter__(self) -> NoReturn:
-        raise TypeError("write `async with zstn.aio.open(…)` instead of `with`")
+    if not TYPE_CHECKING:
+        # Type checkers report these mistakes if the methods are absent.
 
-    def __exit__(self, *_: object) -> None:
-        """Exists because ``with`` looks for it before it calls `__enter__`."""
+        def __enter__(self):
+            raise TypeError("write `async with zstn.aio.open(…)` instead of `with`")
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            f"the model is not open yet, so it has no `{name}`: write "
-            "`model = await zstn.aio.open(…)` or `async with zstn.aio.open(…) as model`"
-        )
+        def __exit__(self, *_):
+            """Exists because ``with`` looks for it before it calls `__enter__`."""
+
+        def __getattr__(self, name):
+            raise AttributeError(
+                f"the model is not open yet, so it has no `{name}`: write "
+                "`model = await zstn.aio.open(…)` or `async with zstn.aio.open(…) as model`"
+            )
 
     async def __aexit__(
         self,

@@ -122,13 +122,15 @@ impl<'a, R: Opened> Stored<'a, R> {
     /// read.
     fn base(&self) -> Result<Option<Self>> {
         let tensor = self.entry();
-        let name = tensor.name_in_base();
         match (tensor.base, self.model.base()) {
             (None, _) => Ok(None),
-            (Some(_), Some(base)) => Ok(Some(Self::new(base.clone(), base.number(name)?))),
+            (Some(_), Some(base)) => {
+                let number = self.model.in_base(self.number, base)?;
+                Ok(Some(Self::new(base.clone(), number)))
+            }
             (Some(_), None) => Err(Error::NeedsBase {
                 name: self.model.name().into(),
-                detail: format!(", and `{name}` is needed from that one"),
+                detail: format!(", and `{}` is needed from that one", tensor.name),
             }),
         }
     }

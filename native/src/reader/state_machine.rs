@@ -44,7 +44,7 @@ pub(crate) trait Work<'a> {
     fn finish(self, engine: &Engine) -> Result<Self::Output>;
 }
 
-/// Several works of the same type, whose ranges are read together. It computes the
+/// Several pieces of work of one type, whose ranges are read together. It computes the
 /// results of all of them, in their order.
 pub(crate) struct Together<W> {
     works: Vec<W>,
@@ -140,6 +140,11 @@ pub(crate) trait Opened: Clone {
 
     /// Returns the error for bytes of another version ([`Source::other_version`]).
     fn other_version(&self, file: usize) -> Option<Error>;
+
+    /// Returns the number of the tensor of `base` that tensor `number` depends on.
+    fn in_base(&self, number: usize, base: &Self) -> Result<usize> {
+        base.number(self.model().name_in_base(number).unwrap_or_default())
+    }
 
     /// Returns the number of the tensor called `name`. If there is none, the error
     /// suggests similar names.

@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
                 continue;
             }
             let reference = tensor.base.and_then(|_| {
-                let stored = base.plain_part(base.find(tensor.name_in_base()).ok()?)?;
+                let stored = base.plain_part(base.find(model.name_in_base(number)?).ok()?)?;
                 Some(part(base_file, stored.stored.clone()))
             });
             let parts = parts(tensor, &[delta]);

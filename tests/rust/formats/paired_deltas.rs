@@ -161,7 +161,8 @@ fn tensors(delta: &[u8], base: &[u8]) -> Result<Vec<Vec<u8>>> {
         let stored = part(delta, tensor.parts[0].stored.clone());
         let reference = match tensor.base {
             Some(_) => {
-                let number = of_base.find(tensor.name_in_base())?;
+                let name = opened.name_in_base(number).expect("is a number");
+                let number = of_base.find(name)?;
                 Some(part(base, of_base.tensor(number)?.parts[0].stored.clone()))
             }
             None => None,

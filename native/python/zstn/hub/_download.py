@@ -73,10 +73,10 @@ def _find(request: Request) -> _Listing:
             return _look_up(request)
         except errors.LocalEntryNotFoundError:
             pass
-        if isinstance(error, errors.HfHubHTTPError):
+        if isinstance(error, (errors.HfHubHTTPError, errors.LocalTokenNotFoundError)):
             raise
         raise errors.LocalEntryNotFoundError(
-            f"{request.repo_id} has not been downloaded before, and the hub cannot be reached: {error}"
+            f"{request.repo_id} has not been downloaded before, and its files cannot be listed on the hub: {error}"
         ) from error
 
 

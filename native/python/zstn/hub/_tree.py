@@ -28,7 +28,8 @@ class Request:
 
 
 def refuse_missing_folder(request: Request) -> None:
-    """Raises `FileNotFoundError` for a path that cannot be the name of a repository."""
+    """Raises `FileNotFoundError` if the request names a folder that does not exist, by a
+    path that cannot be the name of a repository."""
     name = request.repo_id
     is_path = name.startswith((".", "~", os.sep)) or name.count("/") > 1
     if is_path and not os.path.isdir(name):
