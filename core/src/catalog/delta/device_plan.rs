@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use super::{FormatContents, StoredTensor, payload};
-use crate::container::model_delta::{RecordKind, is_announced, lost_trailer};
+use super::{FormatContents, StoredTensor};
+use crate::container::model_delta::RecordKind;
 use crate::engine::Engine;
 use crate::frame::Edition;
 use crate::frame::delta::Delta;
@@ -38,14 +38,7 @@ impl FormatContents {
                 None => Reason::BaseDigest,
             }));
         }
-        let bytes = match record.kind {
-            RecordKind::Copy => stored.bytes,
-            _ => payload(stored.tensor, record, self.edition, stored.bytes)?,
-        };
-        let has_trailer = info.is_some() || self.base_table.is_some();
-        if !has_trailer && is_announced(record.kind, bytes) {
-            return Err(lost_trailer().tensor(&stored.tensor.name));
-        }
+        let bytes = self.checked_payload(stored)?;
         let placed = PlacedFrame {
             bytes,
             source: source.saturating_add((stored.bytes.len() - bytes.len()) as u64),

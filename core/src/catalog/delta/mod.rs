@@ -84,6 +84,22 @@ impl FormatContents {
     fn source(&self, number: usize) -> Option<Source> {
         self.records.get(number)?.1?.source
     }
+
+    /// Returns the payload of a record, whose head must agree with the catalog. A payload
+    /// that announces a trailer is refused if the file has none.
+    fn checked_payload<'a>(&self, stored: StoredTensor<'a, '_>) -> Result<&'a [u8]> {
+        let StoredTensor { tensor, bytes, .. } = stored;
+        let (record, info) = &self.records[stored.number];
+        let payload = match record.kind {
+            RecordKind::Copy => bytes,
+            _ => payload(tensor, record, self.edition, bytes)?,
+        };
+        let has_trailer = info.is_some() || self.base_table.is_some();
+        if !has_trailer && is_announced(record.kind, payload) {
+            return Err(lost_trailer().tensor(&tensor.name));
+        }
+        Ok(payload)
+    }
 }
 
 impl Contents for FormatContents {
@@ -96,14 +112,7 @@ impl Contents for FormatContents {
     ) -> Result<Cow<'a, [u8]>> {
         let StoredTensor { tensor, base, .. } = stored;
         let (record, info) = &self.records[stored.number];
-        let payload = match record.kind {
-            RecordKind::Copy => stored.bytes,
-            _ => payload(tensor, record, self.edition, stored.bytes)?,
-        };
-        let has_trailer = info.is_some() || self.base_table.is_some();
-        if !has_trailer && is_announced(record.kind, payload) {
-            return Err(lost_trailer().tensor(&tensor.name));
-        }
+        let payload = self.checked_payload(stored)?;
         let reference = match (tensor.base, base) {
             (None, _) => None,
             (Some(_), None) => {
