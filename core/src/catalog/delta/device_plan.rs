@@ -82,4 +82,5 @@ fn add_delta<E: Engine>(
         edition: Edition::Plain,
     };
     plan.add_xor(engine, &placed)
+        .map_err(|error| error.within(head_bytes))
 }
