@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use super::float_format::{Float, Word as _};
 
 /// The number of contexts.
-pub(super) const CONTEXTS: usize = 161;
+pub(crate) const CONTEXTS: usize = 161;
 /// The last context of groups with a scale.
 const LAST_SCALED: i32 = 95;
 /// The context of unchanged groups.

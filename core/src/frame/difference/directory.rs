@@ -102,11 +102,7 @@ impl Directory {
     /// elements with the base or limited the number of groups, so this allocates no
     /// more than the input justifies.
     pub(super) fn new(head: &DifferenceHead) -> Result<Self> {
-        let choice = |context| {
-            let coding = head.coding(context);
-            u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
-        };
-        let choices = ContextMap::new(choice);
+        let choices = ContextMap::new(|context| head.choice(context));
         let unchanged = choices.unchanged();
         let unchanged = match unchanged & block::SHIFT_MASK {
             0 => head.tables[usize::from(unchanged >> SLOT_BITS)].only(),

@@ -12,7 +12,7 @@ use super::{MAGIC, VERSION};
 use crate::bytes::{Cursor, index};
 use crate::checksum::{agrees, short_checksum};
 use crate::entropy::bits::{BitReader, BitWriter};
-use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SideStream};
+use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SLOT_BITS, SideStream};
 use crate::float::FloatType;
 use crate::{Error, Result, Rule};
 
@@ -32,11 +32,11 @@ const HAS_MEANS: u8 = 1;
 const HAS_LOW_RANK: u8 = 2;
 
 /// The expected difference for each value of the top six mantissa bits.
-pub(super) type Means = Box<[i32; 64]>;
+pub(crate) type Means = Box<[i32; 64]>;
 
 /// The coding of the elements of a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct ContextCoding {
+pub(crate) struct ContextCoding {
     /// Index of the table.
     pub table: u8,
     /// Number of low bits of a value that are stored as raw bits.
@@ -45,7 +45,7 @@ pub(super) struct ContextCoding {
 
 /// The position, lengths and checksum of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Offset of the block in the frame.
     pub start: u64,
     pub rans_len_bytes: u32,
@@ -63,7 +63,7 @@ impl Block {
 
 /// A parsed head whose fields are consistent.
 #[derive(Debug, Clone)]
-pub(super) struct DifferenceHead<'a> {
+pub(crate) struct DifferenceHead<'a> {
     pub element: FloatType,
     /// Number of rANS states.
     pub states: usize,
@@ -236,11 +236,13 @@ impl<'a> DifferenceHead<'a> {
             .map_or(self.len_bytes, |block| block.range().end)
     }
 
-    /// Returns the coding of `context`. A context outside the range of the head
-    /// has the coding of the nearest one inside.
-    pub fn coding(&self, context: usize) -> ContextCoding {
+    /// Returns the coding of `context` as one number: the index of the table in the top
+    /// four bits, the shift in the low bits. A context outside the range of the head has the
+    /// coding of the nearest one inside.
+    pub fn choice(&self, context: usize) -> u16 {
         let number = context.saturating_sub(self.first_context.into());
-        self.codings[number.min(self.codings.len() - 1)]
+        let coding = self.codings[number.min(self.codings.len() - 1)];
+        u16::from(coding.table) << SLOT_BITS | u16::from(coding.shift)
     }
 }
 

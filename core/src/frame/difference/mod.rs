@@ -7,7 +7,10 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+#[cfg(all(feature = "plan", feature = "deltas"))]
+use core::ops::Range;
 
+use crate::bytes::part;
 use crate::digest;
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
@@ -19,10 +22,10 @@ mod encode;
 mod float_format;
 mod head;
 pub mod low_rank;
-#[cfg(all(feature = "plan", feature = "deltas"))]
-mod outline;
 mod token;
 
+#[cfg(all(feature = "plan", feature = "deltas"))]
+pub(crate) use context::CONTEXTS;
 pub use directory::{DifferencePlan, Directory};
 pub use encode::encode;
 #[cfg(feature = "deltas")]
@@ -31,6 +34,8 @@ pub(crate) use encode::{BLOCK_ELEMENTS, row_elements};
 pub(crate) use head::BLOCK_BYTES;
 pub use head::{FIXED_BYTES, head_len_bytes};
 
+#[cfg(all(feature = "plan", feature = "deltas"))]
+use directory::check_block;
 use head::DifferenceHead;
 
 /// The first bytes of a frame.
@@ -122,8 +127,28 @@ impl<'a> Difference<'a> {
     fn restore<E: Engine>(&self, engine: &E, reference: &[u8]) -> Result<Vec<u8>> {
         let directory = Directory::new(&self.head)?;
         let plan = directory.plan(0..self.len_bytes());
-        let stored = crate::bytes::part(self.bytes, plan.stored());
+        let stored = part(self.bytes, plan.stored());
         directory.decode(engine, &plan, stored, reference)
+    }
+}
+
+#[cfg(all(feature = "plan", feature = "deltas"))]
+impl<'a> Difference<'a> {
+    pub(crate) fn head(&self) -> &DifferenceHead<'a> {
+        &self.head
+    }
+
+    /// Compares every block with its checksum, and returns the ranges of its rANS part and
+    /// of its raw bits in the frame.
+    pub(crate) fn checked_blocks(&self) -> impl Iterator<Item = Result<[Range<u64>; 2]>> {
+        self.head.blocks.iter().enumerate().map(|(number, block)| {
+            let range = block.range();
+            let middle = range.start + u64::from(block.rans_len_bytes);
+            let parts = [range.start..middle, middle..range.end];
+            let stored = parts.clone().map(|range| part(self.bytes, range));
+            check_block(number, block, stored)?;
+            Ok(parts)
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::bytes::{index, part};
 use crate::engine::Engine;
-use crate::frame::difference::Difference;
+use crate::frame::difference::{CONTEXTS, Difference};
 use crate::{Error, Result, Rule};
 
 /// The lists of a plan that only deltas need.
@@ -165,35 +165,37 @@ impl DevicePlan {
     }
 
     fn add_blocks(&mut self, placed: &PlacedFrame, difference: &Difference) -> Result<(), Stop> {
-        let outline = difference.outline().ok_or(Stop::Cpu(Reason::LowRank))?;
+        let head = difference.head();
+        if head.low_rank.is_some() {
+            return Err(Stop::Cpu(Reason::LowRank));
+        }
         let mut budget = Budget::of(placed.bytes);
         budget.spend::<PlannedDifference>()?;
         budget.spend::<PlannedDigest>()?;
-        budget.spend_all::<u8>(outline.groups())?;
-        budget.spend_all::<DifferenceTable>(outline.tables().len() as u64)?;
-        budget.spend_all::<DifferenceBlock>(outline.block_count() as u64)?;
+        budget.spend_all::<u8>(head.elements.div_ceil(head.group_elements))?;
+        budget.spend_all::<DifferenceTable>(head.tables.len() as u64)?;
+        budget.spend_all::<DifferenceBlock>(head.blocks.len() as u64)?;
         let mut contexts = [0; PlannedDifference::CONTEXTS];
-        for (context, choice) in contexts.iter_mut().zip(outline.choices()) {
-            *context = choice;
+        for (context, choice) in contexts.iter_mut().take(CONTEXTS).enumerate() {
+            *choice = head.choice(context);
         }
         let tensor = number(self.of_deltas.differences.len())?;
-        let element = outline.element();
         self.of_deltas.differences.push(PlannedDifference {
             output: placed.output.start,
-            elements: outline.elements(),
-            group_elements: outline.group_elements(),
+            elements: head.elements,
+            group_elements: head.group_elements,
             first_code: self.of_deltas.codes.len() as u64,
-            dtype: element as u32,
-            item_bytes: number(element.len_bytes())?,
-            states: number(outline.states())?,
-            block_elements: outline.block_elements(),
+            dtype: head.element as u32,
+            item_bytes: number(head.element.len_bytes())?,
+            states: number(head.states)?,
+            block_elements: head.block_elements,
             first_table: number(self.of_deltas.tables.len())?,
-            tables: number(outline.tables().len())?,
-            means: outline.means().copied().unwrap_or([0; 64]),
+            tables: number(head.tables.len())?,
+            means: head.means.as_deref().copied().unwrap_or([0; 64]),
             contexts,
         });
-        self.of_deltas.codes.extend(outline.codes()?);
-        for table in outline.tables() {
+        self.of_deltas.codes.extend(head.codes.decode()?);
+        for table in &head.tables {
             let mut frequencies = [0; DifferenceTable::SYMBOLS];
             for (symbol, frequency) in table.iter() {
                 if let Some(place) = frequencies.get_mut(usize::from(symbol)) {
@@ -203,8 +205,8 @@ impl DevicePlan {
             self.of_deltas.tables.push(DifferenceTable { frequencies });
         }
         number(self.of_deltas.tables.len())?;
-        for (at, block) in outline.blocks().enumerate() {
-            let (rans, raw) = block?;
+        for (at, block) in difference.checked_blocks().enumerate() {
+            let [rans, raw] = block?;
             number(self.of_deltas.blocks.len())?;
             self.of_deltas.blocks.push(DifferenceBlock {
                 rans: source_of(placed, part(placed.bytes, rans.clone()))?,
