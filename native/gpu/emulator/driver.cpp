@@ -151,9 +151,12 @@ void run_block(const std::string& name, const Launch& launch, const void* jobs, 
         memory.resize(sizeof(DigestShared));
         const DigestTile& tile = ((const DigestTile*)jobs)[k];
         check_output(launch, launch.digests[tile.digest].output + tile.first, tile.len);
+        check_range((u64)launch.scratch + tile.value, sizeof(ChainingValue));
         hash_tile(block, launch, tile, memory.data());
     } else if (name == "compare_digests") {
-        compare_digest(block, launch, ((const DigestSum*)jobs)[k]);
+        const DigestSum& sum = ((const DigestSum*)jobs)[k];
+        check_range((u64)launch.scratch + sum.values, 2 * (u64)sum.tiles * sizeof(ChainingValue));
+        compare_digest(block, launch, sum);
     } else if (name == "decode_difference_blocks") {
         const DifferenceBlocks& blocks = ((const DifferenceBlocks*)jobs)[k];
         for (u32 j = 0; j < blocks.count; j++) check_block(launch, blocks.first + j);
