@@ -89,15 +89,24 @@ impl<D: Device> Load<'_, D> {
         // For a tensor that is refused here, the reader returns the error.
         let decoded = match file.add_to_plan(engine, part.number, stored, at, output, plan) {
             Ok(Placement::Device) => return Ok(()),
-            Ok(Placement::Cpu(_)) => {
-                let model = self.reader.model();
-                let decoded = model.decode(engine, place.number, &[stored], None);
-                decoded.ok().map(Cow::into_owned)
-            }
+            Ok(Placement::Cpu(_)) => self.decode_stored(place.number, stored),
             Err(_) => None,
         };
         batch.by_cpu.push((index, decoded));
         Ok(())
+    }
+
+    /// Decodes a tensor from its stored bytes, and from the base's tensor of the same name if
+    /// it is a record of a delta. Returns `None` if the reader refuses one of them.
+    fn decode_stored(&self, number: usize, stored: &[u8]) -> Option<Vec<u8>> {
+        let model = self.reader.model();
+        let tensor = model.tensor(number).ok()?;
+        let base = match (tensor.base, self.reader.base()) {
+            (Some(_), Some(base)) => Some(base.read(&tensor.name).ok()?.bytes),
+            _ => None,
+        };
+        let decoded = model.decode(self.reader.engine(), number, &[stored], base.as_deref());
+        decoded.ok().map(Cow::into_owned)
     }
 
     /// Decodes the host segments of a plan.
