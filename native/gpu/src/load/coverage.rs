@@ -19,9 +19,9 @@ pub struct Coverage {
     pub len_bytes: u64,
 }
 
-/// Determines which tensors a device decodes. A tensor of a delta is one of them if the base's
-/// tensor is one, too. This reads all packed tensors, because only their blocks state how they
-/// are coded, but decodes none.
+/// Determines which tensors a device decodes. A tensor of a delta counts only if the device
+/// also decodes or copies the base's tensor. This reads all packed tensors, because only their
+/// blocks state how they are coded, but decodes none.
 ///
 /// # Errors
 /// A tensor cannot be read, or is damaged in a way that does not require decoding.

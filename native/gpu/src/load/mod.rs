@@ -5,8 +5,8 @@
 //!
 //! For each thread, a load needs two buffers, at most one frame that is longer than a
 //! buffer, and on the device the planes of at most four buffers of decoded bytes, or of one
-//! longer tensor. The device bounds the number of threads of all loads
-//! ([`Device::queue`]).
+//! longer tensor, and as many bytes of the base of tensors that are stored as an exclusive or.
+//! The device bounds the number of threads of all loads ([`Device::queue`]).
 //!
 //! | tensors | are |
 //! |---|---|
@@ -129,7 +129,7 @@ pub struct LoadedTensor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Number of tensors that the CPU has decoded, or the base's tensor of the same name.
+    /// Number of tensors that the CPU decoded, or whose tensor in the base it decoded.
     pub by_cpu: usize,
 }
 
@@ -147,7 +147,7 @@ pub struct Target<'t, M> {
 
 /// Loads all tensors of a model into one block of memory. Stored bytes of ZSTN files are
 /// compared with their checksums, as by [`Verify::Stored`](zstn::Verify); digests of
-/// decoded bytes are only compared for tensors that the CPU decodes.
+/// decoded bytes are compared for tensors of deltas and for tensors that the CPU decodes.
 ///
 /// # Errors
 /// The error with which [`Reader::read`] refuses a tensor; [`zstn::Error::Cancelled`];
@@ -197,11 +197,14 @@ pub fn load_into<D: Device>(
     options: &LoadOptions,
 ) -> Result<LoadReport> {
     let by_cpu = load_targets(device, reader, targets, options)?.len();
+    for source in reader.all_sources() {
+        source.check_unchanged()?;
+    }
     Ok(LoadReport { by_cpu })
 }
 
-/// Loads tensors like [`load_into`]. Returns the names of those that the CPU has decoded, or
-/// whose base it has decoded.
+/// Loads tensors as [`load_into`] does. Returns the names of the tensors that the CPU decoded,
+/// or whose tensor in the base it decoded.
 fn load_targets<'t, D: Device>(
     device: &D,
     reader: &Reader,
@@ -251,9 +254,6 @@ fn load_targets<'t, D: Device>(
         });
     }
     Load::new(device, reader, options, &places).run()?;
-    for source in reader.all_sources() {
-        source.check_unchanged()?;
-    }
     let is_by_cpu = |place: &&Place<'t, _>| place.is_by_cpu.load(Ordering::Relaxed);
     by_cpu.extend(places.iter().filter(is_by_cpu).map(|place| place.name));
     Ok(by_cpu)
