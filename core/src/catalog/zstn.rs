@@ -413,9 +413,9 @@ impl FileCatalog {
     /// has a [`FileTensor::base`](super::FileTensor), the output has to contain the base's
     /// tensor when the plan is decoded.
     ///
-    /// If the file has checksums of the stored bytes, they are compared. Digests of
-    /// decoded bytes in ZSTN files cannot be compared on a device, so a tensor of a file
-    /// that only has these is left to the CPU. The plan includes the digests of deltas.
+    /// If the file has checksums of the stored bytes, they are compared. Digests of decoded
+    /// bytes in ZSTN files are not added to a plan, so a tensor of a file that only has
+    /// these is left to the CPU. The plan contains the digests of the tensors of deltas.
     ///
     /// # Errors
     /// The errors of [`FileCatalog::decode`] that do not require decoding, and the errors

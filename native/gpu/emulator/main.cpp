@@ -22,7 +22,7 @@ struct Request {
     u64 differences, difference_codes, difference_tables, difference_blocks, digests;
     u64 segment_jobs, copy_jobs, rans_jobs, bfloat16_tiles, join_tiles;
     u64 lattice_tiles, sparse_tiles, sparse_sums, difference_jobs, xor_tiles;
-    u64 base_digest_tiles, base_digest_sums, digest_tiles, digest_sums;
+    u64 digest_tiles, digest_sums;
     u64 source, scratch, output;
 };
 
@@ -79,8 +79,6 @@ void answer(const Request& request) {
     auto sparse_sums = receive(request.sparse_sums, 1);
     auto difference_jobs = receive(request.difference_jobs, 1);
     auto xor_tiles = receive(request.xor_tiles, 1);
-    auto base_digest_tiles = receive(request.base_digest_tiles, 1);
-    auto base_digest_sums = receive(request.base_digest_sums, 1);
     auto digest_tiles = receive(request.digest_tiles, 1);
     auto digest_sums = receive(request.digest_sums, 1);
     auto source = receive(request.source, 16), scratch = receive(request.scratch, 16);
@@ -108,18 +106,9 @@ void answer(const Request& request) {
         damage,
     };
     const Block block = {(u32)request.threads, request.is_reversed != 0};
-    auto compare = [&](const Buffer& tiles, const Buffer& sums) {
-        each_job<DigestTile>(tiles, sizeof(DigestShared), [&](const DigestTile& tile, u8* shared) {
-            hash_tile(block, launch, tile, shared);
-        });
-        each_job<DigestSum>(sums, 1, [&](const DigestSum& sum, u8*) {
-            compare_digest(block, launch, sum);
-        });
-    };
     each_job<XorTile>(*xor_tiles, 1, [&](const XorTile& tile, u8*) {
         save_base(block, launch, tile);
     });
-    compare(*base_digest_tiles, *base_digest_sums);
     for (u32 k = 0; k < codes; k++) {
         expand_table(block, launch, k, shared_memory(sizeof(TableShared)).data());
     }
@@ -157,7 +146,13 @@ void answer(const Request& request) {
     each_job<XorTile>(*xor_tiles, 1, [&](const XorTile& tile, u8*) {
         apply_xor(block, launch, tile);
     });
-    compare(*digest_tiles, *digest_sums);
+    const size_t digest_len = sizeof(DigestShared);
+    each_job<DigestTile>(*digest_tiles, digest_len, [&](const DigestTile& tile, u8* shared) {
+        hash_tile(block, launch, tile, shared);
+    });
+    each_job<DigestSum>(*digest_sums, 1, [&](const DigestSum& sum, u8*) {
+        compare_digest(block, launch, sum);
+    });
     fwrite(damage, 1, sizeof damage, stdout);
     fwrite(output->bytes, 1, output->len, stdout);
     fflush(stdout);

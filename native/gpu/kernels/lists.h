@@ -69,7 +69,6 @@ struct DifferenceBlock {
 struct PlannedDigest {
     u64 output, len;
     u8 expected[16];
-    u32 state, reserved;
 };
 
 // Elements that one block joins, as the crate's `jobs` module declares them.
@@ -137,8 +136,8 @@ struct DigestSum {
     u32 tiles, digest;
 };
 
-// Bytes of the output that one block copies to the scratch buffer, and combines with the
-// decoded bytes later.
+// Bytes of the base that one block copies from the output to the scratch buffer. Another
+// block XORs the decoded bytes with them.
 struct XorTile {
     u64 output, base;
     u32 len, reserved;
@@ -163,7 +162,7 @@ static_assert(sizeof(Lattice) == 1048 && sizeof(LatticeGroup) == 8, "layout");
 static_assert(sizeof(RansChunks) == 8, "layout");
 static_assert(sizeof(SparseTile) == 24 && sizeof(SparseSum) == 24, "layout");
 static_assert(sizeof(PlannedDifference) == 640 && sizeof(DifferenceTable) == 172, "layout");
-static_assert(sizeof(DifferenceBlock) == 24 && sizeof(PlannedDigest) == 40, "layout");
+static_assert(sizeof(DifferenceBlock) == 24 && sizeof(PlannedDigest) == 32, "layout");
 static_assert(sizeof(DifferenceBlocks) == 8 && sizeof(DigestTile) == 24, "layout");
 static_assert(sizeof(DigestSum) == 16 && sizeof(XorTile) == 24, "layout");
 static_assert(sizeof(DecodeTable) == 8448, "the launcher's `DECODE_TABLE_BYTES`");
@@ -188,7 +187,7 @@ struct Launch {
     const PlannedDigest* digests;
     DecodeTable* decode_tables;
     // The lowest indices of a damaged segment, of a damaged tensor, of a damaged block of a
-    // difference, and of a digest that other bytes have. All are NONE at first.
+    // difference, and of a digest that does not match its bytes. All are NONE at first.
     u32* damage;
 };
 

@@ -1,6 +1,5 @@
-// Combines decoded bytes with those of the base, which the output contains before anything
-// is decoded (docs/formats/z4ai-containers.md 3): copies them to the scratch buffer, and
-// combines both by an exclusive or at the end.
+// XORs decoded bytes with the base's (docs/formats/z4ai-containers.md 3). The output contains
+// the base's bytes before anything is decoded; they are copied to the scratch buffer first.
 #pragma once
 
 #include "lists.h"

@@ -68,6 +68,10 @@ pub trait Queue {
     /// has no defined content in tensors that are damaged. Other queues must not write to
     /// the source in the meantime.
     ///
+    /// If the plan contains records of a delta, `outputs` already contain the base's tensors,
+    /// written by queues whose work is done. The queue reads them before it writes to them.
+    /// After decoding, it compares the plan's digests.
+    ///
     /// # Errors
     /// [`Error::Usage`] if a buffer is shorter than the plan requires, if `host` does not
     /// have the segments of the plan, if an output has no place, or if memory belongs to

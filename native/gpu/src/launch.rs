@@ -53,14 +53,14 @@ pub enum Damage {
     Tensor(u32),
     /// The block of a difference with this index does not end with its last element.
     Block(u32),
-    /// The digest with this index is not the digest of its bytes.
+    /// The digest with this index does not match its bytes.
     Digest(u32),
 }
 
 impl Damage {
     /// Returns the damage that the kernels have reported: the lowest index of a damaged
-    /// segment, tensor and block, and of a digest of other bytes. Planes of a damaged
-    /// segment have no defined content, so segments come first; digests come last.
+    /// segment, tensor and block, and of a digest that does not match its bytes. Planes of a
+    /// damaged segment have no defined content, so segments come first; digests come last.
     #[must_use]
     pub fn of_report([segment, tensor, block, digest]: [u32; 4]) -> Option<Self> {
         let found = [

@@ -16,18 +16,17 @@
 //! | `sparse.cu` | adds up these counts | a tensor of [`Jobs::sparse_sums`] |
 //! | `sparse.cu` | writes the values to their places | a tile of [`Jobs::sparse`] |
 //! | `xor.cu` | copies bytes of the base to the scratch buffer | a tile of [`Jobs::xors`] |
-//! | `digest.cu` | hashes bytes of the output | a tile of [`Jobs::base_digests`] or [`Jobs::digests`] |
-//! | `digest.cu` | compares the hashes with digests | a sum of [`Jobs::base_digests`] or [`Jobs::digests`] |
+//! | `digest.cu` | hashes bytes of the output | a tile of [`Jobs::digests`] |
+//! | `digest.cu` | compares the hashes with digests | a sum of [`Jobs::digest_sums`] |
 //! | `difference.cu` | decodes differences | up to eight blocks of [`Jobs::differences`] |
-//! | `xor.cu` | combines decoded bytes with those of the base | a tile of [`Jobs::xors`] |
+//! | `xor.cu` | XORs decoded bytes with the base's | a tile of [`Jobs::xors`] |
 //!
 //! The first four kernels, and the host for the segments that are left to it, are
 //! independent of each other, except that Huffman-coded segments need the tables. The
 //! others run after them, and the three of `sparse.cu` run in this order.
 //!
-//! The kernels that read the base, `xor.cu` and `digest.cu` for [`Jobs::base_digests`], run
-//! before any that writes to the output. Combining bytes follows all decoding, and
-//! [`Jobs::digests`] follow that.
+//! Bytes of the base are copied before any kernel writes to the output. Decoded bytes are
+//! XORed with them after everything has been decoded, and [`Jobs::digests`] follow that.
 //!
 //! [`load`] reads whole models into the memory of a [`Device`]. With the feature `cuda`,
 //! [`cuda::Gpu`] is one. A program that links with it needs no CUDA to be built or to
@@ -35,10 +34,9 @@
 //!
 //! The kernels check that every stream ends exactly with its last symbol, that no field is
 //! too wide, that palettes have all of their indices, that symbols of lattices have a
-//! value, that sparse tensors have a value for every bit, and that the bytes of bases and of
-//! tensors that are restored from them have their digests. They report the lowest index of
-//! each kind of damage ([`Damage`]). Damaged streams never cause accesses
-//! outside the buffers. The lists have to come from a plan.
+//! value, that sparse tensors have a value for every bit, and that tensors of deltas have their
+//! digests. They report the lowest index of each kind of damage ([`Damage`]). Damaged streams
+//! never cause accesses outside the buffers. The lists have to come from a plan.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -51,8 +49,8 @@ pub mod load;
 pub use device::{Device, Output, Queue};
 pub use error::{Error, Result};
 pub use jobs::{
-    DifferenceBlocks, DigestJobs, DigestSum, DigestTile, IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS,
-    RansChunks, SparseSum, SparseTile, Tile, XorTile,
+    DifferenceBlocks, DigestSum, DigestTile, IN_SCRATCH, Jobs, MAX_TILE_ELEMENTS, RansChunks,
+    SparseSum, SparseTile, Tile, XorTile,
 };
 pub use launch::{Damage, difference_shared_bytes, host_place, stream_shared_bytes};
 

@@ -11,15 +11,15 @@ use crate::frame::plan::{DevicePlan, PlacedFrame, Placement, Reason};
 use crate::{Error, Result, Rule};
 
 impl FormatContents {
-    /// Returns whether a plan may contain tensor `number`. A device does not compute the
-    /// digests of bases that `Z4DL` records contain, so it decodes them only if the trailer
-    /// has the digest of the restored tensor. It decodes no tensor from other bytes of the
-    /// base than the tensor of its name.
+    /// Returns whether a plan may contain tensor `number`. A device does not compare the
+    /// digests of bases that records contain, so a record that depends on the base is only
+    /// planned if the trailer has the digest of the restored tensor. Records that refer to
+    /// other bytes of the base (docs/formats/zstn-delta.md 7) are not planned.
     pub(in crate::catalog) fn may_be_planned(&self, number: usize) -> bool {
         let record = self.records.get(number);
         self.source(number).is_none()
             && record
-                .is_some_and(|(record, info)| record.kind != RecordKind::Delta || info.is_some())
+                .is_some_and(|(record, info)| record.kind == RecordKind::Full || info.is_some())
     }
 
     /// Adds a tensor to a plan; see [`FileCatalog::add_to_plan`](super::FileCatalog).
@@ -31,13 +31,10 @@ impl FormatContents {
         output: Range<u64>,
         plan: &mut DevicePlan,
     ) -> Result<Placement> {
-        let (record, info) = &self.records[stored.number];
         if !self.may_be_planned(stored.number) {
-            return Ok(Placement::Cpu(match self.source(stored.number) {
-                Some(_) => Reason::OtherSource,
-                None => Reason::BaseDigest,
-            }));
+            return Ok(Placement::Cpu(Reason::Base));
         }
+        let (record, info) = &self.records[stored.number];
         let bytes = self.checked_payload(stored)?;
         let placed = PlacedFrame {
             bytes,
@@ -51,7 +48,7 @@ impl FormatContents {
             RecordKind::Copy => Ok(Placement::Device),
             RecordKind::Delta => add_delta(engine, &placed, plan),
             // Has a source, which has been refused above.
-            RecordKind::Grown => Ok(Placement::Cpu(Reason::OtherSource)),
+            RecordKind::Grown => Ok(Placement::Cpu(Reason::Base)),
         };
         let added = added.and_then(|placement| {
             if let (Placement::Device, Some(info)) = (placement, info) {

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes as _;
 use super::segments::{Budget, Stop, number};
 use super::{
     DevicePlan, DifferenceBlock, DifferenceTable, PlacedFrame, Placement, PlannedDifference,
-    PlannedDigest, PlannedXor, Reason, State, source_of,
+    PlannedDigest, PlannedXor, Reason, source_of,
 };
 use crate::bytes::{index, part};
 use crate::engine::Engine;
@@ -92,15 +92,16 @@ impl DevicePlan {
         &self.of_deltas.digests
     }
 
-    /// Returns the bytes of the output that are combined with those of the base.
+    /// Returns the ranges of the output that are XORed with the base's tensor.
     #[must_use]
     pub fn xors(&self) -> &[PlannedXor] {
         &self.of_deltas.xors
     }
 
     /// Adds a tensor whose frame is a `ZXD1` difference. The output has to contain the
-    /// tensor of the base when the plan is decoded; the plan includes the digest of these
-    /// bytes. See [`DevicePlan::add`] for the order of outputs.
+    /// tensor of the base when the plan is decoded. The digest of the base in the frame is not
+    /// compared; the caller adds the digest of the restored tensor
+    /// ([`DevicePlan::add_digest`]). See [`DevicePlan::add`] for the order of outputs.
     ///
     /// # Errors
     /// The errors of [`DevicePlan::add`]; a block of the frame that does not match its
@@ -123,7 +124,8 @@ impl DevicePlan {
     }
 
     /// Adds a tensor whose frame decodes to its exclusive or with the base's tensor, which
-    /// the output has to contain when the plan is decoded.
+    /// the output has to contain when the plan is decoded. The caller adds the digest of the
+    /// restored tensor ([`DevicePlan::add_digest`]).
     ///
     /// # Errors
     /// The errors of [`DevicePlan::add`].
@@ -138,28 +140,23 @@ impl DevicePlan {
         })
     }
 
-    /// Adds the comparison of bytes of the output, as they are after decoding, with the
-    /// first 16 bytes of their BLAKE3 digest. The bytes are a tensor that was added last, or
-    /// one that follows it and that the output contains already.
+    /// Adds the comparison of decoded bytes of the output with the first 16 bytes of their
+    /// BLAKE3 digest. The bytes are the tensor that was added last, or bytes that follow it
+    /// and that the output contains already.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the range is invalid.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind) if the range is invalid, or ends before
+    /// the tensor that was added last.
     pub fn add_digest(&mut self, output: Range<u64>, digest: [u8; 16]) -> Result<()> {
-        if output.start > output.end {
+        if output.start > output.end || output.end < self.output_end {
             return Err(Error::invalid_input("a range of a digest is invalid"));
         }
-        self.output_end = self.output_end.max(output.end);
-        self.push_digest(output, digest, State::Decoded)
-    }
-
-    fn push_digest(&mut self, output: Range<u64>, expected: [u8; 16], state: State) -> Result<()> {
         number(self.of_deltas.digests.len())?;
+        self.output_end = output.end;
         self.of_deltas.digests.push(PlannedDigest {
             output: output.start,
             len: output.end - output.start,
-            expected,
-            state: state as u32,
-            reserved: 0,
+            expected: digest,
         });
         Ok(())
     }
@@ -171,7 +168,6 @@ impl DevicePlan {
         }
         let mut budget = Budget::of(placed.bytes);
         budget.spend::<PlannedDifference>()?;
-        budget.spend::<PlannedDigest>()?;
         budget.spend_all::<u8>(head.elements.div_ceil(head.group_elements))?;
         budget.spend_all::<DifferenceTable>(head.tables.len() as u64)?;
         budget.spend_all::<DifferenceBlock>(head.blocks.len() as u64)?;
@@ -216,8 +212,6 @@ impl DevicePlan {
                 number: number(at)?,
             });
         }
-        let digest = difference.base_digest();
-        self.push_digest(placed.output.clone(), digest, State::Base)?;
         Ok(())
     }
 }

@@ -273,7 +273,7 @@ pub struct DifferenceBlock {
     pub number: u32,
 }
 
-/// Bytes of the output that are compared with a digest.
+/// Bytes of the output that are compared with a digest after everything has been decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PlannedDigest {
@@ -283,24 +283,10 @@ pub struct PlannedDigest {
     pub len: u64,
     /// The first 16 bytes of their BLAKE3 digest.
     pub expected: [u8; 16],
-    /// The number of a [`State`].
-    pub state: u32,
-    /// Always 0.
-    pub reserved: u32,
 }
 
-/// The state of the output in which bytes have their digest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum State {
-    /// Before anything is decoded: the bytes are those of the base.
-    Base = 0,
-    /// After everything has been decoded.
-    Decoded = 1,
-}
-
-/// Bytes of the output, those of the base before anything is decoded. They are combined
-/// with the decoded bytes of the same place by an exclusive or.
+/// A range of the output that contains the base's tensor. The decoded bytes of this range
+/// are XORed with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PlannedXor {

@@ -17,7 +17,7 @@
 //! last symbol, and that no field has more bits than its width.
 //!
 //! A record of a delta is decoded from the base's tensor, which the output has to contain
-//! when the plan is executed. A device compares it, or the restored tensor, with a digest.
+//! when the plan is executed. A device compares the restored tensor with its digest.
 //!
 //! A tensor that a plan does not cover is a [`Placement::Cpu`], which is not an error.
 
@@ -44,7 +44,7 @@ mod structured;
 pub use lists::{
     Coding, DifferenceBlock, DifferenceTable, HostSegment, HuffmanTable, Join, JoinedTensor,
     Lattice, LatticeGroup, MAX_CODE_BITS, NONE, PlannedDifference, PlannedDigest, PlannedPlane,
-    PlannedXor, RansTable, Segment, Space, State,
+    PlannedXor, RansTable, Segment, Space,
 };
 use segments::{Budget, Stop};
 
@@ -96,11 +96,9 @@ pub enum Reason {
     Digest,
     /// The frame is a difference whose predictions include a product of two matrices.
     LowRank,
-    /// Only a BLAKE2b digest of the base shows whether the base is the right one, and a
-    /// device does not compute such digests.
-    BaseDigest,
-    /// The tensor is decoded from other bytes of the base than the tensor of its name.
-    OtherSource,
+    /// The tensor is decoded from other bytes of the base than the tensor of its name, or
+    /// the file has no digest of the restored tensor.
+    Base,
 }
 
 /// The largest number of bytes of an element whose byte planes are joined.
@@ -184,20 +182,18 @@ impl DevicePlan {
         #[cfg(feature = "deltas")]
         let of_deltas_before = self.of_deltas.lens();
         let scratch_before = self.scratch_len_bytes;
-        let added = add(self);
-        if added.is_ok() {
+        let Err(stop) = add(self) else {
             self.source_end = self.source_end.max(source_end);
             self.output_end = output.end;
             return Ok(Placement::Device);
-        }
+        };
         self.truncate(before);
         #[cfg(feature = "deltas")]
         self.of_deltas.truncate(of_deltas_before);
         self.scratch_len_bytes = scratch_before;
-        match added {
-            Ok(()) => Ok(Placement::Device),
-            Err(Stop::Cpu(reason)) => Ok(Placement::Cpu(reason)),
-            Err(Stop::Error(error)) => Err(error),
+        match stop {
+            Stop::Cpu(reason) => Ok(Placement::Cpu(reason)),
+            Stop::Error(error) => Err(error),
         }
     }
 
@@ -378,7 +374,7 @@ impl DevicePlan {
     /// Returns the bytes of all lists in the order tensors, planes, segments, Huffman
     /// tables, rANS tables, lattices, groups of lattices, differences, their codes, tables
     /// and blocks, digests, for copying them to a device. Host segments are left out, and so
-    /// are the bytes to combine with those of the base.
+    /// are the ranges that are XORed with the base's tensor.
     #[must_use]
     pub fn list_bytes(&self) -> [&[u8]; 12] {
         #[cfg(feature = "deltas")]

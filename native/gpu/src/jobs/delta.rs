@@ -1,8 +1,8 @@
-//! Jobs of the records of deltas: blocks of differences, bytes that are combined with those
-//! of the base, and digests.
+//! Jobs of the records of deltas: blocks of differences, bytes that are XORed with the
+//! base's, and digests.
 
 use zerocopy::{Immutable, IntoBytes, KnownLayout};
-use zstn_core::frame::plan::{DevicePlan, DifferenceBlock, PlannedDigest, State};
+use zstn_core::frame::plan::{DevicePlan, DifferenceBlock, PlannedDigest};
 
 use super::{Jobs, PLANE_ALIGN};
 
@@ -32,7 +32,7 @@ pub struct DigestTile {
     pub digest: u32,
 }
 
-/// A digest, for which one block of threads combines the chaining values of all tiles.
+/// A digest. One block of threads combines the chaining values of its tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DigestSum {
@@ -45,17 +45,8 @@ pub struct DigestSum {
     pub digest: u32,
 }
 
-/// The jobs of all digests of bytes that are compared at the same time.
-#[derive(Debug, Clone, Default)]
-pub struct DigestJobs {
-    /// The tiles of all digests.
-    pub tiles: Vec<DigestTile>,
-    /// The digests.
-    pub sums: Vec<DigestSum>,
-}
-
-/// Bytes of the output that one block of threads copies to the scratch buffer, and another
-/// one combines with the decoded bytes.
+/// Bytes of the base that one block of threads copies from the output to the scratch buffer.
+/// Another block XORs the decoded bytes with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct XorTile {
@@ -105,11 +96,7 @@ impl Jobs {
     fn add_digest(&mut self, number: u32, digest: &PlannedDigest) {
         let count = digest.len.div_ceil(TILE_BYTES.into()).max(1);
         let values = self.reserve(2 * VALUE_BYTES * count);
-        let jobs = match digest.state == State::Base as u32 {
-            true => &mut self.base_digests,
-            false => &mut self.digests,
-        };
-        jobs.sums.push(DigestSum {
+        self.digest_sums.push(DigestSum {
             values,
             // The bytes are in memory of a device, which is shorter than 2^50 bytes.
             tiles: u32::try_from(count).unwrap_or(u32::MAX),
@@ -118,7 +105,7 @@ impl Jobs {
         // No bytes are one tile.
         let empty = (digest.len == 0).then_some((0, 0));
         let tiles = (0u64..).zip(tiles(digest.len).chain(empty));
-        jobs.tiles
+        self.digests
             .extend(tiles.map(|(tile, (first, len))| DigestTile {
                 first,
                 value: values + VALUE_BYTES * tile,
@@ -127,11 +114,12 @@ impl Jobs {
             }));
     }
 
-    /// Reserves memory in the scratch buffer, and returns its offset. The output contains
-    /// the same number of bytes or more.
+    /// Reserves memory in the scratch buffer, and returns its offset. If the buffer would have
+    /// over 2^64 bytes, its length is the largest number, which no device allocates.
     fn reserve(&mut self, len_bytes: u64) -> u64 {
         let at = self.scratch_len_bytes;
-        self.scratch_len_bytes += len_bytes.next_multiple_of(PLANE_ALIGN);
+        let reserved = len_bytes.checked_next_multiple_of(PLANE_ALIGN);
+        self.scratch_len_bytes = at.saturating_add(reserved.unwrap_or(u64::MAX));
         at
     }
 }

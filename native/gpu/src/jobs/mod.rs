@@ -8,7 +8,7 @@ use zstn_core::frame::plan::{
 mod delta;
 mod sparse;
 
-pub use delta::{DifferenceBlocks, DigestJobs, DigestSum, DigestTile, XorTile};
+pub use delta::{DifferenceBlocks, DigestSum, DigestTile, XorTile};
 pub use sparse::{SparseSum, SparseTile};
 
 /// The largest number of elements of a tile. It is the largest number of symbols of a
@@ -86,12 +86,12 @@ pub struct Jobs {
     pub sparse_sums: Vec<SparseSum>,
     /// The blocks of differences.
     pub differences: Vec<DifferenceBlocks>,
-    /// Bytes that are combined with those of the base.
+    /// Ranges of the output that are XORed with the base's tensor.
     pub xors: Vec<XorTile>,
-    /// The digests of bytes before anything is decoded.
-    pub base_digests: DigestJobs,
-    /// The digests of bytes after everything has been decoded.
-    pub digests: DigestJobs,
+    /// Tiles of the bytes that have a digest.
+    pub digests: Vec<DigestTile>,
+    /// The digests.
+    pub digest_sums: Vec<DigestSum>,
 }
 
 impl Jobs {

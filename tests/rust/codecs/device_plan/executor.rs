@@ -5,7 +5,7 @@ use zstn_core::digest;
 use zstn_core::engine::Engine;
 use zstn_core::frame::plan::{
     Coding, DevicePlan, HuffmanTable, Join, JoinedTensor, NONE, PlannedDigest, RansTable, Segment,
-    Space, State,
+    Space,
 };
 
 use super::executor_differences::restore;
@@ -53,7 +53,6 @@ pub fn execute<E: Engine>(
     output: &mut [u8],
 ) -> Result<(), (Damage, String)> {
     let mut scratch = vec![0; index(plan.scratch_len_bytes())];
-    let mut others = other_bytes(plan, State::Base, output);
     let places = plan
         .xors()
         .iter()
@@ -94,22 +93,14 @@ pub fn execute<E: Engine>(
         let combined = output[place].iter_mut().zip(base);
         combined.for_each(|(byte, base)| *byte ^= base);
     }
-    others.extend(other_bytes(plan, State::Decoded, output));
-    match others.into_iter().min() {
+    let is_other = |digest: &PlannedDigest| {
+        let bytes = &output[index(digest.output)..][..index(digest.len)];
+        digest::of_pieces([bytes])[..16] != digest.expected
+    };
+    match plan.digests().iter().position(is_other) {
         Some(digest) => Err((Damage::Digest(digest), "other bytes".into())),
         None => Ok(()),
     }
-}
-
-/// Returns the indices of the digests of this state that other bytes of the output have.
-fn other_bytes(plan: &DevicePlan, state: State, output: &[u8]) -> Vec<usize> {
-    let is_other = |digest: &PlannedDigest| {
-        let bytes = &output[index(digest.output)..][..index(digest.len)];
-        digest.state == state as u32 && digest::of_pieces([bytes])[..16] != digest.expected
-    };
-    let digests = plan.digests().iter().enumerate();
-    let others = digests.filter(|(_, digest)| is_other(digest));
-    others.map(|(number, _)| number).collect()
 }
 
 pub fn index(value: u64) -> usize {

@@ -107,10 +107,8 @@ impl Emulator {
             jobs.sparse_sums.as_bytes(),
             jobs.differences.as_bytes(),
             jobs.xors.as_bytes(),
-            jobs.base_digests.tiles.as_bytes(),
-            jobs.base_digests.sums.as_bytes(),
-            jobs.digests.tiles.as_bytes(),
-            jobs.digests.sums.as_bytes(),
+            jobs.digests.as_bytes(),
+            jobs.digest_sums.as_bytes(),
             source,
             &scratch,
             &output,
@@ -341,8 +339,8 @@ fn reports_damaged_differences(emulator: &mut Emulator) {
     assert!(kinds.iter().all(|&kind| kind > 20), "{kinds:?}");
 }
 
-/// Compares digests of bytes with lengths around those of chunks and tiles, which begin at
-/// odd places.
+/// Compares digests of byte ranges whose lengths are close to multiples of a chunk and of a
+/// tile, and which begin at odd places.
 fn compares_digests(emulator: &mut Emulator) {
     const TILE: u64 = 1 << 18;
     let bytes = Rng(3).bytes(index(6 * TILE));

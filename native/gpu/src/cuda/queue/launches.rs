@@ -46,13 +46,12 @@ pub(super) struct JobPlaces {
     pub sparse_sums: u64,
     pub differences: u64,
     pub xors: u64,
-    /// The tiles and the sums.
-    pub base_digests: [u64; 2],
-    pub digests: [u64; 2],
+    pub digests: u64,
+    pub digest_sums: u64,
 }
 
 impl GpuQueue {
-    /// Enqueues the kernels that read the base.
+    /// Enqueues the kernel that copies bytes of the base, which the others replace.
     ///
     /// # Safety
     /// The caller guarantees for all jobs of the plan what `launch` requires.
@@ -62,31 +61,16 @@ impl GpuQueue {
         launch: &Launch,
         places: &JobPlaces,
     ) -> Result<()> {
-        let kernels = &self.shared.kernels;
-        let [tiles, sums] = places.base_digests;
-        let digests = &jobs.base_digests;
-        let kernels = [
-            (
-                kernels.save_bases,
+        let kernel = self.shared.kernels.save_bases;
+        // SAFETY: the caller guarantees it for all jobs.
+        unsafe {
+            self.launch(
+                kernel,
+                launch,
                 places.xors,
                 (jobs.xors.len(), XOR_THREADS, 0),
-            ),
-            (
-                kernels.hash_tiles,
-                tiles,
-                (digests.tiles.len(), DIGEST_THREADS, 0),
-            ),
-            (
-                kernels.compare_digests,
-                sums,
-                (digests.sums.len(), DIGEST_THREADS, 0),
-            ),
-        ];
-        for (kernel, jobs, size) in kernels {
-            // SAFETY: the caller guarantees it for all jobs.
-            unsafe { self.launch(kernel, launch, jobs, size)? };
+            )
         }
-        Ok(())
     }
 
     /// Enqueues all other kernels for a plan.
@@ -109,7 +93,6 @@ impl GpuQueue {
         let sparse_size = (jobs.sparse.len(), SPARSE_THREADS, 0);
         let shared_bytes = difference_shared_bytes(plan);
         let differences_size = (jobs.differences.len(), DIFFERENCE_THREADS, shared_bytes);
-        let [digest_tiles, digest_sums] = places.digests;
         let kernels = [
             (kernels.expand_tables, 0, (codes, TABLE_THREADS, 0)),
             (
@@ -153,13 +136,13 @@ impl GpuQueue {
             ),
             (
                 kernels.hash_tiles,
-                digest_tiles,
-                (jobs.digests.tiles.len(), DIGEST_THREADS, 0),
+                places.digests,
+                (jobs.digests.len(), DIGEST_THREADS, 0),
             ),
             (
                 kernels.compare_digests,
-                digest_sums,
-                (jobs.digests.sums.len(), DIGEST_THREADS, 0),
+                places.digest_sums,
+                (jobs.digest_sums.len(), DIGEST_THREADS, 0),
             ),
         ];
         let [start, end] = &self.parts.kernels;

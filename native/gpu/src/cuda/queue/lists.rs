@@ -1,5 +1,6 @@
 //! The lists of a plan and of its jobs, as they are copied to a GPU.
 
+use zerocopy::IntoBytes as _;
 use zstn_core::frame::plan::{
     DevicePlan, JoinedTensor, PlannedDifference, PlannedDigest, PlannedPlane, Space,
 };
@@ -22,6 +23,40 @@ pub(super) struct Addressed {
     pub planes: Vec<PlannedPlane>,
     pub differences: Vec<PlannedDifference>,
     pub digests: Vec<PlannedDigest>,
+}
+
+impl Addressed {
+    /// Returns the lists of [`DevicePlan::list_bytes`], with addresses.
+    pub fn list_bytes<'p>(&'p self, plan: &'p DevicePlan) -> [&'p [u8]; 12] {
+        let [
+            _tensors,
+            _planes,
+            segments,
+            huffman_tables,
+            rans_tables,
+            lattices,
+            lattice_groups,
+            _differences,
+            codes,
+            tables,
+            blocks,
+            _digests,
+        ] = plan.list_bytes();
+        [
+            self.tensors.as_bytes(),
+            self.planes.as_bytes(),
+            segments,
+            huffman_tables,
+            rans_tables,
+            lattices,
+            lattice_groups,
+            self.differences.as_bytes(),
+            codes,
+            tables,
+            blocks,
+            self.digests.as_bytes(),
+        ]
+    }
 }
 
 /// Replaces places in the output of a plan by addresses, also in `jobs`.

@@ -143,7 +143,7 @@ impl GpuQueue {
     }
 
     /// Returns how many seconds the kernels of the last plan have taken, without the
-    /// copies of lists and without the kernels that read bases.
+    /// copies of lists and of bytes of bases.
     ///
     /// # Errors
     /// No plan has been decoded.
@@ -277,12 +277,6 @@ impl Queue for GpuQueue {
         let mut jobs = Jobs::new(plan);
         let places = at_addresses(plan, &mut jobs, outputs)?;
         let mut found = [u32::MAX; 4];
-        let mut lists = plan.list_bytes();
-        lists[0] = places.tensors.as_bytes();
-        lists[1] = places.planes.as_bytes();
-        lists[7] = places.differences.as_bytes();
-        lists[11] = places.digests.as_bytes();
-        let [base_digests, digests] = [&jobs.base_digests, &jobs.digests];
         let job_lists = [
             jobs.segments.as_bytes(),
             jobs.copies.as_bytes(),
@@ -294,14 +288,12 @@ impl Queue for GpuQueue {
             jobs.sparse_sums.as_bytes(),
             jobs.differences.as_bytes(),
             jobs.xors.as_bytes(),
-            base_digests.tiles.as_bytes(),
-            base_digests.sums.as_bytes(),
-            digests.tiles.as_bytes(),
-            digests.sums.as_bytes(),
+            jobs.digests.as_bytes(),
+            jobs.digest_sums.as_bytes(),
         ];
         let mut bytes = Vec::new();
         append(&mut bytes, [found.as_bytes()]);
-        let list_starts = append(&mut bytes, lists);
+        let list_starts = append(&mut bytes, places.list_bytes(plan));
         let job_starts = append(&mut bytes, job_lists);
         let _entered = self.shared.context.enter()?;
         let context = &self.shared.context;
@@ -322,8 +314,7 @@ impl Queue for GpuQueue {
             sparse_sums,
             differences,
             xors,
-            base_digests @ ..,
-            digest_tiles,
+            digests,
             digest_sums,
         ] = job_starts.map(|start| lists.address() + start);
         let places = JobPlaces {
@@ -337,8 +328,8 @@ impl Queue for GpuQueue {
             sparse_sums,
             differences,
             xors,
-            base_digests,
-            digests: [digest_tiles, digest_sums],
+            digests,
+            digest_sums,
         };
         let launch = Launch {
             source: source_address,
