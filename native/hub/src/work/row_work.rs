@@ -184,10 +184,11 @@ impl RowWork {
     ) -> Result<Packed, Failure> {
         let input = self.origin.location(row)?.into();
         let stored: Vec<Location>;
+        let mut entries = Vec::new();
         let bases = match bases {
             Some(bases) => bases,
             None => {
-                self.check_bases(row)?;
+                entries = self.check_bases(row)?;
                 let names = row.base_names();
                 stored = names
                     .iter()
@@ -198,7 +199,7 @@ impl RowWork {
         };
         let packed = self.packer.pack_input(row, input, bases, 0, progress);
         let mut packed = match packed {
-            Err(Failure::File(reason)) => return Err(self.fault_of_base(row, reason)),
+            Err(Failure::File(reason)) => return Err(self.fault_of_base(row, &entries, reason)),
             packed => packed?,
         };
         let store = Store {
@@ -235,12 +236,17 @@ impl RowWork {
     /// Returns the failure of a file that could not be packed for `reason`. If a base in a
     /// local folder of results is damaged, its entry is removed, so that another run packs
     /// it again, and the delta may be retried. (Bases in an object store are compared with
-    /// their entries when they are downloaded.)
-    fn fault_of_base(&self, row: &Row, reason: String) -> Failure {
-        for (key, name) in row.bases.iter().zip(row.base_names()) {
+    /// their entries when they are downloaded.) `entries` are the entries before packing:
+    /// another delta of the same base may have removed its entry since.
+    fn fault_of_base(&self, row: &Row, entries: &[Done], reason: String) -> Failure {
+        for (number, (key, name)) in row.bases.iter().zip(row.base_names()).enumerate() {
             let location = self.results.at("packed", &name);
             let damaged = || -> Result<Option<Row>> {
-                let Some(done) = self.results.done(key)? else {
+                let done = match entries.get(number) {
+                    Some(done) => Some(done.clone()),
+                    None => self.results.done(key)?,
+                };
+                let Some(done) = done else {
                     return Ok(None);
                 };
                 let (_, sha256) = stream_sha256(&location, self.origin.http())?;
@@ -268,14 +274,17 @@ impl RowWork {
         Failure::File(reason)
     }
 
-    /// Fails if a base of the row is not packed. The first such base decides: the failure
-    /// is permanent if that base was refused, and is retried otherwise.
-    fn check_bases(&self, row: &Row) -> Result<(), Failure> {
+    /// Returns the entries of the row's bases. Fails if a base is not packed. The first such
+    /// base decides: the failure is permanent if that base was refused, and is retried
+    /// otherwise.
+    fn check_bases(&self, row: &Row) -> Result<Vec<Done>, Failure> {
+        let mut entries = Vec::new();
         for key in &row.bases {
             let done = self.results.done(key).map_err(Failure::Error)?;
             let mut base = key.clone();
             if let Some(done) = done {
                 if self.results.has_packed(&done).map_err(Failure::Error)? {
+                    entries.push(done);
                     continue;
                 }
                 base = done.row.place();
@@ -295,7 +304,7 @@ impl RowWork {
                 std::io::Error::other("it is not packed yet"),
             )));
         }
-        Ok(())
+        Ok(entries)
     }
 }
 

@@ -5,9 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use zstn::Error;
+use zstn::source::HttpOptions;
+use zstn::{Effort, Engine, Error, Location, Progress};
 use zstn_hub::hub::{Hub, NewCommit, Permission, Refusal, Repository};
+use zstn_hub::manifest::{Class, Results, Row, key_against};
+use zstn_hub::work::{Origin, RowOutcome, RowWork};
 use zstn_hub::worker::{Event, Stage, Worker, WorkerOptions};
+
+use zstn_tests::sha256;
 use zstn_tests::stub_hub::{Fault, RepoId};
 
 use super::{Desk, REPO, Running, SECRET, names, payload, post, small, wait, weights};
@@ -315,4 +320,66 @@ fn a_commit_whose_answer_is_lost_is_found() {
     ));
     desk.stub.heal();
     assert_eq!(desk.head(), other);
+}
+
+/// Work during which `act` runs when the packing begins.
+struct AtBegin<F>(F);
+
+impl<F: Fn() + Sync> Progress for AtBegin<F> {
+    fn begin(&self, _: u64) {
+        (self.0)();
+    }
+
+    fn advance(&self, _: u64) {}
+}
+
+/// The first of several deltas that finds its base damaged removes the entry of the base,
+/// while the others are being packed.
+#[test]
+fn a_delta_is_retried_if_another_one_reported_the_damage_of_their_base() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let at = Location::from(root.join("results"));
+    let results = Results::open(&at, &HttpOptions::default()).unwrap();
+    let engine = Engine::new(2).unwrap();
+    let (origin, scratch) = (Origin::folder(root), root.join("scratch"));
+    let work = RowWork::new(
+        &engine,
+        origin,
+        results.clone(),
+        &scratch,
+        WorkerOptions::default(),
+    );
+    let work = work.unwrap();
+    let row = |path: &str, bytes: &[u8]| {
+        std::fs::create_dir_all(root.join(REPO)).unwrap();
+        std::fs::write(root.join(REPO).join(path), bytes).unwrap();
+        let (len_bytes, sha256) = (bytes.len() as u64, sha256(bytes));
+        Row::new((REPO, "r", path), len_bytes, &sha256, Effort::Balanced)
+    };
+    let base = row("base.safetensors", &weights("a", 1));
+    work.work(&base, None, &()).unwrap();
+    let mut delta = row("tuned.safetensors", &weights("a", 2));
+    delta.bases = vec![base.key.clone()];
+    let of = (&*delta.path, &*delta.sha256);
+    delta.key = key_against(of, Effort::Balanced, &delta.bases);
+
+    let packed = root
+        .join("results/packed")
+        .join(format!("{}.zstn", base.key));
+    let mut bytes = std::fs::read(&packed).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&packed, bytes).unwrap();
+    let entry = format!("{}.json", base.key);
+    let reported = AtBegin(|| results.remove("done", &entry).unwrap());
+    let outcome = work.work(&delta, None, &reported).unwrap();
+    let RowOutcome::Failed { class, reason, .. } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(class, Class::Retry, "{reason}");
+    assert!(
+        reason.contains(&format!("{REPO}/base.safetensors")),
+        "{reason}"
+    );
 }
