@@ -14,17 +14,17 @@ use zstn_core::{Rule, TensorRef};
 use zstn_tests::rng::Rng;
 
 /// A matrix and the low-rank product added to it.
-struct Merge {
+pub struct Merge {
     dtype: Dtype,
-    shape: [u64; 2],
-    base: Vec<u8>,
-    current: Vec<u8>,
+    pub shape: [u64; 2],
+    pub base: Vec<u8>,
+    pub current: Vec<u8>,
 }
 
 impl Merge {
     /// Adds the product of two thin matrices to random weights. `size` is the magnitude
     /// of the product relative to the weights.
-    fn new(dtype: Dtype, shape: [u64; 2], rank: usize, size: f32, seed: u64) -> Self {
+    pub fn new(dtype: Dtype, shape: [u64; 2], rank: usize, size: f32, seed: u64) -> Self {
         let [rows, columns] = shape.map(index);
         let mut rng = Rng(seed);
         let left: Vec<f32> = (0..rows * rank).map(|_| normal(&mut rng)).collect();

@@ -15,6 +15,7 @@ use zstn_tests::{cases, checkpoints, tier};
 use super::host_device::Host;
 use super::loading::{assert_loads, load_separately, open, options, packed};
 use crate::difference::trained;
+use crate::low_rank::Merge;
 
 /// Returns safetensors files: a base, a model trained from it, and one trained from that.
 /// Some tensors are longer than a buffer, some are equal in all files, and one has another
@@ -207,6 +208,34 @@ fn deltas_without_digests_are_left_to_the_cpu() {
         of_bases += of_base;
     }
     assert!(of_bases > 20, "{of_bases}");
+}
+
+#[test]
+fn low_rank_records_are_decoded_by_the_cpu_and_fetched_once() {
+    let merge = Merge::new(Dtype::Bf16, [400, 500], 4, 0.02, 3);
+    let [first, second] = [&merge.base, &merge.current].map(|bytes| {
+        let (name, shape) = ("a".to_owned(), merge.shape.to_vec());
+        let dtype = Dtype::Bf16;
+        checkpoints::safetensors([(&TensorSpec { name, dtype, shape }, &bytes[..])])
+    });
+    let served = Served {
+        bytes: delta(&second, &[&first], true),
+        other: Vec::new(),
+    };
+    let server = FaultServer::start(served, right);
+    let reader = Reader::open(zstn::source::Location::url(&server.url)).expect("opens");
+    let reader = reader.with_base(open(&first).expect("opens"));
+    let reader = reader.expect("fits");
+    assert_eq!(coverage(&reader).expect("reads").tensors, 0);
+    let before = server.log().len();
+    let loaded = load(&Host::default(), &reader, &options()).expect("loads");
+    assert_eq!(loaded.report.by_cpu, 1);
+    assert!(loaded.memory.lock().unwrap()[..merge.current.len()] == merge.current);
+    let requests = server.log().split_off(before);
+    let ranges = requests.iter().filter_map(|asked| asked.range.clone());
+    let fetched: usize = ranges.map(|range| range.len()).sum();
+    let part = &reader.find("a").expect("a tensor").parts[0];
+    assert_eq!(fetched as u64, part.len_bytes());
 }
 
 #[test]
