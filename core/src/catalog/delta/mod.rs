@@ -5,7 +5,6 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -330,22 +329,19 @@ impl FileCatalog {
         }
     }
 
-    /// Returns the name of the tensor of `base` that each tensor depends on, if it is
-    /// not the tensor of the same name. The base must have passed
-    /// [`FileCatalog::check_base`].
-    pub(crate) fn names_in_base(&self, base: &Self) -> Vec<Option<String>> {
-        let Some(delta) = self
-            .as_delta()
-            .filter(|delta| delta.edition == Edition::Paired)
-        else {
-            return Vec::new();
-        };
-        let names: Vec<&String> = base.by_name.keys().collect();
-        let name = |number| {
-            let source = delta.source(number)?;
-            names.get(source.number as usize).copied().cloned()
-        };
-        (0..self.tensors.len()).map(name).collect()
+    /// Returns the tensor of `base` that each tensor depends on, if `base` has it.
+    pub(crate) fn in_base<'b>(&self, base: &'b Self) -> Vec<Option<&'b FileTensor>> {
+        let numbers: Vec<usize> = base.by_name.values().copied().collect();
+        let tensors = self.tensors.iter().enumerate();
+        let in_base = tensors.map(|(number, tensor)| {
+            tensor.base?;
+            let found = match self.as_delta()?.source(number) {
+                Some(source) => numbers.get(source.number as usize),
+                None => base.by_name.get(&tensor.name),
+            };
+            base.tensors.get(*found?)
+        });
+        in_base.collect()
     }
 
     /// Stores the digests that the base's file has for the tensors that the tensors
@@ -404,22 +400,18 @@ impl FileCatalog {
         if delta.references.is_some() && !is_list {
             return Err(other_original());
         }
-        let numbers: Vec<usize> = base.by_name.values().copied().collect();
-        for (number, tensor) in self.tensors.iter().enumerate() {
+        let in_base = self.in_base(base);
+        let mut lens_of_sources = Vec::new();
+        for (number, (tensor, &found)) in self.tensors.iter().zip(&in_base).enumerate() {
             if tensor.base.is_none() {
                 continue;
             }
-            let source = delta.source(number);
-            let found = match source {
-                Some(source) => numbers.get(source.number as usize),
-                None => base.by_name.get(&tensor.name),
-            };
-            let found = found.map(|&number| &base.tensors[number]);
             let len = found.map(FileTensor::len_bytes);
-            match source {
+            match delta.source(number) {
                 Some(source) => {
                     let len = len.ok_or_else(|| outside(&tensor.name))?;
                     source.span(&tensor.name, len)?;
+                    lens_of_sources.push(len);
                 }
                 None => check_tensor(&tensor.name, tensor.len_bytes(), len)?,
             }
@@ -440,7 +432,6 @@ impl FileCatalog {
                  other names or offsets",
             ));
         }
-        let sources = (0..self.tensors.len()).filter_map(|number| delta.source(number));
-        check_uses(sources, base.data_len_bytes)
+        check_uses(lens_of_sources.into_iter(), base.data_len_bytes)
     }
 }

@@ -111,9 +111,10 @@ impl Pairs {
                 continue;
             }
             let found = search.find(tensor).and_then(|(number, span)| {
-                left = left.checked_sub(span.end - span.start)?;
+                let whole = base.range_of(number)?;
+                left = left.checked_sub(whole.end - whole.start)?;
                 Some(Pair {
-                    tensor: base.range_of(number)?,
+                    tensor: whole,
                     span,
                     number: Some(u32::try_from(number).ok()?),
                 })

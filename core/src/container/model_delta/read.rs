@@ -218,9 +218,12 @@ impl DeltaTable {
             )),
             _ => {
                 let records = self.contents().into_iter().flat_map(|all| &all.records);
-                let sources = records.filter_map(|info| info.source);
+                let ranges = records.filter_map(|info| base.range_of(info.source?.number as usize));
                 let data = base.data();
-                check_uses(sources, data.end - data.start)
+                check_uses(
+                    ranges.map(|range| range.end - range.start),
+                    data.end - data.start,
+                )
             }
         }
     }

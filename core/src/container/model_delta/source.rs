@@ -12,9 +12,9 @@ use super::trailer::ShortDigest;
 use crate::bytes::{Cursor, part};
 use crate::{Error, Result, Rule};
 
-/// How often a delta may refer to the bytes of its base: the sources of its
-/// records have at most this many times the length of the base's data. So a few
-/// bytes cannot make a reader decode one tensor of the base again and again.
+/// The tensors that records refer to have at most this many times the length of
+/// the base's data. Otherwise a few bytes could make a reader decode one tensor
+/// again and again.
 const MAX_USES: u64 = 16;
 
 /// A range of a tensor of the base.
@@ -65,25 +65,31 @@ impl Source {
 pub(crate) fn outside(name: &str) -> Error {
     Error::malformed(
         Rule::DeltaBaseTensor,
-        "the trailer refers to bytes that the base does not have: the delta is damaged",
+        "the trailer refers to bytes that the base does not have: the base is another one, or \
+         the delta is damaged",
     )
     .tensor(name)
 }
 
-/// Fails if `sources` are longer than any delta from a base with
-/// `data_len_bytes` of data needs.
-pub(crate) fn check_uses(sources: impl Iterator<Item = Source>, data_len_bytes: u64) -> Result<()> {
-    let total = sources.fold(0u64, |total, source| total.saturating_add(source.len_bytes));
+/// Fails if the tensors that the sources of a delta refer to, which have these
+/// lengths, are longer than any delta from a base with `data_len_bytes` of data
+/// needs.
+pub(crate) fn check_uses(lens: impl Iterator<Item = u64>, data_len_bytes: u64) -> Result<()> {
+    let total = lens.fold(0, u64::saturating_add);
     if total <= max_total_bytes(data_len_bytes) {
         return Ok(());
     }
     Err(Error::malformed(
-        Rule::DeltaReference,
-        format!("the records refer to {total} bytes of a base of {data_len_bytes} bytes"),
+        Rule::DeltaSeal,
+        format!(
+            "the records refer to tensors of {total} bytes in a base of {data_len_bytes} bytes, \
+             more than {MAX_USES} times its length: the delta is damaged"
+        ),
     ))
 }
 
-/// Returns the greatest total length of the sources of a delta.
+/// Returns the greatest total length of the tensors that the sources of a delta
+/// refer to.
 pub(super) fn max_total_bytes(data_len_bytes: u64) -> u64 {
     data_len_bytes.saturating_mul(MAX_USES)
 }

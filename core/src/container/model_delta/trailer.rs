@@ -13,7 +13,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::record::{DeltaRecord, RecordKind};
-use super::source::{Source, outside};
+use super::source::Source;
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -448,7 +448,14 @@ impl RecordInfo {
             (_, Some(source)) => source.len_bytes == len_bytes,
             (_, None) => true,
         };
-        if fits { Ok(()) } else { Err(outside(name)) }
+        if fits {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaSeal,
+            "the trailer gives this tensor a source of another length: the delta is damaged",
+        )
+        .tensor(name))
     }
 
     /// Fails if `tensor` does not have the bytes that were packed.
