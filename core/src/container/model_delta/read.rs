@@ -218,12 +218,12 @@ impl DeltaTable {
             )),
             _ => {
                 let records = self.contents().into_iter().flat_map(|all| &all.records);
-                let ranges = records.filter_map(|info| base.range_of(info.source?.number as usize));
+                let lens = records.filter_map(|info| {
+                    let range = base.range_of(info.source?.number as usize)?;
+                    Some(range.end - range.start)
+                });
                 let data = base.data();
-                check_uses(
-                    ranges.map(|range| range.end - range.start),
-                    data.end - data.start,
-                )
+                check_uses(lens, data.end - data.start)
             }
         }
     }
@@ -502,69 +502,53 @@ pub(crate) fn decode_payload<'b, E: Engine>(
     reference: Option<Reference<'b>>,
 ) -> Result<Cow<'b, [u8]>> {
     let len = record.len_bytes();
-    let decoded = match record.kind {
-        RecordKind::Full => decode_frame(engine, payload, len, edition).map(Cow::Owned),
-        kind => match reference {
-            Some(reference) => decode_from(engine, kind, edition, payload, len, reference),
-            None => Err(Error::invalid_input(
-                "the tensor cannot be restored without the base",
-            )),
-        },
-    };
-    decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
+    decode(engine, record.kind, edition, payload, len, reference)
+        .map_err(|error| error.within(record.payload.start).tensor(&record.name))
 }
 
-fn decode_frame<E: Engine>(
-    engine: &E,
-    payload: &[u8],
-    len_bytes: u64,
-    edition: Edition,
-) -> Result<Vec<u8>> {
-    let frame = ContainedFrame::parse(payload, len_bytes, edition)?;
-    let mut out = bytes::buffer(len_bytes)?;
-    frame.decode(engine, &mut out)?;
-    Ok(out)
-}
-
-/// Decodes a tensor of `len_bytes` that depends on the base.
-fn decode_from<'b, E: Engine>(
+/// Decodes a tensor of `len_bytes` from a payload of this `kind` and the bytes of
+/// the base, if it depends on them.
+fn decode<'b, E: Engine>(
     engine: &E,
     kind: RecordKind,
     edition: Edition,
     payload: &[u8],
     len_bytes: u64,
-    reference: Reference<'b>,
+    reference: Option<Reference<'b>>,
 ) -> Result<Cow<'b, [u8]>> {
-    match kind {
-        RecordKind::Full | RecordKind::Copy => Ok(Cow::Borrowed(reference.bytes)),
-        RecordKind::Delta => {
+    match (kind, reference) {
+        (RecordKind::Full, _) => {
+            let frame = ContainedFrame::parse(payload, len_bytes, edition)?;
+            let mut out = bytes::buffer(len_bytes)?;
+            frame.decode(engine, &mut out)?;
+            Ok(Cow::Owned(out))
+        }
+        (_, None) => Err(Error::invalid_input(
+            "the tensor cannot be restored without the base",
+        )),
+        (RecordKind::Copy, Some(reference)) => Ok(Cow::Borrowed(reference.bytes)),
+        (RecordKind::Delta, Some(reference)) => {
             let delta = Delta::parse(payload)?;
             delta.decode(engine, reference.bytes).map(Cow::Owned)
         }
-        RecordKind::Difference => {
+        (RecordKind::Difference, Some(reference)) => {
             let difference = Difference::parse(payload)?;
             check_len(difference.len_bytes(), len_bytes)?;
             let decoded = difference.decode_from(engine, reference.bytes, reference.digest);
             decoded.map(Cow::Owned)
         }
-        RecordKind::Grown => {
-            let grown = Grown::parse(payload)?;
-            let front_len = reference.bytes.len() as u64;
+        (RecordKind::Grown, Some(of_base)) => {
+            let Grown { kind, front, back } = Grown::parse(payload)?;
+            let front_len = of_base.bytes.len() as u64;
+            let in_back = |error: Error| error.within(Grown::HEAD_BYTES + front.len() as u64);
             let rest = len_bytes.saturating_sub(front_len);
-            let front = decode_from(
-                engine,
-                grown.kind,
-                edition,
-                grown.front,
-                front_len,
-                reference,
-            );
-            let mut out = front
-                .map_err(|error| error.within(Grown::HEAD_BYTES))?
-                .into_owned();
-            let back = decode_frame(engine, grown.back, rest, edition);
-            let at = Grown::HEAD_BYTES + grown.front.len() as u64;
-            out.extend_from_slice(&back.map_err(|error| error.within(at))?);
+            let frame = ContainedFrame::parse(back, rest, edition).map_err(in_back)?;
+            let decoded = decode(engine, kind, edition, front, front_len, reference);
+            let decoded = decoded.map_err(|error| error.within(Grown::HEAD_BYTES))?;
+            let mut out = decoded.into_owned();
+            bytes::resize(&mut out, len_bytes)?;
+            let rest = out.get_mut(index(front_len)..).unwrap_or_default();
+            frame.decode(engine, rest).map_err(in_back)?;
             Ok(Cow::Owned(out))
         }
     }
