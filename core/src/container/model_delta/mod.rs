@@ -85,9 +85,7 @@ impl DeltaPrefix {
     /// Returns the length of the prefix, given the first bytes of a file of
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
-        let mut cursor = Cursor::new(head);
-        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
-        Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        let (_, mut cursor) = Self::start(head)?;
         let header_len = cursor.u64("header length")?;
         header_len
             .checked_add(HEADER_START + AFTER_HEADER_BYTES)
@@ -104,14 +102,25 @@ impl DeltaPrefix {
             })
     }
 
+    /// Returns the edition, given the first bytes of a file.
+    pub(crate) fn edition(head: &[u8]) -> Result<Edition> {
+        Self::start(head).map(|(edition, _)| edition)
+    }
+
+    /// Returns the edition, and the cursor after the version.
+    fn start(head: &[u8]) -> Result<(Edition, Cursor<'_>)> {
+        let mut cursor = Cursor::new(head);
+        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
+        let edition = Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        Ok((edition, cursor))
+    }
+
     /// Parses the prefix from the first bytes of a file, at least
     /// [`DeltaPrefix::len_bytes`] of them.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         let end = Self::len_bytes(head, file_len_bytes)?;
         let header = HEADER_START..end - AFTER_HEADER_BYTES;
-        let mut cursor = Cursor::new(head);
-        cursor.take(MAGIC.len() as u64, "the magic")?;
-        let edition = Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        let (edition, mut cursor) = Self::start(head)?;
         cursor.take(
             header.end - cursor.position() as u64,
             "header of the target",

@@ -101,11 +101,15 @@ pub struct Trailer {
 }
 
 /// Returns the number of bytes at the end of a file that contain the whole trailer of
-/// most files with a header of `header_len_bytes`. A record's entry in the trailer is
-/// at most half as long as its entry in the header.
+/// most files of this `edition` with a header of `header_len_bytes`
+/// (docs/formats/zstn-delta.md 4). An entry of the header takes at least 50 bytes, an
+/// entry of the records at most 25, and an entry of the sources at most 37.
 #[must_use]
-pub fn usual_bytes(header_len_bytes: u64) -> u64 {
-    header_len_bytes / 2 + 256
+pub fn usual_bytes(header_len_bytes: u64, edition: Edition) -> u64 {
+    256 + match edition {
+        Edition::Plain | Edition::Extended => header_len_bytes / 2,
+        Edition::Paired => header_len_bytes + header_len_bytes / 4,
+    }
 }
 
 /// Returns the length of the trailer's fields, or `None` if there is no
