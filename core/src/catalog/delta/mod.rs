@@ -16,9 +16,9 @@ use super::range_plan::RangePlan;
 use super::{FileCatalog, FileKind, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, References,
-    ShortDigest, Source, Trailer, check_tensor, check_uses, is_announced, lost_trailer, outside,
-    table_digest,
+    self, DeltaPrefix, DeltaRecord, Grown, RecordHead, RecordInfo, RecordKind, Reference,
+    References, ShortDigest, Source, Trailer, check_tensor, check_uses, is_announced,
+    lost_trailer, outside, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -45,6 +45,18 @@ pub enum BaseUse {
 }
 
 impl BaseUse {
+    /// Returns how a record of this `kind` depends on the base, if it does.
+    #[must_use]
+    pub fn of(kind: RecordKind) -> Option<Self> {
+        match kind {
+            RecordKind::Full => None,
+            RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
+                Some(Self::Difference)
+            }
+            RecordKind::Copy => Some(Self::Copy),
+        }
+    }
+
     /// Returns the name of the variant in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -72,10 +84,16 @@ pub(super) struct FormatContents {
 }
 
 impl FormatContents {
-    /// Returns the range of the payload of tensor `number` in the file.
-    pub(super) fn payload(&self, number: usize) -> Option<Range<u64>> {
+    /// Returns the range of the first frame in the payload of tensor `number`. If the
+    /// record has several frames, the range ends with the last one.
+    pub(super) fn frame(&self, number: usize) -> Option<Range<u64>> {
         let (record, _) = self.records.get(number)?;
-        Some(record.payload.clone())
+        let Range { start, end } = record.payload;
+        let head = match record.kind {
+            RecordKind::Grown => Grown::HEAD_BYTES,
+            _ => 0,
+        };
+        Some(end.min(start + head)..end)
     }
 
     /// Returns the bytes of the base that a record refers to, if the trailer names
@@ -250,13 +268,7 @@ impl FileCatalog {
                     shape: tensor.shape,
                     span: tensor.span,
                     stored: start..record.payload.end,
-                    base: match record.kind {
-                        RecordKind::Full => None,
-                        RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
-                            Some(BaseUse::Difference)
-                        }
-                        RecordKind::Copy => Some(BaseUse::Copy),
-                    },
+                    base: BaseUse::of(record.kind),
                     alias_of: None,
                 }
             })
