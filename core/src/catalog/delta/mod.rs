@@ -16,8 +16,8 @@ use super::range_plan::RangePlan;
 use super::{FileCatalog, FileKind, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, DeltaPrefix, DeltaRecord, Grown, RecordHead, RecordInfo, RecordKind, Reference,
-    References, ShortDigest, Source, Trailer, check_tensor, check_uses, is_announced,
+    self, BaseRange, DeltaPrefix, DeltaRecord, Grown, RecordHead, RecordInfo, RecordKind,
+    Reference, References, ShortDigest, Trailer, check_tensor, check_uses, is_announced,
     lost_trailer, outside, table_digest,
 };
 use crate::container::safetensors::Header;
@@ -98,7 +98,7 @@ impl FormatContents {
 
     /// Returns the bytes of the base that a record refers to, if the trailer names
     /// them.
-    fn source(&self, number: usize) -> Option<Source> {
+    fn source(&self, number: usize) -> Option<BaseRange> {
         self.records.get(number)?.1?.source
     }
 }

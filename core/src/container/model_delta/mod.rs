@@ -37,7 +37,7 @@ pub use pairs::{Pair, Pairs};
 pub(crate) use read::decode_payload;
 pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
-pub use source::{Grown, Source};
+pub use source::{BaseRange, Grown};
 pub(crate) use source::{check_uses, outside};
 pub use trailer::{
     RecordInfo, References, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
@@ -257,7 +257,7 @@ impl BaseHeader {
     ///
     /// # Errors
     /// [`Rule::DeltaBaseTensor`] if the base does not have these bytes.
-    pub(crate) fn source(&self, name: &str, source: &Source) -> Result<Range<u64>> {
+    pub(crate) fn source(&self, name: &str, source: &BaseRange) -> Result<Range<u64>> {
         let range = self.range_of(source.number as usize);
         let range = range.ok_or_else(|| outside(name))?;
         let span = source.span(name, range.end - range.start)?;

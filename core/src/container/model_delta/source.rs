@@ -19,18 +19,21 @@ const MAX_USES: u64 = 16;
 
 /// A range of a tensor of the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct BaseRange {
     /// The number of the base's tensor in ascending order of the names.
-    pub number: u32,
+    pub(crate) number: u32,
     /// The offset of the range in the tensor.
-    pub start: u64,
+    pub(crate) start: u64,
     /// The length of the range in bytes.
-    pub len_bytes: u64,
+    pub(crate) len_bytes: u64,
     /// The digest of the whole tensor of the base.
-    pub digest: ShortDigest,
+    pub(crate) digest: ShortDigest,
 }
 
-impl Source {
+impl BaseRange {
+    /// The length of an entry of `SRCS` that has a range.
+    pub(super) const ENTRY_BYTES: u64 = 37;
+
     pub(super) fn read(cursor: &mut Cursor) -> Result<Self> {
         Ok(Self {
             number: cursor.u32("number of a source")?,
@@ -99,19 +102,19 @@ pub(super) fn max_total_bytes(data_len_bytes: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Grown<'a> {
     /// How the beginning is stored: as a delta, a difference or a copy.
-    pub kind: RecordKind,
+    pub(super) kind: RecordKind,
     /// The payload of the beginning.
-    pub front: &'a [u8],
+    pub(super) front: &'a [u8],
     /// The frame of the rest.
-    pub back: &'a [u8],
+    pub(super) back: &'a [u8],
 }
 
 impl<'a> Grown<'a> {
     /// The number of bytes before the payload of the beginning.
-    pub const HEAD_BYTES: u64 = 9;
+    pub(crate) const HEAD_BYTES: u64 = 9;
 
     /// Splits the payload.
-    pub(crate) fn parse(payload: &'a [u8]) -> Result<Self> {
+    pub(super) fn parse(payload: &'a [u8]) -> Result<Self> {
         let (kind, len_bytes) = Self::head(payload)?;
         let rest = part(payload, Self::HEAD_BYTES..payload.len() as u64);
         if len_bytes > rest.len() as u64 {

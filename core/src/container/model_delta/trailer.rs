@@ -13,7 +13,7 @@ use core::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::record::{DeltaRecord, RecordKind};
-use super::source::Source;
+use super::source::BaseRange;
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -62,7 +62,7 @@ pub struct RecordInfo {
     pub digest: ShortDigest,
     /// The bytes of the base that the tensor is decoded from; `None` for the
     /// tensor of the same name.
-    pub source: Option<Source>,
+    pub source: Option<BaseRange>,
 }
 
 /// The optional fields of the trailer, which make single tensors readable.
@@ -297,7 +297,7 @@ fn read_sources(field: &[u8], records: &mut [RecordInfo]) -> Result<()> {
     for info in records.iter_mut().filter(|info| info.refers()) {
         info.source = match cursor.u8("number of sources")? {
             0 => None,
-            1 => Some(Source::read(&mut cursor)?),
+            1 => Some(BaseRange::read(&mut cursor)?),
             _ => {
                 let detail = "a record has several sources";
                 return Err(Error::malformed(Rule::DeltaSeal, detail));

@@ -8,7 +8,9 @@ use core::ops::Range;
 use super::pairs::{Pair, Pairs};
 use super::record::{RecordHead, RecordKind};
 use super::source::Grown;
-use super::trailer::{RecordInfo, References, Trailer, TrailerContents, announce, short_digest};
+use super::trailer::{
+    RecordInfo, References, ShortDigest, Trailer, TrailerContents, announce, short_digest,
+};
 use super::{Base, BaseHeader, DataDigest, table_digest, version};
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
@@ -84,8 +86,7 @@ pub fn pack<E: PackEngine>(
     let mut infos = Vec::new();
     let coded = engine.map(tensors, |tensor: &HeaderTensor| {
         let bytes = part(target, packing.range(tensor));
-        let pair = pairs.get(base.header(), tensor);
-        let pair = pair.as_ref();
+        let pair = pairs.get(tensor);
         let reference = pair.map(|pair| (pair, base.part(pair.tensor.clone())));
         code(engine, tensor, bytes, reference, options)
     });
@@ -110,6 +111,25 @@ pub struct CodedRecord {
     pub info: RecordInfo,
     /// The edition that the record requires of its file.
     pub edition: Edition,
+}
+
+impl CodedRecord {
+    /// Adds the place of the bytes of the base to the entry, if the trailer has to name
+    /// it. `digest` returns the digest of the base's whole tensor.
+    ///
+    /// # Errors
+    /// The error of `digest`.
+    pub fn with_source<E>(
+        mut self,
+        pair: &Pair,
+        digest: impl FnOnce() -> Result<ShortDigest, E>,
+    ) -> Result<Self, E> {
+        self.info.source = pair.source(self.info.kind, digest)?;
+        if self.info.source.is_some() {
+            self.edition = Edition::Paired;
+        }
+        Ok(self)
+    }
 }
 
 /// The BLAKE3 of a target's file, computed piece by piece.
@@ -200,7 +220,7 @@ impl DeltaPacker {
     pub fn pairs(&self, base: &BaseHeader, options: EncodeOptions) -> Pairs {
         match options.is_extended() && !self.is_virtual {
             true => Pairs::new(&self.tensors, base),
-            false => Pairs::by_name(),
+            false => Pairs::by_name(&self.tensors, base),
         }
     }
 
@@ -277,7 +297,8 @@ impl DeltaPacker {
 /// Encodes the record of `tensor`: the smallest of a copy of the bytes of the base
 /// that it is compared with, a difference from them, and a frame. Of payloads of equal
 /// length, a frame is preferred to a difference, and `Z4DL` to `ZXD1`. If these bytes
-/// are shorter than the tensor, only its beginning is a copy or a difference.
+/// are shorter than the tensor, only its beginning is a copy or a difference. A record
+/// whose bytes of the base the trailer has to name is also as long as their entry there.
 /// `reference` has the pair of the tensor, and the bytes of the base's whole tensor.
 ///
 /// # Errors
@@ -291,11 +312,18 @@ pub fn code<E: PackEngine>(
     options: impl Into<EncodeOptions>,
 ) -> Result<CodedRecord> {
     let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-    code_content(engine, tensor, current, reference, options)
+    let Some((pair, whole)) = reference else {
+        return code_content(engine, tensor, current, None, options);
+    };
+    let of_base = part(whole, pair.span.clone());
+    code_content(engine, tensor, current, Some((pair, of_base)), options)?
+        .with_source(pair, || Ok(short_digest([whole])))
 }
 
 /// Encodes the record of `tensor` like [`code`]. `current` has its bytes, and the
-/// structure by which they are encoded.
+/// structure by which they are encoded. `reference` has the pair of the tensor, and the
+/// bytes in [`Pair::range`]. The caller adds the pair to the result
+/// ([`CodedRecord::with_source`]).
 ///
 /// # Errors
 /// The errors of [`code`].
@@ -308,23 +336,23 @@ pub fn code_content<E: PackEngine>(
 ) -> Result<CodedRecord> {
     let options = options.into();
     let bytes = current.bytes;
-    let of_base = reference.map(|(pair, tensor)| pair.of(tensor));
-    let (kind, mut payload) = match of_base {
-        Some(of_base) if of_base == bytes => (RecordKind::Copy, Vec::new()),
-        Some(of_base) if of_base.len() < bytes.len() => grown(engine, current, of_base, options)?,
-        of_base => {
+    let (kind, mut payload) = match reference {
+        Some((_, of_base)) if of_base == bytes => (RecordKind::Copy, Vec::new()),
+        reference => {
             let full = (RecordKind::Full, select::encode(engine, current, options));
-            match of_base {
-                Some(of_base) => from_base(engine, current, of_base, options, Some(full))?,
+            match reference {
                 None => full,
+                Some((pair, of_base)) => {
+                    let other = match of_base.len() < bytes.len() {
+                        true => grown(engine, current, of_base, options)?,
+                        false => from_base(engine, current, of_base, options)?,
+                    };
+                    smaller(full, other, pair.source_bytes())
+                }
             }
         }
     };
-    let source = reference
-        .filter(|(pair, _)| kind != RecordKind::Full && pair.is_named())
-        .and_then(|(pair, tensor)| pair.source(short_digest([tensor])));
     let edition = match kind {
-        _ if source.is_some() => Edition::Paired,
         RecordKind::Full => Edition::of_frame(&payload),
         kind => kind.edition(),
     };
@@ -337,67 +365,69 @@ pub fn code_content<E: PackEngine>(
             kind,
             payload_len_bytes: payload.len() as u64,
             digest: short_digest([bytes]),
-            source,
+            source: None,
         },
         edition,
     })
 }
 
-/// Returns the smallest of `full`, if there is one, and the differences from `of_base`.
+/// The kind and the payload of a record.
+type Payload = (RecordKind, Vec<u8>);
+
+/// Returns `second` if it is smaller, including its `source_bytes` in the trailer.
+fn smaller(first: Payload, second: Payload, source_bytes: u64) -> Payload {
+    match second.1.len() as u64 + source_bytes < first.1.len() as u64 {
+        true => second,
+        false => first,
+    }
+}
+
+/// Returns the smaller one of the differences from `of_base`.
 fn from_base<E: PackEngine>(
     engine: &E,
     current: TensorRef,
     of_base: &[u8],
     options: EncodeOptions,
-    full: Option<(RecordKind, Vec<u8>)>,
-) -> Result<(RecordKind, Vec<u8>)> {
-    let delta = (
-        RecordKind::Delta,
-        delta::encode(engine, current, of_base, options)?,
-    );
-    let difference = difference(engine, current, of_base, options);
-    let difference = difference.map(|payload| (RecordKind::Difference, payload));
-    let all = [full, Some(delta), difference].into_iter().flatten();
-    // Of equal ones, the first.
-    let smallest = all.min_by_key(|(_, payload)| payload.len());
-    Ok(smallest.unwrap_or((RecordKind::Copy, Vec::new())))
+) -> Result<Payload> {
+    let delta = delta::encode(engine, current, of_base, options)?;
+    let delta = (RecordKind::Delta, delta);
+    Ok(match difference(engine, current, of_base, options) {
+        Some(payload) => smaller(delta, (RecordKind::Difference, payload), 0),
+        None => delta,
+    })
 }
 
-/// Returns the smaller of a frame and of a [`RecordKind::Grown`] payload, whose
-/// beginning is decoded from `of_base`.
+/// Returns a [`RecordKind::Grown`] payload, whose beginning is decoded from `of_base`.
 fn grown<E: PackEngine>(
     engine: &E,
     current: TensorRef,
     of_base: &[u8],
     options: EncodeOptions,
-) -> Result<(RecordKind, Vec<u8>)> {
-    let full = select::encode(engine, current, options);
+) -> Result<Payload> {
     let (front, back) = current.bytes.split_at(of_base.len());
-    let [front_shape, back_shape] = divided_shape(current.shape, front.len(), back.len());
+    let [front_shape, back_shape] =
+        divided_shape(current.shape, front.len() as u64, back.len() as u64);
     let (kind, front) = match front == of_base {
         true => (RecordKind::Copy, Vec::new()),
         false => {
             let current = current.with_bytes(front).with_shape(&front_shape);
-            from_base(engine, current, of_base, options, None)?
+            from_base(engine, current, of_base, options)?
         }
     };
     let back = current.with_bytes(back).with_shape(&back_shape);
     let back = select::encode(engine, back, options);
     let payload = [Grown::head_to_bytes(kind, front.len() as u64), front, back].concat();
-    Ok(match payload.len() < full.len() {
-        true => (RecordKind::Grown, payload),
-        false => (RecordKind::Full, full),
-    })
+    Ok((RecordKind::Grown, payload))
 }
 
 /// Returns the shapes of the first `front` and the last `back` bytes of a tensor, which
 /// are whole rows.
 #[must_use]
-pub fn divided_shape(shape: &[u64], front: usize, back: usize) -> [Vec<u64>; 2] {
+pub fn divided_shape(shape: &[u64], front: u64, back: u64) -> [Vec<u64>; 2] {
     let rows = shape.first().copied().unwrap_or(0);
-    let total = (front + back).max(1) as u128;
+    let total = (u128::from(front) + u128::from(back)).max(1);
     // The product of two lengths fits in 128 bits, and the quotient is at most `rows`.
-    let front_rows = u64::try_from(u128::from(rows) * front as u128 / total).unwrap_or(rows);
+    let front_rows = u64::try_from(u128::from(rows) * u128::from(front) / total).unwrap_or(rows);
     [front_rows, rows - front_rows].map(|rows| {
         let mut part = shape.to_vec();
         if let Some(first) = part.first_mut() {
@@ -495,7 +525,7 @@ impl Records {
         let end = self.base.data().end;
         match self.target.tensors().get(self.infos.len()) {
             Some(tensor) if self.options.is_prefix_last() => {
-                let pair = self.pairs.get(&self.base, tensor);
+                let pair = self.pairs.get(tensor);
                 pair.map_or(self.digested, |pair| pair.tensor.start)
             }
             _ => end,
@@ -523,8 +553,8 @@ impl Records {
             target: self.target.range(tensor),
             base: self
                 .pairs
-                .get(&self.base, tensor)
-                .map_or(0..0, |pair| pair.tensor),
+                .get(tensor)
+                .map_or(0..0, |pair| pair.tensor.clone()),
         }
     }
 
@@ -548,8 +578,7 @@ impl Records {
             return Ok(Vec::new());
         };
         self.target_hash.update(target);
-        let pair = self.pairs.get(&self.base, &tensor);
-        let reference = pair.as_ref().map(|pair| (pair, base));
+        let reference = self.pairs.get(&tensor).map(|pair| (pair, base));
         let coded = code(engine, &tensor, target, reference, self.options.encode)?;
         self.edition = self.edition.max(coded.edition);
         self.infos.push(coded.info);
@@ -565,7 +594,7 @@ impl Records {
             false => data.end,
         };
         let tensors = self.target.tensors().iter();
-        let pairs = tensors.filter_map(|tensor| self.pairs.get(&self.base, tensor));
+        let pairs = tensors.filter_map(|tensor| self.pairs.get(tensor));
         pairs
             .map(|pair| {
                 let Range { start, end } = pair.tensor;
