@@ -85,7 +85,7 @@ impl FormatContents {
     /// Returns the part of tensor `number` that is decoded from the base. `payload`
     /// contains the first bytes of the payload of its record. Returns `None` if that
     /// is a damaged one.
-    fn from_base(&self, number: usize, payload: &[u8]) -> Option<FromBase> {
+    fn part_from_base(&self, number: usize, payload: &[u8]) -> Option<FromBase> {
         let (record, info) = self.records.get(number)?;
         let frame = self.frame(number)?;
         if record.kind != RecordKind::Grown {
@@ -129,7 +129,7 @@ impl FormatContents {
             return Some(start..frame.end.min(frame.start.saturating_add(guess)));
         }
         let payload = fetched.get(index(record.payload.start - start)..)?;
-        let FromBase { kind, frame, .. } = self.from_base(number, payload)?;
+        let FromBase { kind, frame, .. } = self.part_from_base(number, payload)?;
         if kind != RecordKind::Difference {
             return None;
         }
@@ -167,7 +167,7 @@ impl FormatContents {
             }
             _ => &[],
         };
-        let part = self.from_base(number, payload);
+        let part = self.part_from_base(number, payload);
         let Some(FromBase {
             kind,
             len_bytes,

@@ -24,30 +24,33 @@ use crate::container::zstn;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
+mod encode;
+mod in_memory;
 mod incremental;
 mod pairs;
+mod payload;
 mod read;
 mod record;
 mod source;
 mod trailer;
 mod write;
 
-pub use incremental::{IncrementalDeltaPacker, PackedRecord};
+pub use encode::{CodedRecord, code, code_content, divided_shape, record_head};
+pub use in_memory::{Base, ModelDelta};
+pub use incremental::{IncrementalDeltaPacker, Needs, PackedRecord};
 pub use pairs::{Pair, Pairs};
-pub(crate) use read::decode_payload;
-pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
+pub(crate) use payload::decode_payload;
+pub use payload::{Grown, Reference};
+pub use read::{DeltaTable, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
-pub use source::{BaseRange, Grown};
+pub use source::{BaseRange, References};
 pub(crate) use source::{check_uses, outside};
 pub use trailer::{
-    RecordInfo, References, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
+    RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
 pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
-pub use write::{
-    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, code_content, divided_shape,
-    pack, record_head,
-};
+pub use write::{DeltaOptions, DeltaPacker, TargetHash, pack};
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
@@ -325,47 +328,6 @@ impl DataDigest {
     #[must_use]
     pub fn finish(self) -> [u8; 8] {
         self.0.finalize().into()
-    }
-}
-
-/// A base whose whole file is in memory.
-#[derive(Debug)]
-pub struct Base<'a> {
-    file: &'a [u8],
-    header: BaseHeader,
-}
-
-impl<'a> Base<'a> {
-    /// Parses the header of the safetensors file `file`.
-    pub fn parse(file: &'a [u8]) -> Result<Self> {
-        let header = BaseHeader::parse(file, file.len() as u64)?;
-        Ok(Self { file, header })
-    }
-
-    /// Returns the parsed header.
-    #[must_use]
-    pub fn header(&self) -> &BaseHeader {
-        &self.header
-    }
-
-    /// Returns the range of the tensor called `name` in the base's file, if
-    /// there is one.
-    #[must_use]
-    pub fn range(&self, name: &str) -> Option<Range<u64>> {
-        self.header.range(name)
-    }
-
-    /// Returns the bytes in `range` of the file.
-    fn part(&self, range: Range<u64>) -> &'a [u8] {
-        part(self.file, range)
-    }
-
-    /// Returns the [`DataDigest`] of the base.
-    #[must_use]
-    pub fn digest(&self) -> [u8; 8] {
-        let mut digest = DataDigest::default();
-        digest.update(self.part(self.header.data()));
-        digest.finish()
     }
 }
 
