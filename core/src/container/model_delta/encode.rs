@@ -18,15 +18,15 @@ use crate::{Result, TensorRef};
 pub struct CodedRecord {
     /// The head and the payload of the record.
     pub record: Vec<u8>,
-    /// The entry for [`DeltaPacker::trailer`].
+    /// The entry for [`DeltaPacker::trailer`](super::DeltaPacker::trailer).
     pub info: RecordInfo,
     /// The edition that the record requires of its file.
     pub edition: Edition,
 }
 
 impl CodedRecord {
-    /// Adds the place of the bytes of the base to the entry, if the trailer has to name
-    /// it. `digest` returns the digest of the base's whole tensor.
+    /// Adds the range of the base to the entry, if it is not the whole tensor of the
+    /// same name. `digest` returns the digest of the base's whole tensor.
     ///
     /// # Errors
     /// The error of `digest`.
@@ -43,12 +43,12 @@ impl CodedRecord {
     }
 }
 
-/// Encodes the record of `tensor`: the smallest of a copy of the bytes of the base
-/// that it is compared with, a difference from them, and a frame. Of payloads of equal
-/// length, a frame is preferred to a difference, and `Z4DL` to `ZXD1`. If these bytes
-/// are shorter than the tensor, only its beginning is a copy or a difference. A record
-/// whose bytes of the base the trailer has to name is also as long as their entry there.
-/// `reference` has the pair of the tensor, and the bytes of the base's whole tensor.
+/// Encodes the record of `tensor` as a copy of the paired bytes of the base, as a
+/// difference from them, or as a frame, whichever is smallest. The size of a copy or a
+/// difference includes its entry in `SRCS`. Of payloads of equal length, a frame is
+/// preferred to a difference, and `Z4DL` to `ZXD1`. If the tensor is longer than the
+/// paired bytes, only its beginning is copied or stored as a difference. `reference` has
+/// the pair of the tensor, and the bytes of the base's whole tensor.
 ///
 /// # Errors
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a name that the format
@@ -123,7 +123,7 @@ pub fn code_content<E: PackEngine>(
 /// The kind and the payload of a record.
 type Payload = (RecordKind, Vec<u8>);
 
-/// Returns `second` if it is smaller, including its `source_bytes` in the trailer.
+/// Returns `second` if it is smaller although its entry in `SRCS` takes `source_bytes`.
 fn smaller(first: Payload, second: Payload, source_bytes: u64) -> Payload {
     match second.1.len() as u64 + source_bytes < first.1.len() as u64 {
         true => second,

@@ -33,11 +33,11 @@ const FUSED: [(&str, &[&str]); 5] = [
 /// `MIN_SHARE`.
 const MIN_SHARE: u64 = 4;
 
-/// The shortest tensor in bytes that is compared with other bytes than the tensor
-/// of its name. The trailer takes 37 bytes to name these, and 28 more once.
+/// Shorter tensors, in bytes, are compared only with the tensor of the same name.
+/// An entry of `SRCS` takes 37 bytes, and the field itself 28.
 const MIN_BYTES: u64 = 256;
 
-/// The number of endings of a name that are compared, the longest ones.
+/// The number of endings of a name that are compared, beginning with the longest.
 const MAX_SUFFIXES: usize = 16;
 
 /// The bytes of the base that a tensor is compared with.
@@ -48,28 +48,28 @@ pub struct Pair {
     /// The range in that tensor. It is shorter than the target's tensor if that
     /// one has more rows.
     pub(super) span: Range<u64>,
-    /// The number of the base's tensor in ascending order of the names; `None` if
-    /// the whole tensor of the same name is meant.
+    /// The number of the base's tensor in ascending order of the names; `None` for
+    /// the whole tensor of the same name.
     number: Option<u32>,
 }
 
 impl Pair {
-    /// Returns the range of the file of the base.
+    /// Returns the paired range in the base's file.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.tensor.start + self.span.start..self.tensor.start + self.span.end
     }
 
-    /// Returns the number of bytes that the trailer takes to name the bytes of the
-    /// base.
+    /// Returns the length of the entry in `SRCS` that a record with this pair
+    /// adds to the trailer.
     #[must_use]
     pub fn source_bytes(&self) -> u64 {
         self.number.map_or(0, |_| BaseRange::ENTRY_BYTES)
     }
 
-    /// Returns the place of the bytes of the base, if the trailer has to name it for
-    /// a record of this `kind`. `digest` returns the digest of the base's whole
-    /// tensor.
+    /// Returns the range for the trailer's entry of a record of this `kind`, or
+    /// `None` if the record does not need one. `digest` returns the digest of the
+    /// base's whole tensor.
     ///
     /// # Errors
     /// The error of `digest`.

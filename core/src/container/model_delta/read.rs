@@ -1,4 +1,4 @@
-//! Restores the target from a delta and its base.
+//! Reads the records and the trailer of a delta, and decodes its tensors.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;

@@ -78,11 +78,11 @@ pub(super) fn read_sources(field: &[u8], records: &mut [RecordInfo]) -> Result<(
         ));
     }
     for info in records.iter_mut().filter(|info| info.refers()) {
-        info.source = match cursor.u8("number of sources")? {
+        info.source = match cursor.u8("type of a source")? {
             0 => None,
             1 => Some(BaseRange::read(&mut cursor)?),
             _ => {
-                let detail = "a record has several sources";
+                let detail = "the trailer has an entry of an unknown type";
                 return Err(Error::malformed(Rule::DeltaSeal, detail));
             }
         };
@@ -91,7 +91,7 @@ pub(super) fn read_sources(field: &[u8], records: &mut [RecordInfo]) -> Result<(
         0 => Ok(()),
         _ => Err(Error::malformed(
             Rule::DeltaSeal,
-            "the trailer lists other sources than records",
+            "the trailer does not have one source for each record that uses the base",
         )),
     }
 }

@@ -328,8 +328,8 @@ impl RecordInfo {
         self.kind != RecordKind::Full
     }
 
-    /// Fails if the source of a tensor of `len_bytes` has another length than
-    /// the record requires.
+    /// Fails if the source of a tensor of `len_bytes` does not have the length that
+    /// the record requires: for [`RecordKind::Grown`], a shorter one.
     pub(crate) fn check_source(&self, name: &str, len_bytes: u64) -> Result<()> {
         let fits = match (self.kind, &self.source) {
             (RecordKind::Grown, source) => {
@@ -343,7 +343,8 @@ impl RecordInfo {
         }
         Err(Error::malformed(
             Rule::DeltaSeal,
-            "the trailer gives this tensor a source of another length: the delta is damaged",
+            "the range of the base in the trailer does not have the length of this tensor: the delta \
+             is damaged",
         )
         .tensor(name))
     }
