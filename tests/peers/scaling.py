@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -35,6 +34,7 @@ import time
 import synthetic
 import zipnn_peer
 from growth import size
+from machine import processor, versions
 
 ZSTN = os.environ["ZSTN_BIN"]
 SHARDS = 8
@@ -234,24 +234,18 @@ def row(*cells):
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def machine():
+def circumstances():
     """Describes the processor, memory, system, and the versions of the programs."""
-
-    def first(path, key):
-        lines = pathlib.Path(path).read_text().splitlines()
-        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "unknown")
 
     def version(*command):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0].strip()
 
-    memory = int(first("/proc/meminfo", "MemTotal").split()[0]) / 1e6
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     programs = [version(ZSTN, "--version"), version("sha256sum", "--version")]
     if shutil.which("zstd"):
         programs.append(version("zstd", "--version"))
-    for package in ("zstn", "safetensors", "zipnn", "z4ai"):
-        if is_installed(package):
-            programs.append(f"{package} {importlib.metadata.version(package)} (Python)")
-    yield f"{first('/proc/cpuinfo', 'model name')}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GB of memory"
+    programs += [f"{package} (Python)" for package in versions("zstn", "safetensors", "zipnn", "z4ai")]
+    yield f"{processor()}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GB of memory"
     yield f"{platform.system()} {platform.release()}, load average {os.getloadavg()[0]:.1f}"
     yield "; ".join(programs)
 
@@ -271,7 +265,7 @@ def main():
     options = parser.parse_args()
     most = len(os.sched_getaffinity(0))
     counts = sorted({min(threads, most) for threads in options.threads})
-    for line in machine():
+    for line in circumstances():
         print(f"- {line}")
     print(f"- GB of the original per second by the number of threads and cores, fastest of {options.rounds} rounds\n")
     row("folder", "input", "what", *map(str, counts))

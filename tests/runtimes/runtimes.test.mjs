@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -14,6 +14,7 @@ import { build } from "esbuild";
 import { launchBrowser } from "../js/support/browser.mjs";
 import { installTarball } from "../js/support/packed.mjs";
 import { scratchFolder } from "../js/support/scratch.mjs";
+import { hasThreads } from "../js/support/threads.mjs";
 import { installed, programOf, requireInstalled, versionOf, withoutPackage } from "./support/programs.mjs";
 import { serveModels, servePage, writeModels } from "./support/site.mjs";
 import { cells } from "./support/table.mjs";
@@ -21,8 +22,6 @@ import { startWebkit, withoutWebkit } from "./support/webkit.mjs";
 
 const run = promisify(execFile);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-/** Whether the module with threads is in the package; it can only be built with nightly Rust. */
-const hasThreads = existsSync(fileURLToPath(import.meta.resolve("zstn/zstn_threads_bg.wasm")));
 const reports = here("../../target/runtimes");
 const folder = scratchFolder();
 const project = join(folder, "project");

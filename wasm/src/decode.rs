@@ -56,7 +56,7 @@ pub fn decode_frame(
 }
 
 /// Decodes the tensor that `task` describes from the stored bytes of its `parts`, in
-/// order. `base` is the base's tensor of the same name, if the task needs it. The raw
+/// order. `base` is the base's tensor that the task needs, if it needs one. The raw
 /// bytes are written to `into` if it is given, which must have exactly their length.
 #[cfg(any(feature = "formats", feature = "threads"))]
 #[wasm_bindgen]

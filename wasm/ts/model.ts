@@ -192,7 +192,7 @@ export class Model {
     checkOptions("plan()", options, PLAN_OPTIONS);
     const info = this.tensors.get(name) ?? (await this.#missing(name));
     const { planOf } = await loadCoreFiles();
-    return planOf(info, this.#indexOf(name), options, this.#opened, (work) => this.#whileOpen(options.signal, work));
+    return planOf(info, this.tensors, options, this.#opened, (work) => this.#whileOpen(options.signal, work));
   }
 
   /**
@@ -240,9 +240,9 @@ export class Model {
     if (Symbol.dispose) Object.defineProperty(this.prototype, Symbol.dispose, { value: this.prototype.close });
   }
 
-  /** Returns the index of a tensor in the core's model. */
+  /** Returns the index of a tensor in the core's model, which plain models do not have. */
   #indexOf(name: string): number {
-    return this.#opened.planner?.indexOf(name, this.tensors)!;
+    return this.#opened.planner!.indexOf(name, this.tensors);
   }
 
   async #missing(name: string): Promise<never> {

@@ -13,16 +13,17 @@ type Ranges = readonly StoredPart[] | undefined;
 type WhileOpen = (work: (signal: AbortSignal) => Promise<Ranges>) => Promise<Ranges>;
 
 /**
- * Returns the ranges that reading tensor `index` of the model, or a part of it, will fetch. Throws an
- * `InvalidInputError` if the tensor does not have this part.
+ * Returns the ranges that reading a tensor, or a part of it, will fetch. `tensors` are all tensors of the model. Throws
+ * an `InvalidInputError` if the tensor does not have this part.
  */
-export async function planOf(info: TensorInfo, index: number, { rows, select }: PlanOptions, { model, files, planner }: OpenedModel, whileOpen: WhileOpen): Promise<ReadPlan> {
+export async function planOf(info: TensorInfo, tensors: ReadonlyMap<string, TensorInfo>, { rows, select }: PlanOptions, { model, files, planner }: OpenedModel, whileOpen: WhileOpen): Promise<ReadPlan> {
   const views = files[info.parts[0]?.file as number]?.views;
   const part = await partOf(info, rows, select);
   if (part ?? views) {
     const parts = await whileOpen(async (signal) => {
       const options = { signal };
       if (model instanceof PlainModel) return rangesOf(part!, info, { bandBytes: (position) => model.bandBytes(info, position, options) }, (span) => model.partsOf(info, span, options));
+      const index = planner!.indexOf(info.name, tensors);
       if (!part) return views!.planView(model, index, info, signal);
       return rangesOf(part, info, { bandBytes: (position) => planner!.bandBytes(index, position, options) }, (span) => planner!.parts(index, span, options));
     });

@@ -133,6 +133,11 @@ class Runs {
     return position;
   }
 
+  /** The position after the last run in the tensor, in bytes. */
+  get end(): number {
+    return this.begin(this.count - 1) + this.lengthBytes;
+  }
+
   /**
    * Yields ranges that contain all runs. Runs are in one range if at most `bandBytes` separate them, since no whole band
    * is between them then.
@@ -175,6 +180,8 @@ class Runs {
 /** Returns the number of bytes that are decoded together; `undefined` if the whole tensor has to be decoded. */
 async function bandBytesOf({ base }: TensorInfo, runs: Runs, planner: PartPlanner): Promise<number | undefined> {
   const bandBytes = await planner.bandBytes(runs.begin(0));
+  // In a delta, rows that the base does not have need the whole tensor. They are the last ones.
+  if ((await planner.bandBytes(runs.end - 1)) === undefined) return undefined;
   return bandBytes === 0 && base ? BASE_BAND_BYTES : bandBytes;
 }
 

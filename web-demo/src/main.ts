@@ -13,7 +13,7 @@ import { connectTabs } from "./page/tabs.js";
 
 applyAppearance();
 const engine = new Engine();
-// The browser starts the worker between two tasks of the page, and sets up the page in the next one.
+// A browser starts a worker only after the current task, so the page is set up in the next one.
 await new Turns().next();
 const app = new App(engine);
 

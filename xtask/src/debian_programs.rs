@@ -15,9 +15,6 @@ pub const C: &[Needed] = &[
     ("pkg-config", "pkg-config"),
     ("python3", "python3"),
 ];
-/// The public keys of Debian, in the package debian-archive-keyring.
-const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
 pub const MUSL: &[Needed] = &[("musl-gcc", "musl-tools")];
 
 /// A program that tests use.
@@ -230,6 +227,9 @@ fn unpack(step: &mut Step, package: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The public keys of Debian, in the package debian-archive-keyring.
+const DEBIAN_KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
 /// Unpacks `package` of another release of Debian, or for another processor, together with
 /// the packages that it depends on, and returns their common folder. Nothing is
 /// installed, and no privilege is needed.
@@ -268,26 +268,21 @@ pub fn unpack_release(
         "x86_64" => "amd64",
         _ => "arm64",
     };
-    for line in [
-        "update -qq",
-        "install --download-only --yes -qq --no-install-recommends",
-    ] {
+    let apt_get = |line: &str| {
         let mut command = cmd("apt-get -o APT::Sandbox::User=root");
-        for (option, value) in [
-            ("APT::Architecture", architecture),
-            ("APT::Architectures", architecture),
+        for option in [
+            format!("APT::Architecture={architecture}"),
+            format!("APT::Architectures={architecture}"),
+            format!("Dir={}", apt.display()),
         ] {
-            command.arg("-o").arg(format!("{option}={value}"));
+            command.arg("-o").arg(option);
         }
+        command.words(line);
         command
-            .arg("-o")
-            .arg(format!("Dir={}", apt.display()))
-            .words(line);
-        if line.starts_with("install") {
-            command.arg(package);
-        }
-        step.run_twice(&mut command)?;
-    }
+    };
+    step.run_twice(&mut apt_get("update -qq"))?;
+    let line = "install --download-only --yes -qq --no-install-recommends";
+    step.run_twice(apt_get(line).arg(package))?;
     for file in paths::files(&apt.join("var/cache/apt/archives"), "deb")? {
         step.run(cmd("dpkg -x").arg(&file).arg(&root))?;
     }

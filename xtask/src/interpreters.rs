@@ -141,7 +141,8 @@ fn debian(step: &mut Step, processor: &str, release: &str, version: &str) -> Res
 fn musl(step: &mut Step, processor: &str) -> Result<Interpreter> {
     let (package, release) = MUSL;
     let folder = python::interpreter(step, package, &format!("manylinux2014_{processor}"))?;
-    // The stamp of the package covers its own folder.
+    // Files added to the package's folder would invalidate its stamp, so the archive is
+    // unpacked elsewhere.
     let unpacked = folder.with_extension("unpacked");
     let python = unpacked.join("bin/python3.13");
     if !python.is_file() {
@@ -156,8 +157,8 @@ fn musl(step: &mut Step, processor: &str) -> Result<Interpreter> {
     on_linux(step, title, processor, &root, &linker, python)
 }
 
-/// Returns an interpreter that uses the libraries below `root`. The processor runs it
-/// with the dynamic linker of that folder, or qemu emulates another one.
+/// Returns an interpreter that uses the libraries below `root`. On this machine's
+/// processor, the dynamic linker in that folder starts it; otherwise qemu does.
 fn on_linux(
     step: &mut Step,
     mut title: String,
@@ -177,7 +178,8 @@ fn on_linux(
         let search = std::env::join_paths(search)?.into();
         vec![linker, "--library-path".into(), search]
     } else {
-        debian_programs::require(step, platforms::QEMU, "it runs other processors' code")?;
+        let qemu = [platforms::QEMU_AARCH64];
+        debian_programs::require(step, &qemu, "it runs other processors' code")?;
         title += ", qemu";
         vec![
             format!("qemu-{processor}-static").into(),

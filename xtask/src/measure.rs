@@ -5,7 +5,7 @@
 use crate::cargo::WEB;
 use crate::prelude::*;
 use crate::process::print;
-use crate::{npm, python, wasm, wheel};
+use crate::{npm, python, wasm, wheel_platforms};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -33,16 +33,23 @@ pub fn load(options: &Arguments) -> Result<()> {
     python::peers()?;
     let environment = python::FIGURES.ready()?;
     wasm::ready()?;
-    let [wheel, _] = wheel::release()?;
+    let wheel = wheel_platforms::build_here(&target("wheels"))?;
     step("zstn, for Python", |step| {
         environment.install_wheel(step, &wheel)
     })?;
     let mut table = environment.python();
-    print(
-        table
-            .arg(path("tests/peers/load.py"))
-            .args(&options.arguments),
-    )
+    table.arg(path("tests/peers/load.py"));
+    let printed = print(table.args(&options.arguments));
+    // Other scripts share the environment, and would measure this wheel after later
+    // changes.
+    step("zstn, removed from the environment", |step| {
+        step.run(
+            environment
+                .python()
+                .words("-m pip uninstall --quiet --yes zstn"),
+        )
+    })?;
+    printed
 }
 
 /// Runs `tests/peers/torch_NAME.py`. `ZSTN_NAME` contains the path of the example with

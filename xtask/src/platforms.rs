@@ -48,6 +48,9 @@ const LIBRARY: Tests = ("the library", "--package zstn-tests --test library");
 const HTTP: Tests = ("clients and servers", "--package zstn-tests --test http");
 const COMMAND_LINE: Tests = ("the command line", "--package zstn-tests --test cli");
 
+/// The emulator of Linux programs for aarch64.
+pub const QEMU_AARCH64: Needed = ("qemu-aarch64-static", "qemu-user-static");
+
 #[rustfmt::skip]
 const ALL: [Platform; 5] = [
     Platform {
@@ -61,7 +64,7 @@ const ALL: [Platform; 5] = [
     Platform {
         name: "aarch64", triple: "aarch64-unknown-linux-gnu", tools: "aarch64-linux-gnu-", runner: "qemu-aarch64-static",
         needed: &[
-            ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"), ("qemu-aarch64-static", "qemu-user-static"),
+            ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"), QEMU_AARCH64,
             ("/usr/aarch64-linux-gnu/include/stdlib.h", "libc6-dev-arm64-cross"),
         ],
         tests: &[CORE, VECTORS],
@@ -176,9 +179,6 @@ impl Platform {
         command
     }
 }
-
-/// The emulator of Linux programs for other processors.
-pub const QEMU: &[Needed] = &[("qemu-aarch64-static", "qemu-user-static")];
 
 /// Installs wine and prepares its folder.
 pub fn wine_ready(step: &mut Step) -> Result<()> {

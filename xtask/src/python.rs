@@ -27,7 +27,7 @@ pub static MATURIN: Packages = packages("maturin", "native/python/requirements-b
 pub static ZIG: Packages = packages("maturin", "native/python/requirements-zig.txt");
 /// Programs that check which symbols of glibc and Python a wheel uses.
 pub static AUDIT: Packages = packages("audit", "native/python/requirements-audit.txt");
-/// CPythons for other systems, each of which gets its own folder.
+/// CPythons for other platforms. Each is installed into a folder of its own.
 static INTERPRETERS: Packages = packages("maturin", "native/python/requirements-interpreters.txt");
 /// The compiler of kernels for NVIDIA's GPUs.
 pub static NVRTC: Packages = packages("nvrtc", "native/gpu/requirements.txt");

@@ -279,9 +279,9 @@ fn stores() -> Result<()> {
     })
 }
 
-/// Returns two ports for servers that do not report a port that they choose themselves.
-/// Systems give ports from 32,768 on to programs that ask for any; one of those could be
-/// taken before the server has started.
+/// Returns two free ports for servers that cannot report a port of their own choice.
+/// Linux assigns ports from 32,768 upwards to any program, so one of those could be taken
+/// before the server starts.
 fn free_ports() -> Result<[u16; 2]> {
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let first = 20_000 + (std::process::id() % 6_000) as u16;

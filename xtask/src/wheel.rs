@@ -1,5 +1,5 @@
-//! The Python packages `zstn` and `zstn-hub`: wheels for users, and wheels
-//! of the dev profile for tests.
+//! The Python packages `zstn` and `zstn-hub`: wheels for users, and wheels of the dev
+//! profile for tests.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 

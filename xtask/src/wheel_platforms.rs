@@ -35,9 +35,9 @@ const MUSLLINUX: &str = "musllinux_1_2";
 const RELEASE: &str = "release";
 
 /// A platform that users install wheels on.
-pub struct Platform {
-    pub name: &'static str,
-    pub triple: &'static str,
+struct Platform {
+    name: &'static str,
+    triple: &'static str,
     /// The beginning of the wheel's platform tag on Linux.
     libc: &'static str,
 }
@@ -88,14 +88,12 @@ pub fn build_here(folder: &Path) -> Result<PathBuf> {
 
 impl Platform {
     fn build_and_test(&self, options: &Options) -> Result<()> {
-        let (profile, threads) = (
-            if options.dev { "dev" } else { RELEASE },
-            if options.free_threaded {
-                "-free-threaded"
-            } else {
-                ""
-            },
-        );
+        let profile = if options.dev { "dev" } else { RELEASE };
+        let threads = if options.free_threaded {
+            "-free-threaded"
+        } else {
+            ""
+        };
         let folder = target("wheels").join(format!("{}{threads}", self.name));
         let wheel = self.build(profile, options.free_threaded, &folder)?;
         let unpacked = folder.join("unpacked");
@@ -172,8 +170,8 @@ impl Platform {
         Ok(wheel)
     }
 
-    /// Refuses a wheel that uses newer symbols of libc than its name promises, or symbols
-    /// of Python outside its stable interface.
+    /// Refuses a wheel that needs newer symbols of libc than its name promises, or uses
+    /// symbols of Python that are not in the stable ABI.
     fn audit(
         &self,
         step: &mut Step,

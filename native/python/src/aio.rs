@@ -200,9 +200,12 @@ impl AsyncReader {
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<TensorInfo> {
         let model = self.reader.model();
         // The reader's error names the file and similar tensors.
-        let found = self.reader.find(name).map(|_| model.find(name));
-        let number = found.and_then(|number| Ok(number?));
-        let number = number.map_err(|error| to_python(py, error))?;
+        self.reader
+            .find(name)
+            .map_err(|error| to_python(py, error))?;
+        let number = model
+            .find(name)
+            .map_err(|error| to_python(py, error.into()))?;
         Ok(TensorInfo::of(model, number))
     }
 

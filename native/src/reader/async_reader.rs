@@ -11,7 +11,7 @@ use zstn_core::model::{self, Model};
 use super::async_driver::run;
 use super::decode::ReadTensor;
 use super::external::Beside;
-use super::plan_rows::{PlanRows, only};
+use super::plan_rows::PlanRows;
 use super::rows::{ReadRows, RowsPlan};
 use super::state_machine::{Need, Opened, Work};
 use super::{ReaderOptions, tensor};
@@ -201,7 +201,7 @@ impl AsyncReader {
     /// # Errors
     /// The errors of [`Reader::plan_rows`](crate::Reader::plan_rows).
     pub async fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
-        Ok(only(self.run(PlanRows::new(self, name, rows)?).await?))
+        Ok(self.run(PlanRows::new(self, name, rows)?).await?.only())
     }
 
     /// Reads the rows of a plan that [`AsyncReader::plan_rows`] made. All ranges are read

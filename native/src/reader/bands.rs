@@ -5,15 +5,16 @@
 //! band has been read before, it is read whole: the next selections are likely to need
 //! more of it.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::slice;
+use std::sync::Arc;
 
 use zstn_core::bytes;
 use zstn_core::engine::Engine as _;
-use zstn_core::model::StoredPart;
+use zstn_core::model::{Rows, StoredPart};
 
-use super::plan_rows::{PlanRows, only};
+use super::band_cache::{CACHE_BYTES, Decoded, Divided, Geometry};
+use super::plan_rows::PlanRows;
 use super::rows::{ReadRows, RowsPlan, stored_with_bases};
 use super::state_machine::{self, Opened as _, Together};
 use super::{Reader, Selection, tensor};
@@ -37,130 +38,6 @@ const MAX_MERGED_BYTES: u64 = 1 << 20;
 /// The number of decoded bytes that are in memory at the same time, apart from the
 /// cache and the result. A longer band is decoded by itself.
 const WAVE_BYTES: u64 = 32 << 20;
-
-/// The capacity of the cache in decoded bytes.
-const CACHE_BYTES: u64 = 16 << 20;
-
-/// The length as which a shorter entry of the cache is counted, so that the number of
-/// entries is limited, too.
-const MIN_ENTRY_BYTES: u64 = 16 << 10;
-
-/// The number of tensors whose block tables are cached.
-const MAX_GEOMETRIES: usize = 8;
-
-/// Decoded parts of the tensors of one model: at most one range of each band. When the
-/// cache is full, the range that was used least recently is removed.
-#[derive(Default)]
-pub(super) struct BandCache(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// The ranges, by the number of the tensor and the number of the band.
-    ranges: HashMap<(usize, u64), Cached>,
-    len_bytes: u64,
-    uses: u64,
-    /// How the tensors that were read last are stored; the latest is at the end.
-    geometries: Vec<Arc<Geometry>>,
-}
-
-struct Cached {
-    decoded: Decoded,
-    last_use: u64,
-}
-
-/// Decoded bytes, and their range in the tensor.
-#[derive(Clone)]
-struct Decoded {
-    span: Range<u64>,
-    bytes: Arc<Vec<u8>>,
-}
-
-/// The ranges of a tensor that a selection needs.
-#[derive(Default)]
-struct Divided {
-    cached: Vec<(Range<u64>, Decoded)>,
-    missing: Vec<Range<u64>>,
-}
-
-impl Decoded {
-    fn contains(&self, span: &Range<u64>) -> bool {
-        self.span.start <= span.start && span.end <= self.span.end
-    }
-
-    fn cost(&self) -> u64 {
-        (self.span.end - self.span.start).max(MIN_ENTRY_BYTES)
-    }
-}
-
-impl BandCache {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn get(&mut self, tensor: usize, band: u64) -> Option<Decoded> {
-        self.uses += 1;
-        let cached = self.ranges.get_mut(&(tensor, band))?;
-        cached.last_use = self.uses;
-        Some(cached.decoded.clone())
-    }
-
-    /// Divides ranges of a tensor into the cached ones and the ranges to read.
-    fn divide(&mut self, geometry: &Geometry, spans: Vec<Range<u64>>) -> Divided {
-        let mut divided = Divided::default();
-        for span in spans {
-            let band = geometry.band(&span);
-            match self.get(geometry.number, band) {
-                None => divided.missing.push(span),
-                Some(decoded) if decoded.contains(&span) => divided.cached.push((span, decoded)),
-                Some(_) => divided.missing.push(geometry.whole_band(band)),
-            }
-        }
-        divided
-    }
-
-    fn geometry(&mut self, tensor: usize) -> Option<Arc<Geometry>> {
-        let mut geometries = self.geometries.iter();
-        let place = geometries.position(|geometry| geometry.number == tensor)?;
-        let geometry = self.geometries.remove(place);
-        self.geometries.push(Arc::clone(&geometry));
-        Some(geometry)
-    }
-
-    fn insert(&mut self, tensor: usize, band: u64, decoded: Decoded) {
-        let cost = decoded.cost();
-        if cost > CACHE_BYTES {
-            return;
-        }
-        if let Some(replaced) = self.ranges.remove(&(tensor, band)) {
-            self.len_bytes -= replaced.decoded.cost();
-        }
-        while self.len_bytes + cost > CACHE_BYTES
-            && let Some(oldest) = self.ranges.iter().min_by_key(|(_, cached)| cached.last_use)
-        {
-            let (key, freed) = (*oldest.0, oldest.1.decoded.cost());
-            self.len_bytes -= freed;
-            self.ranges.remove(&key);
-        }
-        self.len_bytes += cost;
-        let last_use = self.uses;
-        self.ranges
-            .insert((tensor, band), Cached { decoded, last_use });
-    }
-}
-
-/// How the parts of a tensor are read.
-struct Geometry {
-    number: usize,
-    len_bytes: u64,
-    band_bytes: u64,
-    /// True if the tensor can only be decoded as a whole.
-    is_whole: bool,
-    is_cached: bool,
-    /// The block table, if it was not loaded together with the index.
-    table: Option<Vec<u8>>,
-}
 
 impl Reader {
     /// Reads the selected elements of a tensor. Only the blocks that contain them are
@@ -223,9 +100,9 @@ impl Reader {
         {
             let start = part.stored.start + range.start;
             self.source(part).read_into(start, out)?;
-            return self.check_parts(std::slice::from_ref(part));
+            return self.check_parts(slice::from_ref(part));
         }
-        let geometry = self.geometry(number, selection)?;
+        let geometry = self.geometry(number)?;
         if geometry.is_whole {
             let decoded = self.whole(&geometry)?;
             selection.copy(&decoded.span, &decoded.bytes, out);
@@ -266,7 +143,7 @@ impl Reader {
     /// # Errors
     /// The errors of [`Reader::plan_rows`].
     pub fn fetched_len_bytes(&self, selection: &Selection) -> Result<u64> {
-        let number = self.number(selection.name())?;
+        let number = selection.number_in(self)?;
         if selection.len_bytes() == 0 {
             return Ok(0);
         }
@@ -274,7 +151,7 @@ impl Reader {
         if let (Some(_), Some(range)) = (self.model.plain_part(number), selection.contiguous()) {
             return Ok(len_bytes(range));
         }
-        let geometry = self.geometry(number, selection)?;
+        let geometry = self.geometry(number)?;
         let spans = selection.spans(geometry.band_bytes);
         if self.model.plain_part(number).is_some() {
             return Ok(merged(spans).into_iter().map(len_bytes).sum());
@@ -291,20 +168,16 @@ impl Reader {
     }
 
     /// Returns how a tensor is stored, from the cache if possible.
-    fn geometry(&self, number: usize, selection: &Selection) -> Result<Arc<Geometry>> {
+    fn geometry(&self, number: usize) -> Result<Arc<Geometry>> {
         if let Some(geometry) = self.bands.lock().geometry(number) {
             return Ok(geometry);
         }
-        let geometry = Arc::new(self.new_geometry(number, selection)?);
-        let geometries = &mut self.bands.lock().geometries;
-        if geometries.len() >= MAX_GEOMETRIES {
-            geometries.remove(0);
-        }
-        geometries.push(Arc::clone(&geometry));
+        let geometry = Arc::new(self.new_geometry(number)?);
+        self.bands.lock().keep(Arc::clone(&geometry));
         Ok(geometry)
     }
 
-    fn new_geometry(&self, number: usize, selection: &Selection) -> Result<Geometry> {
+    fn new_geometry(&self, number: usize) -> Result<Geometry> {
         let tensor = &self.tensors()[number];
         let mut geometry = Geometry {
             number,
@@ -328,12 +201,12 @@ impl Reader {
                 self.check_unchanged(file)?;
             }
         }
-        // Any range shorter than the tensor shows how it is stored.
-        let first = selection.first().unwrap_or(0);
-        let short = first..first + 1;
-        let plan = only(self.plan_spans(&geometry, &[short])?);
-        geometry.is_whole = plan.is_whole();
-        geometry.band_bytes = band_bytes(plan.band_bytes());
+        // The first bytes show how a tensor is stored.
+        let plans = self.plan_spans(&geometry, slice::from_ref(&(0..1)))?;
+        match plans.iter().find_map(|plan| division(plan.rows())) {
+            Some(band_bytes) => geometry.band_bytes = band_bytes,
+            None => geometry.is_whole = true,
+        }
         Ok(geometry)
     }
 
@@ -342,7 +215,8 @@ impl Reader {
         let number = geometry.number;
         if self.tensors()[number].base.is_some() {
             let work = PlanRows::of_bytes(self, number, spans);
-            return state_machine::run(work, &self.engine, |need| self.needed(need));
+            let planned = state_machine::run(work, &self.engine, |need| self.needed(need))?;
+            return Ok(planned.plans);
         }
         let plans = spans.iter().map(|span| {
             let rows = self
@@ -357,11 +231,13 @@ impl Reader {
     /// Returns a tensor that can only be decoded as a whole.
     fn whole(&self, geometry: &Geometry) -> Result<Decoded> {
         let number = geometry.number;
-        if let Some(cached) = self.bands.lock().get(number, 0) {
+        let span = 0..geometry.len_bytes;
+        let cached = self.bands.lock().get(number, 0);
+        if let Some(cached) = cached.filter(|cached| cached.contains(&span)) {
             return Ok(cached);
         }
         let decoded = Decoded {
-            span: 0..geometry.len_bytes,
+            span,
             bytes: Arc::new(self.decode(&self.engine, number)?),
         };
         self.bands.lock().insert(number, 0, decoded.clone());
@@ -385,10 +261,25 @@ impl Reader {
                 return self.read_plain(part, &missing, selection, out);
             }
         }
+        // Tensors of deltas may need the whole tensor of the base, and new rows the whole
+        // tensor, which would then be decoded for each range.
+        if self.tensors()[geometry.number].base.is_some()
+            && let [first, .., last] = &missing[..]
+            && self
+                .plan_spans(geometry, &[first.clone(), last.clone()])?
+                .iter()
+                .any(RowsPlan::reads_whole)
+        {
+            let whole = self.decode(&self.engine, geometry.number)?;
+            for span in &missing {
+                selection.copy(span, bytes::part(&whole, span.clone()), out);
+            }
+            return Ok(());
+        }
         let total: u64 = missing.iter().map(|span| span.end - span.start).sum();
         // A longer selection would replace everything in the cache, and most of itself.
         let is_cached = geometry.is_cached && total <= CACHE_BYTES;
-        for wave in waves(&missing, |span| span.end - span.start) {
+        for wave in waves(&missing) {
             let decoded = self.read_spans(geometry, wave)?;
             for (span, bytes) in wave.iter().zip(decoded) {
                 selection.copy(span, &bytes, out);
@@ -434,12 +325,6 @@ impl Reader {
             return Ok(vec![self.decode(&self.engine, geometry.number)?]);
         }
         let plans = self.plan_spans(geometry, spans)?;
-        if plans.len() > 1 && plans.iter().any(RowsPlan::has_whole_base) {
-            // The whole tensor of the base would be read for each range.
-            let whole = self.decode(&self.engine, geometry.number)?;
-            let part = |span: &Range<u64>| bytes::part(&whole, span.clone()).to_vec();
-            return Ok(spans.iter().map(part).collect());
-        }
         if !self.all_sources().any(Source::is_remote) {
             let read = |plan: RowsPlan| Ok(self.read_planned(&plan)?.bytes);
             return self.engine.map(plans, read).into_iter().collect();
@@ -451,22 +336,12 @@ impl Reader {
     }
 }
 
-impl Geometry {
-    /// Returns the number of the band in which `span` begins.
-    fn band(&self, span: &Range<u64>) -> u64 {
-        span.start / self.band_bytes
-    }
-
-    fn whole_band(&self, band: u64) -> Range<u64> {
-        let start = band * self.band_bytes;
-        start..start.saturating_add(self.band_bytes).min(self.len_bytes)
-    }
-}
-
-/// Returns the length of the bands of a packed tensor, whose `decoded_bytes` are decoded
-/// together if it is stored in blocks.
-pub(super) fn band_bytes(decoded_bytes: Option<u64>) -> u64 {
-    decoded_bytes.map_or(OTHER_BAND_BYTES, |len| len.max(PLAIN_BAND_BYTES))
+/// Returns the length of the bands of a packed tensor, of which `rows` are the first
+/// bytes; `None` if it can only be decoded as a whole.
+pub(super) fn division(rows: &Rows) -> Option<u64> {
+    let decoded_bytes = rows.band_bytes();
+    let band_bytes = decoded_bytes.map_or(OTHER_BAND_BYTES, |len| len.max(PLAIN_BAND_BYTES));
+    (!rows.is_whole()).then_some(band_bytes)
 }
 
 /// Merges ascending ranges that are at most [`MAX_GAP_BYTES`] apart, up to a length of
@@ -487,14 +362,13 @@ pub(super) fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Divides ranges, whose lengths `len_bytes` returns, into groups of up to
-/// [`WAVE_BYTES`], or a single longer range.
-pub(super) fn waves<T>(ranges: &[T], len_bytes: impl Fn(&T) -> u64) -> impl Iterator<Item = &[T]> {
+/// Divides ranges into groups of up to [`WAVE_BYTES`], or a single longer range.
+pub(super) fn waves(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
     let mut rest = ranges;
     std::iter::from_fn(move || {
         let mut total = 0;
         let fits = rest.iter().take_while(|range| {
-            total += len_bytes(range);
+            total += range.end - range.start;
             total <= WAVE_BYTES
         });
         let count = fits.count().max(1).min(rest.len());

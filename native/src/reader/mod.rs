@@ -22,6 +22,7 @@ mod async_original;
 mod async_reader;
 #[cfg(feature = "async")]
 mod async_selection;
+mod band_cache;
 mod bands;
 mod batch;
 mod decode;
@@ -38,7 +39,7 @@ mod selection;
 pub(crate) mod state_machine;
 mod statistics;
 
-use bands::BandCache;
+use band_cache::BandCache;
 use external::Beside;
 use state_machine::{Need, Opened};
 
@@ -82,7 +83,7 @@ impl View {
 ///
 /// A delta (`Z4DM`) lists its own tensors; reading them requires its base, given by
 /// [`ReaderOptions::base`]. Each tensor then takes one read of its record in the delta
-/// and one read of the base's tensor with the same name. The base may be plain, packed,
+/// and one read of the base's tensor that it depends on. The base may be plain, packed,
 /// or a delta with a base of its own.
 ///
 /// A clone is another handle to the same open files. Several threads may read from one

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zstn_core::model::Rows;
 
 use super::Selection;
-use super::bands::{PLAIN_BAND_BYTES, band_bytes, merged};
+use super::bands::{PLAIN_BAND_BYTES, division, merged, waves};
 use super::rows::{RowsPlan, stored_with_bases};
 use super::state_machine::{Need, Opened, Work};
 use crate::{Engine, Error, Result};
@@ -22,6 +22,8 @@ enum Wish {
     /// Selected elements: for each band of the tensor, the range from the first one to
     /// the last one.
     Selected(Arc<Selection>),
+    /// Ranges of selected elements that a previous plan has left.
+    Rest(Vec<Range<u64>>),
 }
 
 /// The work of planning the reads for parts of a tensor, and for the bytes of bases that
@@ -38,6 +40,22 @@ pub(super) struct PlanRows<'a, R> {
     /// For each part, the finished plans of the previous levels, each with the number of
     /// stored bytes of the whole tensor.
     done: Vec<Vec<(Rows, u64)>>,
+    rest: Vec<Range<u64>>,
+}
+
+/// The plans for parts of a tensor.
+pub(super) struct Plans {
+    pub plans: Vec<RowsPlan>,
+    /// The ranges of selected elements that follow those of `plans`. They have no plans
+    /// yet, because a plan for a delta takes up to 256 KiB.
+    pub rest: Vec<Range<u64>>,
+}
+
+impl Plans {
+    /// Returns the plan of work for one part.
+    pub(super) fn only(mut self) -> RowsPlan {
+        self.plans.pop().expect("every part has a plan")
+    }
 }
 
 impl<R: Opened> PlanRows<'_, R> {
@@ -52,14 +70,23 @@ impl<R: Opened> PlanRows<'_, R> {
         Self::of(model, number, Wish::Bytes(spans.collect()))
     }
 
-    /// Plans the reads for the selected elements of tensor `number`. Each plan is for a
-    /// range of its bytes.
+    /// Plans the reads for the first of the selected elements of tensor `number`, as many
+    /// as are decoded together. Each plan is for a range of its bytes.
     #[cfg_attr(
         not(feature = "async"),
         expect(dead_code, reason = "`Reader` plans the bands that it has not cached")
     )]
     pub(super) fn selected(model: &R, number: usize, selection: Arc<Selection>) -> Self {
         Self::of(model, number, Wish::Selected(selection))
+    }
+
+    /// Plans the reads for [`Plans::rest`].
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "`Reader` plans the bands that it has not cached")
+    )]
+    pub(super) fn after(model: &R, number: usize, rest: Vec<Range<u64>>) -> Self {
+        Self::of(model, number, Wish::Rest(rest))
     }
 
     fn of(model: &R, number: usize, wish: Wish) -> Self {
@@ -70,6 +97,7 @@ impl<R: Opened> PlanRows<'_, R> {
             wish: Some(wish),
             table: None,
             done: Vec::new(),
+            rest: Vec::new(),
         }
     }
 
@@ -100,7 +128,7 @@ impl<R: Opened> PlanRows<'_, R> {
     }
 
     /// Plans the parts at this level, each with its place in the result.
-    fn plan(&self, wish: Wish, table: Option<&[u8]>) -> zstn_core::Result<Vec<(usize, Rows)>> {
+    fn plan(&mut self, wish: Wish, table: Option<&[u8]>) -> zstn_core::Result<Vec<(usize, Rows)>> {
         let model = self.model.model();
         let part = |span| model.part(self.number, span, table);
         let spans = match wish {
@@ -108,13 +136,14 @@ impl<R: Opened> PlanRows<'_, R> {
             Wish::Bytes(spans) => spans,
             Wish::Selected(selection) => {
                 let spans = self.spans(&selection, part)?;
-                spans.into_iter().enumerate().collect()
+                first_wave(spans, &mut self.rest)
             }
+            Wish::Rest(spans) => first_wave(spans, &mut self.rest),
         };
-        let spans = spans.into_iter();
-        spans
-            .map(|(place, span)| Ok((place, part(span)?)))
-            .collect()
+        let planned = spans
+            .into_iter()
+            .map(|(place, span)| Ok((place, part(span)?)));
+        planned.collect()
     }
 
     /// Returns the ranges of the tensor's bytes to read for selected elements.
@@ -124,27 +153,28 @@ impl<R: Opened> PlanRows<'_, R> {
         part: impl Fn(Range<u64>) -> zstn_core::Result<Rows>,
     ) -> zstn_core::Result<Vec<Range<u64>>> {
         let model = self.model.model();
-        let Some(first) = selection.first() else {
-            return Ok(Vec::new());
-        };
-        if let Some(range) = selection.contiguous() {
-            return Ok(vec![range]);
-        }
         if model.plain_part(self.number).is_some() {
             return Ok(merged(selection.spans(PLAIN_BAND_BYTES)));
         }
-        // Any range shorter than the tensor shows how it is stored.
-        let rows = part(first..first + 1)?;
+        // The first bytes show how a tensor is stored.
         let whole = 0..model.tensors()[self.number].len_bytes();
-        Ok(match rows.is_whole() {
-            true => vec![whole],
-            false => selection.spans(band_bytes(rows.band_bytes())),
+        Ok(match division(&part(0..1)?) {
+            None => vec![whole],
+            Some(band_bytes) => selection.spans(band_bytes),
         })
     }
 }
 
+/// Returns the ranges that are read together first, each with its place. `rest` receives
+/// the others.
+fn first_wave(mut spans: Vec<Range<u64>>, rest: &mut Vec<Range<u64>>) -> Vec<(usize, Range<u64>)> {
+    let first = waves(&spans).next().map_or(0, <[_]>::len);
+    *rest = spans.split_off(first);
+    spans.into_iter().enumerate().collect()
+}
+
 impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
-    type Output = Vec<RowsPlan>;
+    type Output = Plans;
 
     fn needs(&mut self) -> Result<Vec<Need>> {
         while let Some(wish) = self.wish.take() {
@@ -171,16 +201,10 @@ impl<'a, R: Opened> Work<'a> for PlanRows<'a, R> {
         Ok(())
     }
 
-    fn finish(self, _: &Engine) -> Result<Vec<RowsPlan>> {
-        Ok(self
-            .done
-            .into_iter()
-            .filter_map(RowsPlan::of_levels)
-            .collect())
+    fn finish(self, _: &Engine) -> Result<Plans> {
+        Ok(Plans {
+            plans: self.done.into_iter().map(RowsPlan::of_levels).collect(),
+            rest: self.rest,
+        })
     }
-}
-
-/// Returns the plan of work for one part.
-pub(super) fn only(mut plans: Vec<RowsPlan>) -> RowsPlan {
-    plans.pop().expect("work for one part makes one plan")
 }

@@ -7,7 +7,7 @@ use zstn_core::bytes::index;
 use zstn_core::model::Rows;
 
 use super::decode::ReadTensor;
-use super::plan_rows::{PlanRows, only};
+use super::plan_rows::PlanRows;
 use super::state_machine::{self, Need, Opened, Work};
 use super::{Reader, tensor};
 use crate::{Engine, Error, Result, Tensor};
@@ -35,22 +35,21 @@ impl RowsPlan {
     }
 
     /// Returns the plan for a tensor and its bases: for each level, the rows and the
-    /// number of stored bytes of the whole tensor. `None` if there is no level.
-    pub(super) fn of_levels(levels: Vec<(Rows, u64)>) -> Option<Self> {
+    /// number of stored bytes of the whole tensor. There is at least one level.
+    pub(super) fn of_levels(levels: Vec<(Rows, u64)>) -> Self {
         let levels = levels.into_iter().rev();
-        levels.fold(None, |base, (rows, stored_len_bytes)| {
+        let plan = levels.fold(None, |base, (rows, stored_len_bytes)| {
             Some(Self {
                 rows,
                 base: base.map(Box::new),
                 stored_len_bytes,
             })
-        })
+        });
+        plan.expect("a part is planned at the level of its tensor first")
     }
 
-    /// Returns the number of bytes of the tensor that are decoded together
-    /// ([`Rows::band_bytes`]).
-    pub(super) fn band_bytes(&self) -> Option<u64> {
-        self.rows.band_bytes()
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// Returns the name of the tensor.
@@ -78,10 +77,9 @@ impl RowsPlan {
         self.rows.is_whole()
     }
 
-    /// Returns whether the whole tensor of a base is read.
-    pub(super) fn has_whole_base(&self) -> bool {
-        let base = self.base.as_deref();
-        base.is_some_and(|base| base.is_whole() || base.has_whole_base())
+    /// Returns whether a whole tensor is read, of this model or of a base.
+    pub(super) fn reads_whole(&self) -> bool {
+        self.is_whole() || self.base.as_deref().is_some_and(Self::reads_whole)
     }
 
     /// Returns the number of bytes that are read for the whole tensor, including the
@@ -235,8 +233,8 @@ impl Reader {
     /// tables that were not loaded together with the index.
     pub fn plan_rows(&self, name: &str, rows: Range<u64>) -> Result<RowsPlan> {
         let work = PlanRows::new(self, name, rows)?;
-        let plans = state_machine::run(work, &self.engine, |need| self.needed(need))?;
-        Ok(only(plans))
+        let planned = state_machine::run(work, &self.engine, |need| self.needed(need))?;
+        Ok(planned.only())
     }
 
     /// Reads the rows of a plan that [`Reader::plan_rows`] made. All ranges are read at

@@ -172,7 +172,7 @@ impl Selection {
     }
 
     /// Returns the offset of the first selected byte of the tensor.
-    pub(super) fn first(&self) -> Option<u64> {
+    fn first(&self) -> Option<u64> {
         self.next(0, 0)
     }
 

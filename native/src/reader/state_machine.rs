@@ -44,7 +44,7 @@ pub(crate) trait Work<'a> {
     fn finish(self, engine: &Engine) -> Result<Self::Output>;
 }
 
-/// Several works of the same type, whose ranges are read together. It computes the
+/// Several pieces of work of one type, whose ranges are read together. It computes the
 /// results of all of them, in their order.
 pub(crate) struct Together<W> {
     works: Vec<W>,

@@ -17,12 +17,13 @@
  */
 
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { program } from "../support/cli.mjs";
+import { hasThreads } from "../support/threads.mjs";
 import { measured } from "./measured.mjs";
 import { median, medianRatio } from "./rounds.mjs";
 
@@ -34,7 +35,6 @@ const { values, positionals } = parseArgs({
 const [plain] = positionals;
 if (plain === undefined) throw new Error("Name a .safetensors file.");
 if (values.chromium && (values.cpu || values.busiest || values.base !== undefined)) throw new Error("--cpu, --busiest and --base are for Node alone.");
-const withThreads = existsSync(fileURLToPath(new URL("../../../wasm/dist/core/zstn_threads_bg.wasm", import.meta.url)));
 const beside = Object.fromEntries(values.beside.map((folder) => [folder, resolve(folder, "dist")]));
 
 const scratch = mkdtempSync(join(tmpdir(), "zstn-bench-"));
@@ -67,7 +67,7 @@ try {
 /** Playwright is loaded on demand, because Node transfers tensors more slowly when it is in memory. */
 async function chromium() {
   const { inChromium } = await import("./chromium.mjs");
-  return inChromium(packed, withThreads, beside);
+  return inChromium(packed, hasThreads, beside);
 }
 
 /** Measures reading from bytes in memory, as in a page, so that file reads do not count. */
@@ -78,7 +78,7 @@ async function inNode() {
   for (const [name, dist] of Object.entries(beside)) others[name] = await import(pathToFileURL(join(dist, "node.js")).href);
   const bytes = (path) => new Uint8Array(readFileSync(path));
   const options = { ...(values.base !== undefined && { base: bytes(values.base) }), ...(values.cpu && { stopwatch: processorTime, inlineOnly: true }), ...(values.busiest && { stopwatch: busiestThread }) };
-  return measured(zstn, withThreads && threadPool, bytes(packed), others, options);
+  return measured(zstn, hasThreads && threadPool, bytes(packed), others, options);
 }
 
 /** Measures the processor time of all threads of this process, in milliseconds. */

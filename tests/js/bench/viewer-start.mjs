@@ -10,18 +10,17 @@
  * and the words of the tokenizer. The seconds are medians, with a local server.
  */
 
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFileSync } from "node:child_process";
 import { closeSync, ftruncateSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { program } from "../support/cli.mjs";
+import { program, view } from "../support/cli.mjs";
 import { launchBrowser } from "../support/browser.mjs";
 import { manyTensors } from "../support/viewer-models.mjs";
 import { median } from "./rounds.mjs";
 
+const PAGE = fileURLToPath(new URL("../../../web-demo/dist", import.meta.url));
 const ROUNDS = 5;
 /** The time after the first picture during which tasks are still measured, in milliseconds. */
 const SETTLE_MS = 2000;
@@ -71,25 +70,15 @@ function writeModel(path) {
 
 /** Returns the requests, their bytes, the milliseconds until the page shows the list and a picture, and its longest task. */
 async function measure(browser, path) {
-  const server = spawn(program(), ["view", path, "--no-open", "--json", "--page", fileURLToPath(new URL("../../../web-demo/dist", import.meta.url))], { stdio: ["ignore", "pipe", "inherit"] });
+  const server = await view(path, PAGE);
   try {
-    const requests = [];
-    let address;
-    const listening = new Promise((resolve) => {
-      createInterface({ input: server.stdout }).on("line", (line) => {
-        const event = JSON.parse(line);
-        if (event.event === "listening") resolve((address = event.url));
-        else if (event.range) requests.push(event.bytes);
-      });
-    });
-    await Promise.race([listening, once(server, "exit").then(() => Promise.reject(new Error("zstn view has stopped")))]);
     const page = await browser.newPage({ viewport: { width: 1280, height: 1000 } });
     await page.addInitScript(() => {
       globalThis.longestTaskMs = 0;
       new PerformanceObserver((list) => list.getEntries().forEach(({ duration }) => (globalThis.longestTaskMs = Math.max(globalThis.longestTaskMs, duration)))).observe({ entryTypes: ["longtask"] });
     });
     const start = performance.now();
-    await page.goto(address);
+    await page.goto(server.url);
     await page.locator(".tree .row").first().waitFor();
     const listMs = performance.now() - start;
     await page.locator("#stage canvas, #stage .cell").first().waitFor();
@@ -98,9 +87,11 @@ async function measure(browser, path) {
     await page.waitForTimeout(SETTLE_MS);
     const taskMs = await page.evaluate(() => globalThis.longestTaskMs);
     await page.close();
-    return { requests: requests.length, bytes: requests.reduce((a, b) => a + b, 0), listMs, tookMs, taskMs };
+    // The files of the page are requested without ranges.
+    const ofModel = server.requests.filter(({ range }) => range);
+    return { requests: ofModel.length, bytes: ofModel.reduce((sum, { bytes }) => sum + bytes, 0), listMs, tookMs, taskMs };
   } finally {
-    server.kill("SIGKILL");
+    await server.stop();
   }
 }
 

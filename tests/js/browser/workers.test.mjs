@@ -1,7 +1,6 @@
 /** Decoding in workers and on threads, in pages that allow them and in pages that do not. */
 
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MIDDLE_TENSOR, writeLanguageModel } from "../support/checkpoint.mjs";
@@ -9,10 +8,10 @@ import { browserTests } from "../support/browser.mjs";
 import { pack } from "../support/cli.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { startSite } from "../support/server.mjs";
+import { withoutThreads } from "../support/threads.mjs";
 import { sha256 } from "../support/vectors.mjs";
 
 const dist = fileURLToPath(new URL("../../../wasm/dist/", import.meta.url));
-const withoutThreads = existsSync(join(dist, "core/zstn_threads_bg.wasm")) ? false : "the module with threads could not be built here";
 const ISOLATED = { "cross-origin-opener-policy": "same-origin", "cross-origin-embedder-policy": "require-corp" };
 const NAMES = [MIDDLE_TENSOR, "lm_head.weight", "transformer.h.1.mlp.c_fc.weight"];
 

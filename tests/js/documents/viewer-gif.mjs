@@ -9,14 +9,12 @@
  */
 
 import { writeFileSync } from "node:fs";
-import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { pack } from "zstn";
 import { launchBrowser } from "../support/browser.mjs";
 import { safetensors } from "../support/checkpoint.mjs";
-import { program } from "../support/cli.mjs";
+import { view } from "../support/cli.mjs";
 import { encodeGif } from "../support/gif.mjs";
 import { largeLayout } from "../support/large-layout.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
@@ -53,49 +51,45 @@ async function drawn(page, question, png) {
   return Buffer.from(base64, "base64");
 }
 
-/** Starts `zstn view` with the layout of a model of 141 GB, whose weights are holes in the file. */
-async function viewLarge() {
-  const server = spawn(program(), ["view", await largeLayout(scratchFolder(), "layout-70b.zstn"), "--no-open", "--json", "--page", PAGE], { stdio: ["ignore", "pipe", "inherit"] });
-  const lines = createInterface({ input: server.stdout });
-  for await (const line of lines) {
-    const event = JSON.parse(line);
-    if (event.event === "listening") return { url: event.url, stop: () => server.kill("SIGKILL") };
-  }
-  throw new Error("zstn view has stopped");
-}
-
 const folder = viewerFolder();
 const write = (name, bytes) => writeFileSync(join(folder, "models", name), bytes);
 const { blob } = await pack(safetensors(damagedModel()));
 write("damaged.zstn", new Uint8Array(await blob.arrayBuffer()));
 write("quantised.safetensors", quantisedModel());
-const server = await serveViewer(folder);
-const large = await viewLarge();
-const browser = await launchBrowser("chromium");
-const page = await browser.newPage({ viewport: { width: WIDTH, height: HEIGHT - QUESTION_HEIGHT } });
-const canvas = await browser.newPage();
-
-/** The frames: the question, what opens its page, an element that is there once it is complete, and the element to scroll to. */
-const FRAMES = [
-  ["What is this model?", () => page.goto(large.url), ".cell-grid", undefined],
-  ["Is it healthy?", () => goTo(page, server, { src: "models/damaged.zstn" }), ".health li", ".health"],
-  ["Is it really int4?", () => goTo(page, server, { src: "models/quantised.safetensors", tensor: "real.weight" }), ".levels", ".levels"],
-  ["What changed?", () => goTo(page, server, { src: "sample-tuned.zstn", with: "sample.zstn" }), ".changes .cell-grid", undefined],
-];
+// This model of 141 GB has holes in its file instead of weights.
+const layout = await largeLayout(scratchFolder(), "layout-70b.zstn");
 const frames = [];
-for (const [question, open, there, target] of FRAMES) {
-  await open();
-  await page.locator(there).first().waitFor();
-  await idle(page);
-  if (target) await page.locator(target).first().evaluate((node) => node.scrollIntoView({ block: "center" }));
-  await idle(page);
-  const png = await page.screenshot();
-  if (process.env.ZSTN_SCREENSHOTS) writeFileSync(join(process.env.ZSTN_SCREENSHOTS, `frame-${frames.length + 1}.png`), png);
-  frames.push({ pixels: await drawn(canvas, question, png), showMs: SHOW_MS });
+const running = [];
+try {
+  const server = await serveViewer(folder);
+  running.push(() => server.stop());
+  const large = await view(layout, PAGE);
+  running.push(() => large.stop());
+  const browser = await launchBrowser("chromium");
+  running.push(() => browser.close());
+  const page = await browser.newPage({ viewport: { width: WIDTH, height: HEIGHT - QUESTION_HEIGHT } });
+  const canvas = await browser.newPage();
+
+  /** The frames: the question, a function that opens the page, the element that completes it, and the element to scroll to. */
+  const FRAMES = [
+    ["What is this model?", () => page.goto(large.url), ".cell-grid", undefined],
+    ["Is it healthy?", () => goTo(page, server, { src: "models/damaged.zstn" }), ".health li", ".health"],
+    ["Is it really int4?", () => goTo(page, server, { src: "models/quantised.safetensors", tensor: "real.weight" }), ".levels", ".levels"],
+    ["What changed?", () => goTo(page, server, { src: "sample-tuned.zstn", with: "sample.zstn" }), ".changes .cell-grid", undefined],
+  ];
+  for (const [question, open, last, target] of FRAMES) {
+    await open();
+    await page.locator(last).first().waitFor();
+    await idle(page);
+    if (target) await page.locator(target).first().evaluate((node) => node.scrollIntoView({ block: "center" }));
+    await idle(page);
+    const png = await page.screenshot();
+    if (process.env.ZSTN_SCREENSHOTS) writeFileSync(join(process.env.ZSTN_SCREENSHOTS, `frame-${frames.length + 1}.png`), png);
+    frames.push({ pixels: await drawn(canvas, question, png), showMs: SHOW_MS });
+  }
+} finally {
+  for (const stop of running.reverse()) await stop();
 }
-await browser.close();
-large.stop();
-await server.stop();
 const gif = encodeGif(WIDTH, HEIGHT, frames);
 writeFileSync(OUT, gif);
 console.log(`${gif.length} bytes: ${OUT}`);

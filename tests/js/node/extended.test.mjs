@@ -253,3 +253,33 @@ test("a delta of version 3 is read and written: other names, more and fewer rows
     }
   }
 });
+
+test("a selection that includes new rows, which need the whole tensor, reads it once", async () => {
+  const random = xorshift(17);
+  // The first rows of two layers are more than a band apart, so each of them is read by itself.
+  const [height, before, after] = [2400, 4, 7];
+  const layerBytes = height * ROW_BYTES;
+  const layers = (bytes) => ({ dtype: "BF16", shape: [bytes.byteLength / layerBytes, height, COLUMNS], bytes });
+  const front = bf16Tensor(before * height * COLUMNS, random);
+  const grown = new Uint8Array(Buffer.concat([tune(front, random), bf16Tensor((after - before) * height * COLUMNS, random)]));
+  const firstRows = (count) => Buffer.concat(Array.from({ length: count }, (_, layer) => grown.subarray(layer * layerBytes, layer * layerBytes + ROW_BYTES)));
+  writeFileSync(at("short.safetensors"), safetensors({ experts: layers(front) }));
+  writeFileSync(at("long.safetensors"), safetensors({ experts: layers(grown) }));
+  await packNatively(at("short.safetensors"), at("short.zstn"));
+  await packNatively(at("long.safetensors"), at("long.z4dm"), { base: at("short.zstn"), extended: true });
+  const model = await open(at("long.z4dm"), { base: at("short.zstn") });
+  const read = async (options) => {
+    let loadedBytes = 0;
+    const { bytes } = await model.tensor("experts", { ...options, onProgress: (progress) => ({ loadedBytes } = progress) });
+    return { bytes: Buffer.from(bytes), loadedBytes, isWhole: (await model.plan("experts", options)).whole };
+  };
+  const old = await read({ select: [[0, before], 0] });
+  const all = await read({ select: [null, 0] });
+  const whole = await read({});
+  assert.ok(old.bytes.equals(firstRows(before)));
+  assert.ok(all.bytes.equals(firstRows(after)));
+  assert.ok(whole.bytes.equals(Buffer.from(grown)));
+  assert.deepEqual([old, all, whole].map(({ isWhole }) => isWhole), [false, true, true]);
+  assert.equal(all.loadedBytes, whole.loadedBytes);
+  model.close();
+});

@@ -2,18 +2,16 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { open } from "zstn";
 import { threadPool } from "zstn/threads";
 import { scratchFolder } from "../support/scratch.mjs";
+import { withoutThreads as skip } from "../support/threads.mjs";
 import { badContainers, goodContainers, goodGauss, goodZTensors, readableByName, vectorPath } from "../support/vectors.mjs";
 
-const built = existsSync(fileURLToPath(import.meta.resolve("zstn/zstn_threads_bg.wasm")));
-const skip = built ? false : "the module with threads could not be built here";
 const run = promisify(execFile);
 
 /** Returns the bytes or the error of every tensor, or the error of opening. */

@@ -1,4 +1,4 @@
-/** Runs the command line program `zstn`: for packing, and as a file server whose log counts the fetched bytes. */
+/** Runs the command line program `zstn`: for packing, and as a server whose log counts the fetched bytes. */
 
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -58,6 +58,11 @@ export async function serve(folder) {
 /** Serves a folder of repositories as a hub, where packed files appear as their originals. */
 export async function gateway(folder) {
   return listen(["gateway", "--upstream", folder]);
+}
+
+/** Shows a model with `zstn view`. `page` is the folder of the viewer. */
+export async function view(path, page) {
+  return listen(["view", path, "--no-open", "--page", page]);
 }
 
 async function listen(verb) {

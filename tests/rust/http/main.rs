@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use zstn::{CancelToken, Result};
 
 mod async_reader;
+mod async_selection;
 mod changing_validators;
 mod faults;
 mod gateway;
@@ -16,6 +17,8 @@ mod packing;
 mod put;
 mod ranges;
 mod reading;
+mod refusals;
+mod round_trips;
 mod secrets;
 mod serve;
 mod unpacking;

@@ -1,13 +1,11 @@
-//! Reading over HTTP takes few requests and few round trips, and every server that
-//! violates the protocol causes a clear error.
+//! Reading over HTTP takes few requests, and fetches few bytes that are not needed.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use zstn::{Engine, Job, Location, PackOptions, Progress, Reader, UnpackOptions, VerifyOptions};
+use zstn::{Engine, Location, Progress, Reader};
 use zstn_core::container::model_delta;
 use zstn_core::container::zstn::pack;
 use zstn_core::frame::select::Effort;
@@ -16,11 +14,10 @@ use zstn_tests::archives::{Archive, state_dict};
 use zstn_tests::cases;
 use zstn_tests::protobuf;
 use zstn_tests::rng::Rng;
-use zstn_tests::round_server::{Page, RoundServer};
-use zstn_tests::{checkpoint, with_header, ztensor2};
+use zstn_tests::{with_header, ztensor2};
 
 /// Returns a checkpoint of 40 tensors of 1.5 MB and its packed file.
-fn model() -> (Vec<u8>, Vec<u8>) {
+pub(super) fn model() -> (Vec<u8>, Vec<u8>) {
     const LEN: usize = 1_500_000;
     let weights = Rng(21).bf16_weights(LEN / 2 + 40);
     let entries: Vec<String> = (0..40)
@@ -286,258 +283,6 @@ fn one_tensor_of_a_fine_tune_costs_three_requests_to_each_file() {
         before + 1,
         "a copy is read from the base"
     );
-}
-
-/// Starts a server that answers every request with these bytes and closes the
-/// connection.
-fn answering(answer: Vec<u8>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/m.zstn", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten().take(8) {
-            let mut lines = BufReader::new(&stream).lines();
-            while lines.next().is_some_and(|l| l.is_ok_and(|l| !l.is_empty())) {}
-            let _ = (&stream).write_all(&answer);
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let _ = (&stream).read_to_end(&mut Vec::new());
-        }
-    });
-    url
-}
-
-fn http(head: &str, body: &[u8]) -> Vec<u8> {
-    let mut answer = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n").into_bytes();
-    answer.extend_from_slice(body);
-    answer
-}
-
-#[test]
-fn servers_that_do_not_behave_get_a_sentence() {
-    let (_, packed) = model();
-    let len = packed.len();
-    let html = b"<!doctype html><html><body>Sign in</body></html>";
-    for (answer, sentence) in [
-        (
-            http("404 Not Found\r\nContent-Length: 0", b""),
-            "no such file",
-        ),
-        (http("403 Forbidden\r\nContent-Length: 0", b""), "login"),
-        (
-            http("500 Oops\r\nContent-Length: 0", b""),
-            "try again later",
-        ),
-        (
-            http(
-                &format!("200 OK\r\nContent-Length: {len}"),
-                &packed[..60_000],
-            ),
-            &format!("ended after 60000 of {len} bytes"),
-        ),
-        (
-            http(
-                &format!("200 OK\r\nContent-Length: {}", 65 << 20),
-                &packed[..60_000],
-            ),
-            "ignores range requests, and files of more than 67108864 bytes",
-        ),
-        (
-            http(&format!("200 OK\r\nContent-Length: {}", html.len()), html),
-            "web page",
-        ),
-        (
-            http(
-                &format!(
-                    "206 Partial Content\r\nContent-Range: bytes 0-32767/{len}\r\nContent-Length: 32768"
-                ),
-                &packed[..9000],
-            ),
-            "ended after 9000 of 32768 bytes",
-        ),
-        (
-            http(
-                &format!(
-                    "206 Partial Content\r\nContent-Range: bytes 0-{}/{}\r\nContent-Length: {}",
-                    html.len() - 1,
-                    html.len(),
-                    html.len()
-                ),
-                html,
-            ),
-            "web page",
-        ),
-        (
-            http(
-                "206 Partial Content\r\nContent-Length: 32768",
-                &packed[..32768],
-            ),
-            "nor the length of the file",
-        ),
-        (
-            http(
-                "416 Range Not Satisfiable\r\nContent-Range: bytes */0\r\nContent-Length: 0",
-                b"",
-            ),
-            "the file is empty",
-        ),
-        (
-            http("416 Range Not Satisfiable\r\nContent-Length: 0", b""),
-            "does not say that it is empty",
-        ),
-        (b"this is not HTTP\r\n\r\n".to_vec(), "not valid HTTP"),
-    ] {
-        let url = answering(answer);
-        let error = Reader::open(Location::url(&url))
-            .err()
-            .expect(sentence)
-            .to_string();
-        assert!(
-            error.contains(sentence),
-            "expected \"{sentence}\" in: {error}"
-        );
-        assert!(error.contains(&url), "{error}");
-    }
-}
-
-const SHARDS: usize = 100;
-
-/// Packs a file with a tensor of `len` bytes, much longer than the first range that a
-/// reader requests.
-fn packed(engine: &Engine, name: &str, tensor: &[u8]) -> Vec<u8> {
-    let plain = checkpoint(&[(name, "BF16", tensor)]);
-    pack(engine, &plain, Effort::Fast).unwrap()
-}
-
-#[test]
-fn a_hundred_shards_take_three_round_trips() {
-    let engine = Engine::new(2).unwrap();
-    let mut rng = Rng(11);
-    let tensors: Vec<_> = (0..SHARDS).map(|_| rng.bf16_weights(60_000)).collect();
-    let server = RoundServer::start();
-    let mut weights = Vec::new();
-    for (number, tensor) in tensors.iter().enumerate() {
-        let file = format!("model-{:05}-of-{SHARDS:05}.zstn", number + 1);
-        let name = format!("w.{number}");
-        server.add(&file, Page::File(packed(&engine, &name, tensor)));
-        weights.push(format!("\"{name}\":\"{file}\""));
-    }
-    let index = format!("{{\"weight_map\":{{{}}}}}", weights.join(","));
-    let url = server.add("model.zstn.index.json", Page::File(index.into_bytes()));
-
-    server.expect_rounds(&[1, SHARDS, SHARDS]);
-    let options = Reader::options().engine(&engine);
-    let reader = options.open(Location::url(url)).unwrap();
-    assert_eq!(server.finished_rounds().len(), 1 + 2 * SHARDS);
-    assert_eq!(reader.tensors().len(), SHARDS);
-
-    server.expect_rounds(&[1]);
-    assert!(reader.read("w.42").unwrap().bytes == tensors[42]);
-    assert_eq!(server.finished_rounds().len(), 1);
-}
-
-#[test]
-fn a_missing_shard_is_named() {
-    let engine = Engine::new(1).unwrap();
-    let weights = Rng(12).bf16_weights(1000);
-    let index = r#"{"weight_map":{"a":"a.zstn","b":"b.zstn","c":"c.zstn"}}"#;
-    let server = RoundServer::start();
-    let url = server.add("m.zstn.index.json", Page::File(index.into()));
-    server.add("a.zstn", Page::File(packed(&engine, "a", &weights)));
-    server.add("c.zstn", Page::File(packed(&engine, "c", &weights)));
-    let error = Reader::open(Location::url(url)).err().unwrap().to_string();
-    assert!(
-        error.contains("/b.zstn: the server answered 404"),
-        "{error}"
-    );
-}
-
-#[test]
-fn a_delta_and_its_base_take_the_round_trips_of_one_file() {
-    let engine = Engine::new(2).unwrap();
-    let weights = Rng(13).bf16_weights(200_000);
-    let plain = checkpoint(&[("w", "BF16", &weights)]);
-    let mut tuned = weights.clone();
-    for (byte, other) in tuned.iter_mut().step_by(3).zip(Rng(14).bytes(200_000)) {
-        *byte ^= other & 3;
-    }
-    let base = model_delta::Base::parse(&plain).unwrap();
-    let tuned_file = checkpoint(&[("w", "BF16", &tuned)]);
-    let delta = model_delta::pack(&engine, &tuned_file, &base, Effort::Fast).unwrap();
-    let server = RoundServer::start();
-    let base = server.add("m.zstn", Page::File(packed(&engine, "w", &weights)));
-    let delta = server.add("t.z4dm", Page::File(delta));
-
-    server.expect_rounds(&[2, 2]);
-    let options = Reader::options().engine(&engine).base(Location::url(base));
-    let reader = options.open(Location::url(delta)).unwrap();
-    assert_eq!(server.finished_rounds().len(), 4);
-
-    server.expect_rounds(&[2]);
-    assert!(reader.read("w").unwrap().bytes == tuned);
-    assert_eq!(server.finished_rounds().len(), 2);
-}
-
-/// Serves shards with the extension `extension` and their index.
-fn serve_shards(shards: &[Vec<u8>], extension: &str) -> (RoundServer, Location) {
-    let server = RoundServer::start();
-    let mut weights = Vec::new();
-    for (number, shard) in shards.iter().enumerate() {
-        let file = format!("m-{number}.{extension}");
-        server.add(&file, Page::File(shard.clone()));
-        weights.push(format!("\"w.{number}\":\"{file}\""));
-    }
-    let index = format!("{{\"weight_map\":{{{}}}}}", weights.join(","));
-    let name = format!("m.{extension}.index.json");
-    let url = server.add(&name, Page::File(index.into_bytes()));
-    (server, Location::url(url))
-}
-
-#[test]
-fn work_on_shards_looks_into_all_of_them_at_once() {
-    // More files than are open concurrently. The server waits for each round to
-    // complete.
-    const FEW: usize = 9;
-    let engine = Engine::new(2).unwrap();
-    let job = Job::new().engine(&engine);
-    let mut rng = Rng(15);
-    let tensors: Vec<_> = (0..FEW).map(|_| rng.bf16_weights(60_000)).collect();
-    let tensors = tensors.iter().enumerate();
-    let names = tensors.map(|(number, tensor)| (format!("w.{number}"), tensor));
-    let (plain, packed): (Vec<_>, Vec<_>) = names
-        .map(|(name, tensor)| {
-            let plain = checkpoint(&[(&name, "BF16", tensor)]);
-            (plain, packed(&engine, &name, tensor))
-        })
-        .unzip();
-    let (plain, plain_index) = serve_shards(&plain, "safetensors");
-    let (packed, packed_index) = serve_shards(&packed, "zstn");
-    let scratch = tempfile::tempdir().unwrap();
-    let at = |name: &str| scratch.path().join(name);
-
-    // The rounds are the index, `config.json`, the heads of all files, and, if the
-    // heads do not suffice, the lists of tensors. Several files are then packed while they
-    // arrive: each is opened again, and read.
-    plain.expect_rounds(&[1, 1, FEW]);
-    zstn::pack(&job, &plain_index, at("a"), &PackOptions::default()).unwrap();
-    assert_eq!(plain.finished_rounds().len(), 2 + 3 * FEW);
-
-    // Other work downloads four files at the same time.
-    packed.expect_rounds(&[1, 1, FEW, FEW, 4]);
-    zstn::unpack(&job, &packed_index, at("b"), &UnpackOptions::default()).unwrap();
-    assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
-
-    packed.expect_rounds(&[1, 1, FEW, FEW, 4]);
-    zstn::verify(&job, &packed_index, &VerifyOptions::default()).unwrap();
-    assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
-
-    // The indices of the two bases in a chain are requested concurrently.
-    plain.expect_rounds(&[]);
-    packed.expect_rounds(&[2]);
-    let options = PackOptions::default()
-        .base(&packed_index)
-        .base(&packed_index);
-    let refused = zstn::pack(&job, &plain_index, at("c"), &options);
-    assert!(refused.is_err(), "a container takes no base");
-    assert!(packed.finished_rounds().len() > 2);
 }
 
 #[test]

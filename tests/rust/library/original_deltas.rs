@@ -14,7 +14,7 @@ use zstn_tests::gguf::F32;
 use zstn_tests::rng::Rng;
 
 use super::original_files::{BF16, Q4_K, Q8_0, assert_same_tensors, blocks, folder, gguf, rule_of};
-use super::placed_tensors::f32s;
+use super::originals::f32s;
 
 /// Two files of one format.
 struct Pair {

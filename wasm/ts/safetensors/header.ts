@@ -92,6 +92,7 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
     const { name, dtype, shape } = entry;
     if (!isKnown(dtype)) refused.set(name, `its dtype \`${dtype.slice(0, UNKNOWN_DTYPE_CHARS)}\` is unknown to this version: use a newer one`);
     else if (!shape.every(Number.isSafeInteger)) throw tooLarge(name);
+    // The last end equals `dataBytes`, so all offsets are numbers.
     else tensors.push(entry as HeaderTensor);
   }
   return { tensors, metadata: [...metadata].sort(([a], [b]) => compareText(a, b)), refused };
@@ -211,7 +212,7 @@ function checkEntry({ name: tensor, dtype, elements, begin, end }: Entry, expect
   if (!isKnown(dtype)) return;
   const bits = product(elements, DTYPE_BITS[dtype]);
   if (bits === undefined) throw malformed("safetensors.overflow", "the size computed from shape and dtype exceeds 64 bits", { tensor });
-  // Both are exact up to 2^53.
+  // Below 2^53, both sides are computed exactly.
   if (Number.isSafeInteger(end) && bits === 8 * (Number(end) - Number(begin))) return;
   const exact = BigInt(bits);
   const length = BigInt(end) - BigInt(begin);
@@ -225,11 +226,11 @@ function compare(a: U64, b: U64): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Returns the number of valid bytes before the first invalid character, which the text must have. */
+/** Returns the number of valid bytes before the first invalid character. The bytes must contain one. */
 function validUtf8Bytes(bytes: Uint8Array): number {
   const replaced = new TextEncoder().encode(decodeUtf8(bytes, false));
   let valid = replaced.findIndex((byte, i) => byte !== bytes[i]);
-  // The first bytes of an invalid character may be those of its replacement, U+FFFD.
+  // An invalid character may begin with the same bytes as its replacement, U+FFFD.
   while ((replaced[valid]! & 0xc0) === 0x80) valid--;
   return valid;
 }

@@ -10,7 +10,7 @@ const MAX_DEPTH = 127;
 const MAX_U64 = 2n ** 64n - 1n;
 
 /**
- * An unsigned 64-bit integer: a number up to 2^53, otherwise a `bigint`. Headers of large models contain hundreds of
+ * An unsigned 64-bit integer: a number below 2^53, otherwise a `bigint`. Headers of large models contain hundreds of
  * thousands of integers, and nearly all are small: numbers are several times faster than `bigint`.
  */
 export type U64 = number | bigint;
@@ -167,7 +167,7 @@ export class JsonScanner {
       this.#at = at;
       return small;
     }
-    // Other texts are rare: zero, long integers, and numbers that are no integers.
+    // Other texts are rare: zero, long integers, and numbers that are not integers.
     const { whole, fraction, exponent } = this.#number();
     // The limit of 20 digits rules out numbers that are too large and slow to convert.
     const value = /^\d{1,20}$/.test(whole) && !fraction && !exponent ? toU64(BigInt(whole)) : undefined;

@@ -54,7 +54,7 @@ export function columnsOf(tensors: readonly TensorInfo[]): TensorColumns {
   const names = tensors.map(({ name }) => name);
   let byName: Map<string, number> | undefined;
   let [dimension, number] = [0, 0];
-  // A model may have 100,000 tensors, for which arrays of their numbers would be slow.
+  // Values are assigned one by one, because `set` with a new array per tensor is slow for 100,000 tensors.
   for (const [i, { dtype, format, shape, byteLength, storedLength, originalLength = Number.NaN, parts, base, aliasOf }] of tensors.entries()) {
     const key = format === undefined ? dtype : `${dtype} ${format}`;
     let type = typeNumbers.get(key);

@@ -45,7 +45,7 @@ export class ExpressionSearch {
     return (this.#result = this.#start(expression));
   }
 
-  /** Stops a search that is no longer needed. It has no result then. */
+  /** Stops the running search, whose promise then resolves without matches. */
   stop(): void {
     if (this.isRunning) this.#expression = undefined;
     this.#end?.({ found: NONE });

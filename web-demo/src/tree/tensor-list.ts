@@ -73,7 +73,7 @@ export class TensorList {
   /** The filter of the rows that are shown, and the request for their tensors in order. */
   #filter: ListFilter | undefined;
   #sequence: Promise<Int32Array> | undefined;
-  /** Resolves when the arrangement is shown that was requested last. */
+  /** Resolves when the most recently requested arrangement is shown. */
   #pending: Promise<void> | undefined;
   /** Stops the requests for an arrangement that is no longer needed. */
   #arranging = new AbortController();
@@ -197,7 +197,7 @@ export class TensorList {
     }
   }
 
-  /** Returns the tensors that match a search, if it is a regular expression; otherwise stops the search for one. */
+  /** Starts a search if it is a regular expression; otherwise stops the running one. */
   #find(search: Search | undefined): Promise<ExpressionResult> | undefined {
     if (!search || !("expression" in search)) return void this.#expressions.stop();
     const result = this.#expressions.find(search.expression);

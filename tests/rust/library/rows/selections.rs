@@ -3,8 +3,11 @@
 
 use zstn::{Error, Indices, Reader, Selection};
 use zstn_core::bytes::index;
+use zstn_core::container::foreign::compressed_tensors::TensorSpec;
 use zstn_core::container::zstn::pack;
+use zstn_core::dtype::Dtype;
 use zstn_core::frame::select::Effort;
+use zstn_tests::checkpoints;
 use zstn_tests::rng::Rng;
 
 use super::differences::{COLUMNS, Checkpoints, ROWS, packed};
@@ -125,4 +128,61 @@ fn cached_blocks_of_a_changed_file_are_not_used() {
     std::fs::write(&path, &packed).expect("written");
     let result = rows(&reader, "w", &[1, 900]);
     assert!(matches!(result, Err(Error::Changed { .. })), "{result:?}");
+}
+
+#[test]
+fn rows_of_a_grown_tensor_are_selected_too() {
+    const WIDTH: usize = 500;
+    let (old_rows, new_rows) = (2000, 4000);
+    let mut rng = Rng(17);
+    let grown = rng.bf16_weights(new_rows * WIDTH);
+    let mut old = grown[..2 * old_rows * WIDTH].to_vec();
+    let low_bytes = old.iter_mut().step_by(2);
+    for (byte, change) in low_bytes.zip(rng.bytes(old_rows * WIDTH)) {
+        *byte = byte.wrapping_add(change & 1);
+    }
+    let file = |rows: usize, bytes: &[u8]| {
+        let spec = |name: String, rows: usize| TensorSpec {
+            name,
+            dtype: Dtype::Bf16,
+            shape: vec![rows as u64, WIDTH as u64],
+        };
+        let mut tensors = vec![(spec("w".into(), rows), bytes)];
+        tensors.extend((0..8).map(|k| (spec(format!("other{k}"), 2), &bytes[..4 * WIDTH])));
+        checkpoints::safetensors(tensors.iter().map(|(spec, bytes)| (spec, *bytes)))
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("old"), file(old_rows, &old)).expect("written");
+    std::fs::write(at("new"), file(new_rows, &grown)).expect("written");
+    let job = zstn::Job::new().engine(&native());
+    let options = zstn::PackOptions::default();
+    zstn::pack(&job, at("old"), at("old.zstn"), &options).expect("packs");
+    let options = options.extended(true).base(at("old"));
+    zstn::pack(&job, at("new"), at("new.z4dm"), &options).expect("packs");
+    let watched = |name: &str| Watched::new(std::fs::read(at(name)).expect("read"));
+    let (base, delta) = (watched("old.zstn"), watched("new.z4dm"));
+    let reader = delta.open().and_then(|delta| delta.with_base(base.open()?));
+    let reader = reader.expect("opens");
+    let select = |list: &[u64]| {
+        delta.reads();
+        let read = rows(&reader, "w", list).expect("reads");
+        assert!(read == expected(&grown, 2 * WIDTH, list), "{list:?}");
+        total(&delta.reads())
+    };
+    let stored = reader.find("w").expect("is there").stored_len_bytes();
+    let near = select(&[3, 20]);
+    assert!(near < stored, "{near} of {stored}");
+    // The reader forgets how the tensor is stored, and keeps the block.
+    for k in 0..8 {
+        rows(&reader, &format!("other{k}"), &[0]).expect("reads");
+    }
+    // New rows are read with the whole tensor, and only once for each selection.
+    let far = [2100, 2900, 3700, 3999];
+    let fetched = select(&far);
+    assert!(
+        stored <= fetched && fetched < stored * 5 / 4,
+        "{fetched} of {stored}"
+    );
+    assert!(select(&[5, 3999]) < stored * 5 / 4);
 }
