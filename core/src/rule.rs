@@ -165,8 +165,9 @@ rules! {
     FrameMagic = "frame.magic",
     /// A delta starts with `Z4DL` or `Z4DM` (z4ai-containers 3.1 and 4.1).
     DeltaMagic = "delta.magic",
-    /// The version of `Z4DL` is 2; that of `Z4DM` is 1, or 2 for extension
-    /// frames (z4ai-containers 3.1 and 4.1, extensions 3).
+    /// The version of `Z4DL` is 2. The version of `Z4DM` is 1, 2 for extension
+    /// frames, or 3 for other bytes of the base (z4ai-containers 3.1 and 4.1,
+    /// extensions 3, zstn-delta 7).
     DeltaVersion = "delta.version",
     /// The base is the one that the delta was made against (z4ai-containers 3.2
     /// and 4.3).
@@ -174,15 +175,15 @@ rules! {
     /// Every record lies inside the file, and the names of the records are
     /// distinct and UTF-8 (z4ai-containers 4.3).
     DeltaRecord = "delta.record",
-    /// The kind of a record is 0, 1 or 2 (z4ai-containers 4.1), or 3 in version
-    /// 2 (extensions 3).
+    /// The kind of a record is 0, 1 or 2 (z4ai-containers 4.1), 3 from version 2
+    /// on (extensions 3), or 4 in version 3 (zstn-delta 7).
     DeltaKind = "delta.kind",
     /// The records cover the whole data buffer (z4ai-containers 4.3).
     DeltaCoverage = "delta.coverage",
-    /// The base has every tensor that the delta takes from it, with the
-    /// expected length and dtype (z4ai-containers 4.3).
+    /// The base has every tensor and every range that the delta takes from it,
+    /// with the expected length and dtype (z4ai-containers 4.3, zstn-delta 7).
     DeltaBaseTensor = "delta.base_tensor",
-    /// The trailer of a delta is well formed (zstn-delta 2).
+    /// The trailer of a delta is well formed (zstn-delta 2 and 7).
     DeltaSeal = "delta.seal",
     /// The restored file matches the digest of the packed one (zstn-delta 2).
     DeltaRestored = "delta.restored",

@@ -45,7 +45,9 @@ def _sources(file, kinds, names):
     demand(cursor.take(16) == blake3.blake3(fields[b"SRCS"][16:]).digest(16), "SRCS: another digest")
     for kind in kinds:
         source = None
-        if kind != FULL and cursor.u8():
+        has_range = kind != FULL and cursor.u8()
+        demand(has_range == 1 or (not has_range and kind != GROWN), "SRCS: an entry")
+        if has_range:
             name, begin, length = names[cursor.u32()], cursor.u64(), cursor.u64()
             cursor.take(16)
             source = name, begin, begin + length
@@ -88,6 +90,8 @@ def decode_file(file, base):
     in_order = sorted(tensors, key=lambda name: name.encode())
     kinds = [kind for _, _, _, kind, _ in records]
     sources = _sources(file, kinds, in_order) if version == 3 else [None] * len(records)
+    uses = sum(len(tensors[source[0]]) for source in sources if source)
+    demand(uses <= 16 * len(base_data), "SRCS: tensors of more than 16 times the length of the base")
     for (name, begin, end, kind, payload), source in zip(records, sources, strict=True):
         of_name, first, last = source or (name, 0, None)
         reference = b"" if kind == FULL else tensors[of_name][first:last]

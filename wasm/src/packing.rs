@@ -5,7 +5,8 @@ use js_sys::Uint8Array;
 use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
-use zstn_core::container::model_delta::{DeltaOptions, IncrementalDeltaPacker, RecordKind};
+use zstn_core::catalog::BaseUse;
+use zstn_core::container::model_delta::{DeltaOptions, IncrementalDeltaPacker};
 use zstn_core::container::zstn::{
     ContainerOptions, EntryCodings, IncrementalPacker, OriginalSha256, parse_sha256,
 };
@@ -238,13 +239,7 @@ impl DeltaPacking {
                 name: tensor.name,
                 byte_length: tensor.len_bytes,
                 stored_length: tensor.stored_len_bytes,
-                base: match tensor.kind {
-                    RecordKind::Full => None,
-                    RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
-                        Some("difference")
-                    }
-                    RecordKind::Copy => Some("copy"),
-                },
+                base: BaseUse::of(tensor.kind).map(BaseUse::name),
             };
             serde_wasm_bindgen::to_value(&row).map_err(|_| {
                 to_js_error(

@@ -83,7 +83,7 @@ impl FileCatalog {
         let tensor = self.tensors.get(number)?;
         let frame = match &self.contents {
             #[cfg(feature = "deltas")]
-            AnyContents::Delta(contents) => contents.payload(number)?,
+            AnyContents::Delta(contents) => contents.frame(number)?,
             _ => tensor.stored.clone(),
         };
         let has_own = tensor.alias_of.is_none() && frame.end - frame.start >= Extension::HEAD_BYTES;

@@ -73,8 +73,8 @@ pub(super) struct StoredTensor<'a, 't> {
     /// The number of the tensor in the file.
     pub number: usize,
     pub bytes: &'a [u8],
-    /// The bytes of the base's tensor of the same name, if the tensor depends
-    /// on it.
+    /// The bytes of the base's tensor that this tensor depends on, if there is
+    /// one.
     pub base: Option<&'a [u8]>,
 }
 

@@ -20,7 +20,8 @@ use crate::frame::Edition;
 use crate::frame::plan::{DevicePlan, PlacedFrame, Placement};
 use crate::{Error, Result};
 
-/// The number of each edition in the bytes of a task.
+/// The number of each edition in the bytes of a task. An edition that such files do
+/// not have is written as the last one, which allows the same frames.
 const EDITIONS: &[u8] = &[0, 1];
 
 /// The task of decoding one tensor, or some of its bytes, from the stored bytes

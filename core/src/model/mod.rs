@@ -337,16 +337,15 @@ impl Model {
                 file.tensor_digest(part.number)
             };
             let file = &mut self.files[number];
-            let mut names = file.names_in_base(&base.files[fitting]);
-            names.resize(file.tensors().len(), None);
-            let named = file.tensors().iter().zip(&names);
-            let digests = named.map(|(tensor, name)| digest(name.as_ref().unwrap_or(&tensor.name)));
+            let in_base = file.in_base(&base.files[fitting]);
+            let digests = in_base.iter().map(|found| digest(&(*found)?.name));
             let digests = digests.collect();
             file.keep_base_digests(digests);
             for (place, tensor) in self.tensors.iter().enumerate() {
                 let part = tensor.only_part().filter(|part| part.file == number);
-                if let Some(name) = part.and_then(|part| names[part.number].take()) {
-                    self.names_in_base.insert(place, name);
+                let found = part.and_then(|part| in_base[part.number]);
+                if let Some(found) = found.filter(|found| found.name != tensor.name) {
+                    self.names_in_base.insert(place, found.name.clone());
                 }
             }
         }

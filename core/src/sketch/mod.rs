@@ -299,7 +299,8 @@ impl Sketch {
 
     /// Estimates the size of a delta against `base`. With `extended`, the
     /// writer is assumed to use extended frames, which code differences of
-    /// numbers instead of differing bits.
+    /// numbers instead of differing bits. Renamed tensors and tensors with other
+    /// rows count as unrelated.
     #[must_use]
     pub fn estimate_delta(&self, base: &Self, extended: bool) -> SizeEstimate {
         let pairs: Vec<_> = self

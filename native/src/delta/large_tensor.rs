@@ -4,9 +4,8 @@
 
 use std::ops::Range;
 
-use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{
-    Grown, Pair, RecordInfo, RecordKind, announce, divided_shape, record_head, shortened,
+    Grown, RecordInfo, RecordKind, announce, divided_shape, record_head, shortened,
 };
 use zstn_core::container::safetensors::HeaderTensor;
 use zstn_core::container::zstn::virtual_header::VirtualHeader;
@@ -46,9 +45,9 @@ impl Payload {
         self.head.len() as u64 + frames.sum::<u64>()
     }
 
-    /// Returns `other` if it is smaller.
-    fn or_smaller(self, other: Self) -> Self {
-        match other.len_bytes() < self.len_bytes() {
+    /// Returns `other` if it is smaller, including its `source_bytes` in the trailer.
+    fn or_smaller(self, other: Self, source_bytes: u64) -> Self {
+        match other.len_bytes() + source_bytes < self.len_bytes() {
             true => other,
             false => self,
         }
@@ -63,27 +62,29 @@ impl DeltaCoder<'_> {
         tensor: &HeaderTensor,
         output: &mut Output,
     ) -> Result<Record<RecordInfo>> {
-        let pair = self.pairs.get(self.base_header, tensor);
+        let pair = self.pairs.get(tensor);
         let digest = self.target.digest(&tensor.span)?;
-        let payload = match pair.as_ref().map(Pair::range) {
-            Some(range) if range.end - range.start < tensor.span.end - tensor.span.start => {
-                self.grown(tensor, &range)?
-            }
-            Some(range) if self.is_same(tensor, &range)? => Payload::of(RecordKind::Copy),
-            range => {
-                let full = self.full(tensor)?;
-                match range {
-                    Some(range) => self.smallest_from_base(tensor, &range, Some(full))?,
-                    None => full,
+        let payload = match pair {
+            None => self.full(tensor)?,
+            Some(pair) => {
+                let range = pair.range();
+                let len = range.end - range.start;
+                let is_short = len < tensor.span.end - tensor.span.start;
+                if !is_short && self.is_same(tensor, &range)? {
+                    Payload::of(RecordKind::Copy)
+                } else {
+                    let full = self.full(tensor)?;
+                    let other = match is_short {
+                        true => self.grown(tensor, &range)?,
+                        false => self.smallest_from_base(tensor, &range)?,
+                    };
+                    full.or_smaller(other, pair.source_bytes())
                 }
             }
         };
-        let source = match &pair {
-            Some(pair) if payload.kind != RecordKind::Full && pair.is_named() => {
-                let digest = Data::new(self.quiet, self.base, 0).digest(&pair.tensor)?;
-                pair.source(shortened(&digest))
-            }
-            _ => None,
+        let source = match pair {
+            Some(pair) => pair.source(payload.kind, || self.digest_of_base(&pair.tensor))?,
+            None => None,
         };
         let payload_len = payload.len_bytes();
         let Payload {
@@ -134,26 +135,17 @@ impl DeltaCoder<'_> {
         })
     }
 
-    /// Returns the smallest of `full`, if there is one, and the differences of a tensor
-    /// from bytes of the base of the same length.
-    fn smallest_from_base(
-        &self,
-        tensor: &HeaderTensor,
-        reference: &Range<u64>,
-        full: Option<Payload>,
-    ) -> Result<Payload> {
+    /// Returns the smaller one of the differences of a tensor from bytes of the base of
+    /// the same length.
+    fn smallest_from_base(&self, tensor: &HeaderTensor, reference: &Range<u64>) -> Result<Payload> {
         let (head, frame) = self.delta(tensor, reference)?;
         let delta = Payload {
             head,
             frames: vec![frame],
             ..Payload::of(RecordKind::Delta)
         };
-        let smallest = match full {
-            Some(full) => full.or_smaller(delta),
-            None => delta,
-        };
         if !self.options.encode.is_extended() {
-            return Ok(smallest);
+            return Ok(delta);
         }
         // Unlike the other payloads, this one is made in memory.
         let bytes = self.target.read(&tensor.span)?;
@@ -161,23 +153,24 @@ impl DeltaCoder<'_> {
         let base = self.base.read(reference.clone())?;
         let encoded = difference::encode(&self.job.engine, current, &base, self.options.encode);
         Ok(match encoded {
-            Some(head) => smallest.or_smaller(Payload {
-                head,
-                ..Payload::of(RecordKind::Difference)
-            }),
-            None => smallest,
+            Some(head) => {
+                let difference = Payload {
+                    head,
+                    ..Payload::of(RecordKind::Difference)
+                };
+                delta.or_smaller(difference, 0)
+            }
+            None => delta,
         })
     }
 
-    /// Returns the smaller of a frame and of a payload whose beginning is decoded from
-    /// bytes of the base that are shorter than the tensor.
+    /// Returns a payload whose beginning is decoded from bytes of the base that are
+    /// shorter than the tensor.
     fn grown(&self, tensor: &HeaderTensor, reference: &Range<u64>) -> Result<Payload> {
-        let full = self.full(tensor)?;
         let middle = tensor.span.start + (reference.end - reference.start);
         let [front, back] = [tensor.span.start..middle, middle..tensor.span.end];
-        let len = |span: &Range<u64>| index(span.end - span.start);
-        let shapes = divided_shape(&tensor.shape, len(&front), len(&back));
-        let [front_shape, back_shape] = shapes;
+        let len = |span: &Range<u64>| span.end - span.start;
+        let [front_shape, back_shape] = divided_shape(&tensor.shape, len(&front), len(&back));
         let part = |span, shape| HeaderTensor {
             span,
             shape,
@@ -186,16 +179,16 @@ impl DeltaCoder<'_> {
         let front = part(front, front_shape);
         let front = match self.is_same(&front, reference)? {
             true => Payload::of(RecordKind::Copy),
-            false => self.smallest_from_base(&front, reference, None)?,
+            false => self.smallest_from_base(&front, reference)?,
         };
         let back = self.full(&part(back, back_shape))?;
         let mut head = Grown::head_to_bytes(front.kind, front.len_bytes());
         head.extend_from_slice(&front.head);
-        Ok(full.or_smaller(Payload {
+        Ok(Payload {
             head,
             frames: front.frames.into_iter().chain(back.frames).collect(),
             ..Payload::of(RecordKind::Grown)
-        }))
+        })
     }
 
     /// Encodes a tensor of `data`, a file with this virtual header, as a frame in a

@@ -1,9 +1,14 @@
 //! Packs a checkpoint as a delta: codes every tensor as a record that refers to the
 //! tensor of the base, if that makes it smaller.
 
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use zstn_core::bytes::index;
+use zstn_core::catalog::BaseUse;
 use zstn_core::container::model_delta::{
-    BaseHeader, DeltaPacker, Pairs, RecordInfo, RecordKind, TargetHash, code_content, version,
+    BaseHeader, DeltaPacker, Pairs, RecordInfo, ShortDigest, TargetHash, code_content, shortened,
+    version,
 };
 use zstn_core::container::safetensors::{HeaderTensor, PREFIX_BYTES, header_len_bytes};
 use zstn_core::container::zstn::ContainerOptions;
@@ -27,11 +32,13 @@ pub(super) struct DeltaCoder<'a> {
     /// The data of the file that is packed.
     pub(super) target: Data<'a>,
     pub(super) base: &'a Local,
-    pub(super) base_header: &'a BaseHeader,
     pub(super) pairs: &'a Pairs,
     /// The virtual header, if the file is not a safetensors file.
     pub(super) virtual_header: Option<&'a VirtualHeader>,
     pub(super) options: ContainerOptions,
+    /// The tensor of the base that has been hashed last, and its digest. Several tensors
+    /// of the target may refer to one tensor.
+    pub(super) hashed: Mutex<Option<(Range<u64>, ShortDigest)>>,
 }
 
 impl RecordCoder for DeltaCoder<'_> {
@@ -42,19 +49,20 @@ impl RecordCoder for DeltaCoder<'_> {
     const MEMORY_SHARES: u64 = 6;
 
     fn code(&self, tensor: &HeaderTensor, bytes: &[u8]) -> Result<Coded<RecordInfo>> {
-        let pair = self.pairs.get(self.base_header, tensor);
-        let reference = match &pair {
-            Some(pair) => Some((pair, self.base.read(pair.tensor.clone())?)),
-            None => None,
-        };
+        let pair = self.pairs.get(tensor);
+        let of_base = pair.map(|pair| self.base.read(pair.range())).transpose()?;
         let coded = code_content(
             &self.job.engine,
             tensor,
             content(self.virtual_header, tensor, bytes),
-            reference.as_ref().map(|(pair, bytes)| (*pair, &**bytes)),
+            pair.zip(of_base.as_deref()),
             self.options.encode,
         );
         let coded = coded.map_err(Error::place(self.target.input.name()))?;
+        let coded = match pair {
+            Some(pair) => coded.with_source(pair, || self.digest_of_base(&pair.tensor))?,
+            None => coded,
+        };
         let payload_len = index(coded.info.payload_len_bytes);
         let payload = &coded.record[coded.record.len() - payload_len..];
         self.report(tensor, coded.info, payload);
@@ -79,6 +87,17 @@ impl RecordCoder for DeltaCoder<'_> {
 }
 
 impl DeltaCoder<'_> {
+    /// Returns the digest of the base's tensor in this range of its file.
+    pub(super) fn digest_of_base(&self, range: &Range<u64>) -> Result<ShortDigest> {
+        let hashed = || self.hashed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, digest)) = hashed().as_ref().filter(|(last, _)| last == range) {
+            return Ok(*digest);
+        }
+        let digest = shortened(&Data::new(self.quiet, self.base, 0).digest(range)?);
+        *hashed() = Some((range.clone(), digest));
+        Ok(digest)
+    }
+
     /// Reports a coded tensor to the progress.
     fn report(&self, tensor: &HeaderTensor, info: RecordInfo, payload: &[u8]) {
         if self.job.wants_tensors() {
@@ -134,8 +153,9 @@ impl RecordList for DeltaRecords {
 }
 
 impl DeltaRecords {
-    fn count(&self, kind: RecordKind) -> usize {
-        self.infos.iter().filter(|info| info.kind == kind).count()
+    fn count(&self, base: Option<BaseUse>) -> usize {
+        let uses = self.infos.iter().map(|info| BaseUse::of(info.kind));
+        uses.filter(|of_base| *of_base == base).count()
     }
 }
 
@@ -244,10 +264,10 @@ fn write_records(
             quiet: &quiet,
             target: data,
             base,
-            base_header,
             pairs: &pairs,
             virtual_header,
             options: options.container,
+            hashed: Mutex::new(None),
         },
         latest_version: is_extended.then(|| version(pairs.edition())),
     };
@@ -260,11 +280,9 @@ fn write_records(
     let mut aliases = Aliases::none(tensors.len());
     pipeline.run(&prefix, &mut aliases, &mut records, output)?;
     let storage = Storage::Delta {
-        copied: records.count(RecordKind::Copy),
-        differing: records.count(RecordKind::Delta)
-            + records.count(RecordKind::Difference)
-            + records.count(RecordKind::Grown),
-        whole: records.count(RecordKind::Full),
+        copied: records.count(Some(BaseUse::Copy)),
+        differing: records.count(Some(BaseUse::Difference)),
+        whole: records.count(None),
     };
     let target_digest = records.hash.finish();
     let position = records.position;

@@ -271,8 +271,7 @@ fn a_caller_that_writes_records_itself_learns_the_version() {
     let coded = |number: usize| {
         let tensor = &packing.tensors()[number];
         let bytes = part(&tuned, packing.range(tensor));
-        let pair = pairs.get(parsed.header(), tensor);
-        let pair = pair.as_ref();
+        let pair = pairs.get(tensor);
         let reference = pair.map(|pair| (pair, part(&base, pair.tensor.clone())));
         model_delta::code(&Pure, tensor, bytes, reference, options).expect("coded")
     };

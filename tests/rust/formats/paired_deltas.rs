@@ -2,10 +2,12 @@
 //! name: renamed tensors, other numbers of rows, parts of a fused tensor
 //! (docs/formats/zstn-delta.md 7).
 
+use std::ops::Range;
+
 use serde_json::{Map, json};
 use zstn::{Job, PackOptions, Reader, Sink};
 use zstn_core::bytes::part;
-use zstn_core::catalog::FileOpener;
+use zstn_core::catalog::Extension;
 use zstn_core::container::model_delta::{
     self, Base, DeltaOptions, IncrementalDeltaPacker, ModelDelta, RecordKind, TRAILER_END_BYTES,
     shortened,
@@ -16,6 +18,7 @@ use zstn_core::frame::select::{Effort, EncodeOptions};
 use zstn_core::model::{Model, ModelBuilder};
 use zstn_core::pure::Pure;
 use zstn_core::{Result, Rule};
+use zstn_tests::foreign::open_in_trips;
 use zstn_tests::rng::Rng;
 use zstn_tests::with_header;
 
@@ -39,6 +42,13 @@ fn file(tensors: &[Rows]) -> Vec<u8> {
     with_header(serde_json::to_vec(&header).expect("JSON"), data)
 }
 
+fn named(tensors: &[(&str, &[u8])]) -> Vec<u8> {
+    let owned = tensors
+        .iter()
+        .map(|(name, bytes)| ((*name).into(), bytes.to_vec()));
+    file(&owned.collect::<Vec<Rows>>())
+}
+
 /// Returns weights that differ a little from `weights` in every second element.
 fn tuned(rng: &mut Rng, weights: &[u8]) -> Vec<u8> {
     let elements = weights.chunks_exact(2);
@@ -50,7 +60,7 @@ fn tuned(rng: &mut Rng, weights: &[u8]) -> Vec<u8> {
     tuned.collect()
 }
 
-/// A base, and a target of each kind with the kinds of its records that version 3 needs.
+/// A base, and targets with the kinds of their records.
 struct Family {
     base: Vec<u8>,
     targets: Vec<(&'static str, Vec<u8>, Vec<RecordKind>)>,
@@ -62,12 +72,6 @@ fn family(rows: usize) -> Family {
     let embedding = rng.bf16_weights(rows * WIDTH);
     let [q, k, v] = [4, 2, 2].map(|heads| rng.bf16_weights(heads * rows / 8 * WIDTH));
     let fused = [&q[..], &k, &v].concat();
-    let named = |tensors: &[(&str, &[u8])]| {
-        let owned = tensors
-            .iter()
-            .map(|(name, bytes)| ((*name).into(), bytes.to_vec()));
-        file(&owned.collect::<Vec<Rows>>())
-    };
     let name = "model.embed.weight";
     let qkv = "model.layers.0.qkv_proj.weight";
     let base = named(&[(name, &embedding), (qkv, &fused)]);
@@ -135,19 +139,7 @@ fn restored(delta: &[u8], base: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn model(file: &[u8]) -> Result<Model> {
-    let len = file.len() as u64;
-    let head = part(file, 0..FileOpener::head_len_bytes(len)).to_vec();
-    let mut opener = FileOpener::new(len, head)?;
-    loop {
-        let needs = opener.needs()?;
-        if needs.is_empty() {
-            let file = opener.finish(&Pure)?;
-            return ModelBuilder::new(vec![file], None, None)?.finish(&Pure);
-        }
-        for range in needs {
-            opener.supply(range.start, part(file, range.clone()))?;
-        }
-    }
+    ModelBuilder::new(vec![open_in_trips(file)?.0], None, None)?.finish(&Pure)
 }
 
 /// Opens a delta with its base, and reads every tensor of it.
@@ -281,6 +273,39 @@ fn rows_are_read_from_the_blocks_that_hold_them() {
     }
 }
 
+/// Returns the range of the trailer's fields.
+fn trailer_fields(delta: &[u8]) -> Range<usize> {
+    let end = delta.len() - usize::try_from(TRAILER_END_BYTES).expect("short");
+    end - length_at(delta, end)..end
+}
+
+fn length_at(delta: &[u8], at: usize) -> usize {
+    let len = u64::from_le_bytes(delta[at..at + 8].try_into().expect("8 bytes"));
+    usize::try_from(len).expect("short")
+}
+
+/// Returns the range of the value of `SRCS`.
+fn sources(delta: &[u8]) -> Range<usize> {
+    let mut at = trailer_fields(delta).start;
+    loop {
+        let value = at + 12..at + 12 + length_at(delta, at + 4);
+        if delta[at..at + 4] == *b"SRCS" {
+            return value;
+        }
+        at = value.end;
+    }
+}
+
+/// Returns the delta with other entries of `SRCS`, and their digest.
+fn with_entries(delta: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let Range { start, end } = sources(delta);
+    let mut forged = delta.to_vec();
+    change(&mut forged[start + 16..end]);
+    let digest = shortened(&digest::of_pieces([&forged[start + 16..end]]));
+    forged[start..start + 16].copy_from_slice(&digest);
+    forged
+}
+
 /// Every flip and every cut is refused, or does not change the restored data.
 #[test]
 fn damage_is_refused_or_changes_nothing() {
@@ -288,10 +313,10 @@ fn damage_is_refused_or_changes_nothing() {
     for (what, target, _) in &targets {
         let delta = packed(target, &base, true);
         let truth = data(target);
+        let trailer = trailer_fields(&delta).start;
         for at in 0..delta.len() {
             // Every bit of the trailer, and one of each other byte.
-            let is_trailer = at + 300 > delta.len();
-            for bit in (0..8).filter(|bit| is_trailer || at % 8 == *bit) {
+            for bit in (0..8).filter(|bit| at >= trailer || at % 8 == *bit) {
                 let mut damaged = delta.clone();
                 damaged[at] ^= 1 << bit;
                 if let Ok(restored) = restored(&damaged, &base) {
@@ -309,6 +334,45 @@ fn damage_is_refused_or_changes_nothing() {
     }
 }
 
+/// Rows are read without comparing the tensor with its digest, so the digest of `SRCS` has
+/// to cover the places of the base's bytes.
+#[test]
+fn damaged_places_give_no_wrong_rows() {
+    let Family { base, targets } = family(4160);
+    let engine = zstn::Engine::new(2).expect("threads");
+    let packed_base = container::pack(&engine, &base, ContainerOptions::default()).expect("packs");
+    for (number, name) in [
+        (1, "model.embed.weight"),
+        (4, "model.layers.0.q_proj.weight"),
+    ] {
+        let (what, target, kinds) = &targets[number];
+        let delta = packed(target, &base, true);
+        let truth = Reader::open(target.clone()).expect("opens");
+        let truth = truth.read_rows(name, 1..3).expect("reads").bytes;
+        let read = |delta: &[u8]| -> zstn::Result<_> {
+            let reader = Reader::options().base(packed_base.clone());
+            let reader = reader.open(delta.to_vec())?;
+            let is_whole = reader.plan_rows(name, 1..3)?.is_whole();
+            Ok((is_whole, reader.read_rows(name, 1..3)?.bytes))
+        };
+        assert!(read(&delta).expect("reads") == (false, truth), "{what}");
+        let parsed = ModelDelta::parse(&delta).expect("a delta");
+        let payload = usize::try_from(parsed.records()[0].payload.start).expect("short");
+        let head = match kinds[0] {
+            RecordKind::Grown => payload..payload + 9,
+            _ => 0..0,
+        };
+        for at in sources(&delta).chain(head) {
+            for bit in 0..8 {
+                let mut damaged = delta.clone();
+                damaged[at] ^= 1 << bit;
+                let outcome = read(&damaged);
+                assert!(outcome.is_err(), "{what}: byte {at}, bit {bit}");
+            }
+        }
+    }
+}
+
 /// Expects that the whole file and its single tensors are refused by the same rule.
 fn assert_refused(delta: &[u8], base: &[u8], rule: Rule) {
     let error = restored(delta, base).expect_err("refused");
@@ -321,43 +385,26 @@ fn assert_refused(delta: &[u8], base: &[u8], rule: Rule) {
 fn sources_that_do_not_fit_are_refused() {
     let Family { base, targets } = family(256);
     let delta = packed(&targets[1].1, &base, true);
-    let end = delta.len() - usize::try_from(TRAILER_END_BYTES).expect("short");
-    // The sources are 37 bytes of the first record, then a zero. Their digest is before them.
-    let forged = |from_end: usize, bytes: &[u8]| {
-        let mut forged = delta.clone();
-        forged[end - from_end..][..bytes.len()].copy_from_slice(bytes);
-        let digest = shortened(&digest::of_pieces([&forged[end - 38..end]]));
-        forged[end - 54..end - 38].copy_from_slice(&digest);
-        forged
+    // The first record has an entry of 37 bytes, and the second one a zero.
+    let forged = |at: usize, bytes: &[u8]| {
+        with_entries(&delta, |entries| {
+            entries[at..][..bytes.len()].copy_from_slice(bytes);
+        })
     };
-    let [of_base, length, start, number, count] = [17, 25, 33, 37, 38];
-    assert_refused(
-        &forged(number, &9u32.to_le_bytes()),
-        &base,
-        Rule::DeltaBaseTensor,
-    );
-    assert_refused(
-        &forged(start, &1u64.to_le_bytes()),
-        &base,
-        Rule::DeltaBaseTensor,
-    );
-    assert_refused(
-        &forged(length, &0u64.to_le_bytes()),
-        &base,
-        Rule::DeltaBaseTensor,
-    );
-    assert_refused(
-        &forged(length, &u64::MAX.to_le_bytes()),
-        &base,
-        Rule::DeltaBaseTensor,
-    );
-    assert_refused(&forged(count, &[2]), &base, Rule::DeltaSeal);
-    assert_refused(&forged(count, &[0]), &base, Rule::DeltaSeal);
+    let [count, number, start, length, of_base] = [0, 1, 5, 13, 21];
+    let outside = Rule::DeltaBaseTensor;
+    assert_refused(&forged(number, &9u32.to_le_bytes()), &base, outside);
+    assert_refused(&forged(start, &1u64.to_le_bytes()), &base, outside);
+    let seal = Rule::DeltaSeal;
+    assert_refused(&forged(length, &0u64.to_le_bytes()), &base, seal);
+    assert_refused(&forged(length, &u64::MAX.to_le_bytes()), &base, seal);
+    assert_refused(&forged(count, &[2]), &base, seal);
+    assert_refused(&forged(count, &[0]), &base, seal);
     // The digest of the base's tensor only decides how rows are read.
     assert!(restored(&forged(of_base, &[0; 16]), &base).is_ok());
     let mut flipped = delta.clone();
-    flipped[end - start] ^= 1;
-    assert_refused(&flipped, &base, Rule::DeltaSeal);
+    flipped[sources(&delta).start + 16 + start] ^= 1;
+    assert_refused(&flipped, &base, seal);
     // Another version than the records need.
     for version in [1, 2] {
         let mut other = delta.clone();
@@ -366,5 +413,82 @@ fn sources_that_do_not_fit_are_refused() {
     }
     let mut plain = packed(&targets[1].1, &base, false);
     plain[VERSION] = 3;
-    assert_refused(&plain, &base, Rule::DeltaSeal);
+    assert_refused(&plain, &base, seal);
+}
+
+/// Readers decode the whole tensor of the base for each record, however short its range is.
+#[test]
+fn tensors_of_the_base_are_used_a_limited_number_of_times() {
+    let mut rng = Rng(3);
+    let (long, short) = (rng.bf16_weights(512 * WIDTH), rng.bf16_weights(4 * WIDTH));
+    let base = named(&[("a.weight", &long), ("b.weight", &short)]);
+    let names: Vec<String> = (0..20)
+        .map(|number| format!("x{number}.b.weight"))
+        .collect();
+    let target: Vec<_> = names.iter().map(|name| (&name[..], &short[..])).collect();
+    let delta = packed(&named(&target), &base, true);
+    let parsed = ModelDelta::parse(&delta).expect("a delta");
+    assert!(parsed.records().iter().all(|r| r.kind == RecordKind::Copy));
+    let forged = with_entries(&delta, |entries| {
+        for entry in entries.chunks_exact_mut(37) {
+            entry[1] = 0;
+        }
+    });
+    assert_refused(&forged, &base, Rule::DeltaSeal);
+    // The packer keeps to the limit.
+    let rows = &long[..128 * WIDTH * 2];
+    let names: Vec<String> = (0..40)
+        .map(|number| format!("x{number}.a.weight"))
+        .collect();
+    let target: Vec<_> = names.iter().map(|name| (&name[..], rows)).collect();
+    let target = named(&target);
+    let delta = packed(&target, &base, true);
+    let parsed = ModelDelta::parse(&delta).expect("a delta");
+    let records = parsed.records().iter();
+    assert_eq!(records.filter(|r| r.kind == RecordKind::Copy).count(), 16);
+    assert!(restored(&delta, &base).expect("restores") == target);
+}
+
+/// A pair that saves nothing costs at most the digest of the places and their field.
+#[test]
+fn a_wrong_pair_costs_at_most_a_few_bytes() {
+    let mut rng = Rng(4);
+    for shared in (0..200).step_by(4) {
+        let of_base = rng.bf16_weights(8 * WIDTH);
+        let mut weights = rng.bf16_weights(8 * WIDTH);
+        weights[..shared].copy_from_slice(&of_base[..shared]);
+        let base = named(&[("a.weight", &of_base)]);
+        let target = named(&[("x.a.weight", &weights)]);
+        let (plain, paired) = (packed(&target, &base, false), packed(&target, &base, true));
+        assert!(paired.len() <= plain.len() + 28, "{shared}");
+    }
+    // Short tensors are not paired.
+    let short = rng.bf16_weights(WIDTH);
+    let (base, target) = (named(&[("a", &short)]), named(&[("x.a", &short)]));
+    assert_eq!(packed(&target, &base, true)[VERSION], 1);
+}
+
+#[test]
+fn the_frame_of_a_tensor_with_more_rows_is_found() {
+    let Family { base, targets } = family(512);
+    let delta = packed(&targets[1].1, &base, true);
+    let catalog = open_in_trips(&delta).expect("opens").0;
+    let head = catalog.frame_head(0).expect("has a frame");
+    let extension = Extension::of_frame(part(&delta, head));
+    assert_eq!(extension, Some(Extension::Difference));
+}
+
+#[test]
+fn a_delta_of_many_renamed_tensors_opens_in_two_round_trips() {
+    let mut rng = Rng(5);
+    let weights: Vec<_> = (0..2000).map(|_| rng.bf16_weights(2 * WIDTH)).collect();
+    let of_prefix = |prefix: &str| {
+        let tensors = weights.iter().enumerate();
+        let tensors = tensors.map(|(number, rows)| (format!("{prefix}a{number}.w"), rows.clone()));
+        file(&tensors.collect::<Vec<Rows>>())
+    };
+    let delta = packed(&of_prefix("x."), &of_prefix(""), true);
+    assert_eq!(delta[VERSION], 3);
+    let (catalog, trips) = open_in_trips(&delta).expect("opens");
+    assert_eq!((catalog.tensors().len(), trips), (2000, 2));
 }

@@ -5,7 +5,6 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -17,9 +16,9 @@ use super::range_plan::RangePlan;
 use super::{FileCatalog, FileKind, FileTensor};
 use crate::bytes::{Cursor, part};
 use crate::container::model_delta::{
-    self, DeltaPrefix, DeltaRecord, RecordHead, RecordInfo, RecordKind, Reference, References,
-    ShortDigest, Source, Trailer, check_tensor, check_uses, is_announced, lost_trailer, outside,
-    table_digest,
+    self, BaseRange, DeltaPrefix, DeltaRecord, Grown, RecordHead, RecordInfo, RecordKind,
+    Reference, References, ShortDigest, Trailer, check_tensor, check_uses, is_announced,
+    lost_trailer, outside, table_digest,
 };
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
@@ -46,6 +45,18 @@ pub enum BaseUse {
 }
 
 impl BaseUse {
+    /// Returns how a record of this `kind` depends on the base, if it does.
+    #[must_use]
+    pub fn of(kind: RecordKind) -> Option<Self> {
+        match kind {
+            RecordKind::Full => None,
+            RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
+                Some(Self::Difference)
+            }
+            RecordKind::Copy => Some(Self::Copy),
+        }
+    }
+
     /// Returns the name of the variant in JSON output and in JavaScript.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -73,15 +84,21 @@ pub(super) struct FormatContents {
 }
 
 impl FormatContents {
-    /// Returns the range of the payload of tensor `number` in the file.
-    pub(super) fn payload(&self, number: usize) -> Option<Range<u64>> {
+    /// Returns the range of the first frame in the payload of tensor `number`. If the
+    /// record has several frames, the range ends with the last one.
+    pub(super) fn frame(&self, number: usize) -> Option<Range<u64>> {
         let (record, _) = self.records.get(number)?;
-        Some(record.payload.clone())
+        let Range { start, end } = record.payload;
+        let head = match record.kind {
+            RecordKind::Grown => Grown::HEAD_BYTES,
+            _ => 0,
+        };
+        Some(end.min(start + head)..end)
     }
 
     /// Returns the bytes of the base that a record refers to, if the trailer names
     /// them.
-    fn source(&self, number: usize) -> Option<Source> {
+    fn source(&self, number: usize) -> Option<BaseRange> {
         self.records.get(number)?.1?.source
     }
 
@@ -260,13 +277,7 @@ impl FileCatalog {
                     shape: tensor.shape,
                     span: tensor.span,
                     stored: start..record.payload.end,
-                    base: match record.kind {
-                        RecordKind::Full => None,
-                        RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
-                            Some(BaseUse::Difference)
-                        }
-                        RecordKind::Copy => Some(BaseUse::Copy),
-                    },
+                    base: BaseUse::of(record.kind),
                     alias_of: None,
                 }
             })
@@ -339,22 +350,19 @@ impl FileCatalog {
         }
     }
 
-    /// Returns the name of the tensor of `base` that each tensor depends on, if it is
-    /// not the tensor of the same name. The base must have passed
-    /// [`FileCatalog::check_base`].
-    pub(crate) fn names_in_base(&self, base: &Self) -> Vec<Option<String>> {
-        let Some(delta) = self
-            .as_delta()
-            .filter(|delta| delta.edition == Edition::Paired)
-        else {
-            return Vec::new();
-        };
-        let names: Vec<&String> = base.by_name.keys().collect();
-        let name = |number| {
-            let source = delta.source(number)?;
-            names.get(source.number as usize).copied().cloned()
-        };
-        (0..self.tensors.len()).map(name).collect()
+    /// Returns the tensor of `base` that each tensor depends on, if `base` has it.
+    pub(crate) fn in_base<'b>(&self, base: &'b Self) -> Vec<Option<&'b FileTensor>> {
+        let numbers: Vec<usize> = base.by_name.values().copied().collect();
+        let tensors = self.tensors.iter().enumerate();
+        let in_base = tensors.map(|(number, tensor)| {
+            tensor.base?;
+            let found = match self.as_delta()?.source(number) {
+                Some(source) => numbers.get(source.number as usize),
+                None => base.by_name.get(&tensor.name),
+            };
+            base.tensors.get(*found?)
+        });
+        in_base.collect()
     }
 
     /// Stores the digests that the base's file has for the tensors that the tensors
@@ -413,22 +421,18 @@ impl FileCatalog {
         if delta.references.is_some() && !is_list {
             return Err(other_original());
         }
-        let numbers: Vec<usize> = base.by_name.values().copied().collect();
-        for (number, tensor) in self.tensors.iter().enumerate() {
+        let in_base = self.in_base(base);
+        let mut lens_of_sources = Vec::new();
+        for (number, (tensor, &found)) in self.tensors.iter().zip(&in_base).enumerate() {
             if tensor.base.is_none() {
                 continue;
             }
-            let source = delta.source(number);
-            let found = match source {
-                Some(source) => numbers.get(source.number as usize),
-                None => base.by_name.get(&tensor.name),
-            };
-            let found = found.map(|&number| &base.tensors[number]);
             let len = found.map(FileTensor::len_bytes);
-            match source {
+            match delta.source(number) {
                 Some(source) => {
                     let len = len.ok_or_else(|| outside(&tensor.name))?;
                     source.span(&tensor.name, len)?;
+                    lens_of_sources.push(len);
                 }
                 None => check_tensor(&tensor.name, tensor.len_bytes(), len)?,
             }
@@ -449,7 +453,6 @@ impl FileCatalog {
                  other names or offsets",
             ));
         }
-        let sources = (0..self.tensors.len()).filter_map(|number| delta.source(number));
-        check_uses(sources, base.data_len_bytes)
+        check_uses(lens_of_sources.into_iter(), base.data_len_bytes)
     }
 }

@@ -54,7 +54,8 @@ impl Opener for FormatOpener {
         let len_bytes = fetched.len_bytes();
         match trailer_fields(fetched, prefix_len)? {
             TrailerFields::Unknown => {
-                let guess = len_bytes.saturating_sub(usual_bytes(prefix_len));
+                let edition = DeltaPrefix::edition(fetched.head())?;
+                let guess = len_bytes.saturating_sub(usual_bytes(prefix_len, edition));
                 missing.push(guess.max(covered)..len_bytes);
             }
             TrailerFields::At(fields) if missing.is_empty() => {
@@ -82,26 +83,23 @@ impl Opener for FormatOpener {
         if self.trailer.is_some() || fetched.missing_head(prefix_len).is_some() {
             return Ok(());
         }
+        let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
         match trailer_fields(fetched, prefix_len)? {
             TrailerFields::Unknown => return Ok(()),
-            TrailerFields::Absent => {
-                let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
-                if prefix.edition == Edition::Paired {
-                    return Err(lost_trailer());
-                }
+            TrailerFields::Absent if prefix.edition == Edition::Paired => {
+                return Err(lost_trailer());
             }
+            TrailerFields::Absent => {}
             TrailerFields::At(fields) => match fetched.part(fields.clone()) {
                 None => return Ok(()),
                 Some(bytes) => {
-                    let edition = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?.edition;
-                    let trailer = Trailer::from_fields(&bytes, edition);
+                    let trailer = Trailer::from_fields(&bytes, prefix.edition);
                     let trailer = trailer.map_err(|error| error.within(fields.start))?;
                     self.trailer = Some(trailer);
                     self.fields_len_bytes = fields.end - fields.start;
                 }
             },
         }
-        let prefix = DeltaPrefix::parse(fetched.head(), fetched.len_bytes())?;
         if self.contents().is_none() {
             let header = self.header(fetched, &prefix)?;
             let wants_rest = fetched.len_bytes() <= DELTA_WHOLE_BYTES;

@@ -32,7 +32,7 @@ const HEAD_GUESS_BYTES: u64 = 4 << 10;
 /// How to decode a part of a tensor that depends on the base's tensor.
 #[derive(Debug, Clone)]
 pub enum DeltaPart {
-    /// The bytes of the base's tensor are the bytes of this one.
+    /// The bytes of this tensor are copied from the base.
     Copy,
     /// The file stores a difference from the bytes of the base's tensor.
     Difference(Box<DifferencePart>),
@@ -45,6 +45,15 @@ pub struct DifferencePart {
     start: u64,
     directory: Directory,
     plan: DifferencePlan,
+}
+
+/// The part of a tensor that is decoded from the base: the whole tensor, or the
+/// beginning of one with more rows.
+struct FromBase {
+    kind: RecordKind,
+    len_bytes: u64,
+    /// The range of its payload in the file.
+    frame: Range<u64>,
 }
 
 impl DeltaPart {
@@ -73,6 +82,27 @@ impl FormatContents {
         (is_long && usize::try_from(tensor.len_bytes()).is_ok()).then_some(digest)
     }
 
+    /// Returns the part of tensor `number` that is decoded from the base. `payload`
+    /// contains the first bytes of the payload of its record. Returns `None` if that
+    /// is a damaged one.
+    fn part_from_base(&self, number: usize, payload: &[u8]) -> Option<FromBase> {
+        let (record, info) = self.records.get(number)?;
+        let frame = self.frame(number)?;
+        if record.kind != RecordKind::Grown {
+            return Some(FromBase {
+                kind: record.kind,
+                len_bytes: record.len_bytes(),
+                frame,
+            });
+        }
+        let (kind, len_bytes) = Grown::head(payload).ok()?;
+        Some(FromBase {
+            kind,
+            len_bytes: info.as_ref()?.source?.len_bytes,
+            frame: frame.start..frame.start.saturating_add(len_bytes).min(frame.end),
+        })
+    }
+
     /// Returns the range of the file that [`Self::plan_part`] requires as
     /// `head` for a difference: the record up to its first block. The length of
     /// the head is one of its own first fields, so the first answer is a guess
@@ -85,14 +115,12 @@ impl FormatContents {
     ) -> Option<Range<u64>> {
         self.digest_of_base(tensor, number)?;
         let (record, _) = self.records.get(number)?;
-        let skipped = match record.kind {
-            RecordKind::Difference => 0,
-            RecordKind::Grown => Grown::HEAD_BYTES,
-            _ => return None,
-        };
-        let frame = record.payload.start + skipped..record.payload.end;
+        if !matches!(record.kind, RecordKind::Difference | RecordKind::Grown) {
+            return None;
+        }
         let start = tensor.stored.start;
         if fetched.is_empty() {
+            let frame = self.frame(number)?;
             let width = FloatType::from_dtype(tensor.dtype).map_or(1, FloatType::len_bytes);
             let elements = index(tensor.len_bytes()) / width;
             let groups = elements.div_ceil(row_elements(&tensor.shape, elements));
@@ -100,17 +128,14 @@ impl FormatContents {
             let guess = HEAD_GUESS_BYTES + groups as u64 + BLOCK_BYTES * blocks;
             return Some(start..frame.end.min(frame.start.saturating_add(guess)));
         }
-        let in_payload = fetched.get(index(record.payload.start - start)..)?;
-        if record.kind == RecordKind::Grown
-            && Grown::head(in_payload).ok()?.0 != RecordKind::Difference
-        {
+        let payload = fetched.get(index(record.payload.start - start)..)?;
+        let FromBase { kind, frame, .. } = self.part_from_base(number, payload)?;
+        if kind != RecordKind::Difference {
             return None;
         }
         let head = fetched.get(index(frame.start - start)..)?;
-        let end = frame
-            .start
-            .saturating_add(difference::head_len_bytes(head).ok()?);
-        let head = start..end.min(frame.end);
+        let len = difference::head_len_bytes(head).ok()?;
+        let head = start..frame.end.min(frame.start.saturating_add(len));
         ((fetched.len() as u64) < head.end - head.start).then_some(head)
     }
 
@@ -136,35 +161,30 @@ impl FormatContents {
             let start = source.map_or(0, |source| source.start);
             start + span.start..start + span.end
         };
-        let copied = || {
-            let part = DeltaPart::Copy;
-            Ok(Some(RangePlan::of_delta(0..0, in_base(span.clone()), part)))
-        };
-        let mut from_base = tensor.len_bytes();
-        let mut kind = record.kind;
-        let mut frame = record.payload.clone();
-        let mut stored = match (kind, head) {
+        let payload = match (record.kind, head) {
             (RecordKind::Difference | RecordKind::Grown, Some(head)) => {
                 payload(tensor, record, self.edition, head)?
             }
             _ => &[],
         };
-        if let (RecordKind::Grown, Some(source)) = (kind, source) {
-            let Ok((of_front, len)) = Grown::head(stored) else {
-                return Ok(None);
-            };
-            (kind, from_base) = (of_front, source.len_bytes);
-            frame.start += Grown::HEAD_BYTES;
-            frame.end = frame.start.saturating_add(len).min(frame.end);
-            stored = stored.get(index(Grown::HEAD_BYTES)..).unwrap_or_default();
-        }
-        if span.end > from_base {
+        let part = self.part_from_base(number, payload);
+        let Some(FromBase {
+            kind,
+            len_bytes,
+            frame,
+        }) = part.filter(|part| span.end <= part.len_bytes)
+        else {
             return Ok(None);
-        }
+        };
         match kind {
-            RecordKind::Copy if source.is_some() || info.digest == digest => copied(),
+            RecordKind::Copy if source.is_some() || info.digest == digest => {
+                let part = DeltaPart::Copy;
+                Ok(Some(RangePlan::of_delta(0..0, in_base(span.clone()), part)))
+            }
             RecordKind::Difference if head.is_some() => {
-                let directory = match Directory::parse(stored, from_base) {
+                let start = index(frame.start - record.payload.start);
+                let stored = payload.get(start..).unwrap_or_default();
+                let directory = match Directory::parse(stored, len_bytes) {
                     Ok(directory) => directory,
                     Err(error) if error.kind() == ErrorKind::Limit => return Ok(None),
                     Err(error) => return Err(error.within(frame.start).tensor(&tensor.name)),

@@ -12,12 +12,14 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
+use super::encode::code;
+use super::pairs::Pairs;
 use super::record::RecordKind;
 use super::trailer::RecordInfo;
-use super::write::{DeltaOptions, DeltaPacker, Needs, Records};
-use super::{BaseHeader, refuse_packed, version};
-use crate::bytes::index;
-use crate::container::safetensors::{self, PREFIX_BYTES};
+use super::write::{DeltaOptions, DeltaPacker, TargetHash};
+use super::{BaseHeader, DataDigest, refuse_packed, version};
+use crate::bytes::{index, part};
+use crate::container::safetensors::{self, HeaderTensor, PREFIX_BYTES};
 use crate::container::{FileHead, VERSION_OFFSET_BYTES, zstn};
 use crate::engine::PackEngine;
 use crate::frame::Edition;
@@ -255,4 +257,143 @@ fn header(file: &FileHead) -> Range<u64> {
 
 fn of_base(error: Error) -> Error {
     error.file("the base")
+}
+
+/// The longest range of the base, in bytes, that is requested only for the
+/// digest.
+const DIGESTED_BYTES: u64 = 16 << 20;
+
+/// The ranges of both files that are required next. Either may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needs {
+    /// The range to read from the file being packed.
+    pub target: Range<u64>,
+    /// The range to read from the base.
+    pub base: Range<u64>,
+}
+
+/// The state of packing between two records.
+#[derive(Debug)]
+struct Records {
+    target: DeltaPacker,
+    base: BaseHeader,
+    pairs: Pairs,
+    options: DeltaOptions,
+    /// The trailer entries of the records encoded so far.
+    infos: Vec<RecordInfo>,
+    /// The edition that these records require of the file.
+    edition: Edition,
+    target_hash: TargetHash,
+    base_digest: DataDigest,
+    /// The offset in the base's file up to which `base_digest` covers it.
+    digested: u64,
+    prefix: Option<Vec<u8>>,
+}
+
+impl Records {
+    fn new(target: DeltaPacker, base: BaseHeader, options: DeltaOptions) -> Self {
+        Self {
+            digested: base.data().start,
+            pairs: target.pairs(&base, options.encode),
+            target_hash: target.target_hash(),
+            target,
+            base,
+            options,
+            infos: Vec::new(),
+            edition: Edition::Plain,
+            base_digest: DataDigest::default(),
+            prefix: None,
+        }
+    }
+
+    fn is_digested(&self) -> bool {
+        self.digested == self.base.data().end
+    }
+
+    /// Returns the offset up to which the base must be digested before the next
+    /// record: the end of the base, or the start of the tensor that the record
+    /// is compared with.
+    fn digest_goal(&self) -> u64 {
+        let end = self.base.data().end;
+        match self.target.tensors().get(self.infos.len()) {
+            Some(tensor) if self.options.is_prefix_last() => {
+                let pair = self.pairs.get(tensor);
+                pair.map_or(self.digested, |pair| pair.tensor.start)
+            }
+            _ => end,
+        }
+    }
+
+    /// Returns the tensor of the next record, or `None` while the base must be
+    /// digested first.
+    fn current(&self) -> Option<&HeaderTensor> {
+        let is_record = self.digest_goal() <= self.digested;
+        let tensor = is_record.then(|| self.target.tensors().get(self.infos.len()));
+        tensor.flatten()
+    }
+
+    /// Returns the ranges that are required next.
+    fn wanted(&self) -> Needs {
+        let Some(tensor) = self.current() else {
+            let end = self.digest_goal().min(self.digested + DIGESTED_BYTES);
+            return Needs {
+                target: 0..0,
+                base: self.digested..end,
+            };
+        };
+        Needs {
+            target: self.target.range(tensor),
+            base: self
+                .pairs
+                .get(tensor)
+                .map_or(0..0, |pair| pair.tensor.clone()),
+        }
+    }
+
+    /// Takes the bytes of the ranges that [`Records::wanted`] has returned;
+    /// `range` is the requested range of the base. Returns the next record, or
+    /// no bytes while the base is only digested.
+    fn next<E: PackEngine>(
+        &mut self,
+        engine: &E,
+        target: &[u8],
+        base: &[u8],
+        range: &Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let tensor = self.current().cloned();
+        if range.start <= self.digested && self.digested < range.end {
+            let new = self.digested - range.start..range.end - range.start;
+            self.base_digest.update(part(base, new));
+            self.digested = range.end;
+        }
+        let Some(tensor) = tensor else {
+            return Ok(Vec::new());
+        };
+        self.target_hash.update(target);
+        let reference = self.pairs.get(&tensor).map(|pair| (pair, base));
+        let coded = code(engine, &tensor, target, reference, self.options.encode)?;
+        self.edition = self.edition.max(coded.edition);
+        self.infos.push(coded.info);
+        Ok(coded.record)
+    }
+
+    /// Returns the number of bytes of the base that are read a second time. The
+    /// first `known_bytes` of the file are never read again.
+    fn repeated_bytes(&self, known_bytes: u64) -> u64 {
+        let data = self.base.data();
+        let mut digested = match self.options.is_prefix_last() {
+            true => data.start,
+            false => data.end,
+        };
+        let tensors = self.target.tensors().iter();
+        let pairs = tensors.filter_map(|tensor| self.pairs.get(tensor));
+        pairs
+            .map(|pair| {
+                let Range { start, end } = pair.tensor;
+                let again = end.min(digested).saturating_sub(start.max(known_bytes));
+                digested = digested.max(end);
+                again
+            })
+            .sum()
+    }
 }

@@ -24,30 +24,33 @@ use crate::container::zstn;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
+mod encode;
+mod in_memory;
 mod incremental;
 mod pairs;
+mod payload;
 mod read;
 mod record;
 mod source;
 mod trailer;
 mod write;
 
-pub use incremental::{IncrementalDeltaPacker, PackedRecord};
+pub use encode::{CodedRecord, code, code_content, divided_shape, record_head};
+pub use in_memory::{Base, ModelDelta};
+pub use incremental::{IncrementalDeltaPacker, Needs, PackedRecord};
 pub use pairs::{Pair, Pairs};
-pub(crate) use read::decode_payload;
-pub use read::{DeltaTable, ModelDelta, Reference, RestoredCheck};
+pub(crate) use payload::decode_payload;
+pub use payload::{Grown, Reference};
+pub use read::{DeltaTable, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
-pub use source::{Grown, Source};
+pub use source::{BaseRange, References};
 pub(crate) use source::{check_uses, outside};
 pub use trailer::{
-    RecordInfo, References, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
+    RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
 };
 pub(crate) use trailer::{is_announced, lost_trailer, short_digest};
-pub use write::{
-    CodedRecord, DeltaOptions, DeltaPacker, Needs, TargetHash, code, code_content, divided_shape,
-    pack, record_head,
-};
+pub use write::{DeltaOptions, DeltaPacker, TargetHash, pack};
 
 /// The first bytes of the file.
 pub const MAGIC: [u8; 4] = *b"Z4DM";
@@ -85,9 +88,7 @@ impl DeltaPrefix {
     /// Returns the length of the prefix, given the first bytes of a file of
     /// `file_len_bytes`.
     pub fn len_bytes(head: &[u8], file_len_bytes: u64) -> Result<u64> {
-        let mut cursor = Cursor::new(head);
-        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
-        Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        let (_, mut cursor) = Self::start(head)?;
         let header_len = cursor.u64("header length")?;
         header_len
             .checked_add(HEADER_START + AFTER_HEADER_BYTES)
@@ -104,14 +105,25 @@ impl DeltaPrefix {
             })
     }
 
+    /// Returns the edition, given the first bytes of a file.
+    pub(crate) fn edition(head: &[u8]) -> Result<Edition> {
+        Self::start(head).map(|(edition, _)| edition)
+    }
+
+    /// Returns the edition, and the cursor after the version.
+    fn start(head: &[u8]) -> Result<(Edition, Cursor<'_>)> {
+        let mut cursor = Cursor::new(head);
+        cursor.expect_magic(&MAGIC, Rule::DeltaMagic, "Z4DM delta")?;
+        let edition = Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        Ok((edition, cursor))
+    }
+
     /// Parses the prefix from the first bytes of a file, at least
     /// [`DeltaPrefix::len_bytes`] of them.
     pub fn parse(head: &[u8], file_len_bytes: u64) -> Result<Self> {
         let end = Self::len_bytes(head, file_len_bytes)?;
         let header = HEADER_START..end - AFTER_HEADER_BYTES;
-        let mut cursor = Cursor::new(head);
-        cursor.take(MAGIC.len() as u64, "the magic")?;
-        let edition = Edition::read(&mut cursor, VERSIONS, Rule::DeltaVersion, "Z4DM delta")?;
+        let (edition, mut cursor) = Self::start(head)?;
         cursor.take(
             header.end - cursor.position() as u64,
             "header of the target",
@@ -248,7 +260,7 @@ impl BaseHeader {
     ///
     /// # Errors
     /// [`Rule::DeltaBaseTensor`] if the base does not have these bytes.
-    pub(crate) fn source(&self, name: &str, source: &Source) -> Result<Range<u64>> {
+    pub(crate) fn source(&self, name: &str, source: &BaseRange) -> Result<Range<u64>> {
         let range = self.range_of(source.number as usize);
         let range = range.ok_or_else(|| outside(name))?;
         let span = source.span(name, range.end - range.start)?;
@@ -316,47 +328,6 @@ impl DataDigest {
     #[must_use]
     pub fn finish(self) -> [u8; 8] {
         self.0.finalize().into()
-    }
-}
-
-/// A base whose whole file is in memory.
-#[derive(Debug)]
-pub struct Base<'a> {
-    file: &'a [u8],
-    header: BaseHeader,
-}
-
-impl<'a> Base<'a> {
-    /// Parses the header of the safetensors file `file`.
-    pub fn parse(file: &'a [u8]) -> Result<Self> {
-        let header = BaseHeader::parse(file, file.len() as u64)?;
-        Ok(Self { file, header })
-    }
-
-    /// Returns the parsed header.
-    #[must_use]
-    pub fn header(&self) -> &BaseHeader {
-        &self.header
-    }
-
-    /// Returns the range of the tensor called `name` in the base's file, if
-    /// there is one.
-    #[must_use]
-    pub fn range(&self, name: &str) -> Option<Range<u64>> {
-        self.header.range(name)
-    }
-
-    /// Returns the bytes in `range` of the file.
-    fn part(&self, range: Range<u64>) -> &'a [u8] {
-        part(self.file, range)
-    }
-
-    /// Returns the [`DataDigest`] of the base.
-    #[must_use]
-    pub fn digest(&self) -> [u8; 8] {
-        let mut digest = DataDigest::default();
-        digest.update(self.part(self.header.data()));
-        digest.finish()
     }
 }
 

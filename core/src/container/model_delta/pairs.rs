@@ -1,8 +1,8 @@
 //! Chooses the bytes of the base that each tensor is compared with: the tensor
 //! of the same name and, if paired deltas are allowed, a renamed one, the common
 //! rows of one with another number of rows, or the rows of a fused one
-//! (docs/formats/zstn-delta.md 7). A wrong choice costs time and no bytes, since
-//! every record is stored in its smallest form.
+//! (docs/formats/zstn-delta.md 7). A wrong choice costs time and at most a few
+//! bytes, since every record is stored in its smallest form.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::BaseHeader;
-use super::source::{Source, max_total_bytes};
+use super::record::RecordKind;
+use super::source::{BaseRange, max_total_bytes};
 use super::trailer::ShortDigest;
-use crate::bytes::part;
+use crate::Result;
 use crate::container::safetensors::HeaderTensor;
 use crate::frame::Edition;
 use crate::tensor::element_count;
@@ -27,9 +28,17 @@ const FUSED: [(&str, &[&str]); 5] = [
     ("qkv", &["q", "k", "v"]),
 ];
 
-/// The tensors with another number of rows share at least one in this many of
-/// the rows of the longer one.
+/// Two tensors with different numbers of rows are compared only if the shorter
+/// one has at least this fraction of the rows of the longer one: one in
+/// `MIN_SHARE`.
 const MIN_SHARE: u64 = 4;
+
+/// Shorter tensors, in bytes, are compared only with the tensor of the same name.
+/// An entry of `SRCS` takes 37 bytes, and the field itself 28.
+const MIN_BYTES: u64 = 256;
+
+/// The number of endings of a name that are compared, beginning with the longest.
+const MAX_SUFFIXES: usize = 16;
 
 /// The bytes of the base that a tensor is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,61 +47,73 @@ pub struct Pair {
     pub tensor: Range<u64>,
     /// The range in that tensor. It is shorter than the target's tensor if that
     /// one has more rows.
-    pub span: Range<u64>,
-    /// The number of the base's tensor in ascending order of the names; `None` if
-    /// the whole tensor of the same name is meant.
+    pub(super) span: Range<u64>,
+    /// The number of the base's tensor in ascending order of the names; `None` for
+    /// the whole tensor of the same name.
     number: Option<u32>,
 }
 
 impl Pair {
-    /// Returns the range of the file of the base.
+    /// Returns the paired range in the base's file.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.tensor.start + self.span.start..self.tensor.start + self.span.end
     }
 
-    /// Returns the bytes from those of the base's whole tensor.
+    /// Returns the length of the entry in `SRCS` that a record with this pair
+    /// adds to the trailer.
     #[must_use]
-    pub fn of<'b>(&self, tensor: &'b [u8]) -> &'b [u8] {
-        part(tensor, self.span.clone())
+    pub fn source_bytes(&self) -> u64 {
+        self.number.map_or(0, |_| BaseRange::ENTRY_BYTES)
     }
 
-    /// Returns whether the trailer has to name the bytes of the base.
-    #[must_use]
-    pub fn is_named(&self) -> bool {
-        self.number.is_some()
-    }
-
-    /// Returns the entry of the trailer, if it has to name the bytes. `digest` is
-    /// the digest of the base's whole tensor.
-    #[must_use]
-    pub fn source(&self, digest: ShortDigest) -> Option<Source> {
-        self.number.map(|number| Source {
-            number,
-            start: self.span.start,
-            len_bytes: self.span.end - self.span.start,
-            digest,
-        })
+    /// Returns the range for the trailer's entry of a record of this `kind`, or
+    /// `None` if the record does not need one. `digest` returns the digest of the
+    /// base's whole tensor.
+    ///
+    /// # Errors
+    /// The error of `digest`.
+    pub fn source<E>(
+        &self,
+        kind: RecordKind,
+        digest: impl FnOnce() -> Result<ShortDigest, E>,
+    ) -> Result<Option<BaseRange>, E> {
+        let number = self.number.filter(|_| kind != RecordKind::Full);
+        let source = number.map(|number| {
+            Ok(BaseRange {
+                number,
+                start: self.span.start,
+                len_bytes: self.span.end - self.span.start,
+                digest: digest()?,
+            })
+        });
+        source.transpose()
     }
 }
 
-/// The pairs of a target and a base.
+/// The pairs of a target and a base, by the name of the target's tensor.
 #[derive(Debug)]
-pub struct Pairs {
-    /// The pairs of those tensors whose bytes the trailer has to name.
-    named: BTreeMap<String, Pair>,
-}
+pub struct Pairs(BTreeMap<String, Pair>);
 
 impl Pairs {
     /// Pairs the tensors of the same name, dtype and length.
-    pub(super) fn by_name() -> Self {
-        Self {
-            named: BTreeMap::new(),
-        }
+    pub(super) fn by_name(target: &[HeaderTensor], base: &BaseHeader) -> Self {
+        let pairs = target.iter().filter_map(|tensor| {
+            let range = base.reference(tensor)?;
+            let pair = Pair {
+                span: 0..range.end - range.start,
+                tensor: range,
+                number: None,
+            };
+            Some((tensor.name.clone(), pair))
+        });
+        Self(pairs.collect())
     }
 
-    /// Pairs the tensors of `target` with those of `base`.
+    /// Pairs the tensors of the same name, dtype and length, and other tensors of
+    /// `target` with other bytes of `base`.
     pub(super) fn new(target: &[HeaderTensor], base: &BaseHeader) -> Self {
+        let Self(mut pairs) = Self::by_name(target, base);
         let mut search = Search {
             target: target.iter().map(|t| (t.name.as_str(), t)).collect(),
             base,
@@ -105,57 +126,51 @@ impl Pairs {
         }
         let data = base.data();
         let mut left = max_total_bytes(data.end - data.start);
-        let mut named = BTreeMap::new();
         for tensor in target {
-            if tensor.span.is_empty() || base.reference(tensor).is_some() {
+            let len = tensor.span.end - tensor.span.start;
+            if len < MIN_BYTES || pairs.contains_key(&tensor.name) {
                 continue;
             }
-            let found = search.find(tensor).and_then(|(number, span)| {
-                left = left.checked_sub(span.end - span.start)?;
+            let found = search.find(tensor, len).and_then(|(number, span)| {
+                let whole = base.range_of(number)?;
+                left = left.checked_sub(whole.end - whole.start)?;
                 Some(Pair {
-                    tensor: base.range_of(number)?,
+                    tensor: whole,
                     span,
                     number: Some(u32::try_from(number).ok()?),
                 })
             });
             if let Some(pair) = found {
-                named.insert(tensor.name.clone(), pair);
+                pairs.insert(tensor.name.clone(), pair);
             }
         }
-        Self { named }
+        Self(pairs)
     }
 
     /// Returns the latest edition that an extended delta of these pairs may require.
     #[must_use]
     pub fn edition(&self) -> Edition {
-        match self.named.is_empty() {
-            true => Edition::Extended,
-            false => Edition::Paired,
+        match self.0.values().any(|pair| pair.number.is_some()) {
+            true => Edition::Paired,
+            false => Edition::Extended,
         }
     }
 
     /// Returns the pair of `tensor`, if it has one.
     #[must_use]
-    pub fn get(&self, base: &BaseHeader, tensor: &HeaderTensor) -> Option<Pair> {
-        if let Some(pair) = self.named.get(&tensor.name) {
-            return Some(pair.clone());
-        }
-        let range = base.reference(tensor)?;
-        Some(Pair {
-            span: 0..range.end - range.start,
-            tensor: range,
-            number: None,
-        })
+    pub fn get(&self, tensor: &HeaderTensor) -> Option<&Pair> {
+        self.0.get(&tensor.name)
     }
 }
 
 /// Returns the name and its endings after each dot, up to the first component
-/// that is a number: two layers are never taken for each other.
+/// that is a number, so that layers with different numbers are never paired.
 fn suffixes(name: &str) -> impl Iterator<Item = &str> {
-    core::iter::successors(Some(name), |rest| {
+    let suffixes = core::iter::successors(Some(name), |rest| {
         let (first, rest) = rest.split_once('.')?;
         first.parse::<u64>().is_err().then_some(rest)
-    })
+    });
+    suffixes.take(MAX_SUFFIXES)
 }
 
 struct Search<'a> {
@@ -167,8 +182,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Returns the number of a tensor of the base and a range in it.
-    fn find(&self, tensor: &HeaderTensor) -> Option<(usize, Range<u64>)> {
-        let len = tensor.span.end - tensor.span.start;
+    fn find(&self, tensor: &HeaderTensor, len: u64) -> Option<(usize, Range<u64>)> {
         self.only(&tensor.name, tensor, |of_base| of_base == len)
             .map(|(number, _)| (number, 0..len))
             .or_else(|| self.with_other_rows(tensor, len))
@@ -197,7 +211,7 @@ impl Search<'_> {
         })
     }
 
-    /// Finds a tensor that has more or fewer of the same rows.
+    /// Finds a tensor that has another number of rows of the same length.
     fn with_other_rows(&self, tensor: &HeaderTensor, len: u64) -> Option<(usize, Range<u64>)> {
         let (_, row) = tensor.shape.split_first()?;
         let row_bits = element_count(row)?.checked_mul(tensor.dtype.bits())?;
@@ -208,7 +222,7 @@ impl Search<'_> {
                 && of_base.is_multiple_of(row_bytes)
                 && short >= long.div_ceil(MIN_SHARE)
         };
-        // A suffix such as `weight` alone says nothing about the meaning of rows.
+        // A suffix of one component, such as `weight`, does not identify a tensor.
         let named = suffixes(&tensor.name).take_while(|suffix| suffix.contains('.'));
         let name = named.last().unwrap_or(&tensor.name);
         let in_base = |name: &str| {
@@ -229,19 +243,17 @@ impl Search<'_> {
     /// Finds the rows of the tensor in a fused one.
     fn in_fused(&self, tensor: &HeaderTensor, len: u64) -> Option<(usize, Range<u64>)> {
         FUSED.iter().find_map(|(fused, parts)| {
-            let with = |part: &str, other: &str| replaced(&tensor.name, part, other);
-            let own = parts.iter().find(|part| with(part, part).is_some())?;
-            let mut start = None;
-            let mut total = 0u64;
-            for part in *parts {
-                let sibling = self.target.get(&*with(own, part)?)?;
-                if part == own {
-                    start = Some(total);
-                }
-                total = total.checked_add(sibling.span.end - sibling.span.start)?;
-            }
-            let (number, _) = self.only(&with(own, fused)?, tensor, |len| len == total)?;
-            let start = start?;
+            let is_named = |part: &&str| tensor.name.split('.').any(|own| own == *part);
+            let own = parts.iter().position(is_named)?;
+            let with = |other: &str| replaced(&tensor.name, parts[own], other);
+            let lens = parts.iter().map(|part| {
+                let sibling = self.target.get(&*with(part)?)?;
+                Some(sibling.span.end - sibling.span.start)
+            });
+            // The tensors of a file do not overlap, so the sums fit.
+            let lens: Vec<u64> = lens.collect::<Option<_>>()?;
+            let (start, total): (u64, u64) = (lens[..own].iter().sum(), lens.iter().sum());
+            let (number, _) = self.only(&with(fused)?, tensor, |len| len == total)?;
             Some((number, start..start + len))
         })
     }

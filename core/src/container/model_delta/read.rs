@@ -1,23 +1,18 @@
-//! Restores the target from a delta and its base.
+//! Reads the records and the trailer of a delta, and decodes its tensors.
 
 use alloc::borrow::Cow;
-use alloc::format;
 use alloc::vec::Vec;
-use core::ops::{Deref, Range};
+use core::ops::Range;
 
-use super::DeltaPrefix;
+use super::payload::{Reference, check_payload, decode_payload};
 use super::record::{self, DeltaRecord, RecordKind};
-use super::source::{Grown, check_uses};
-use super::trailer::{
-    References, ShortDigest, Trailer, TrailerContents, is_announced, lost_trailer,
-};
-use super::{Base, BaseHeader};
-use crate::bytes::{self, index, part};
+use super::source::{References, check_uses};
+use super::trailer::{Trailer, TrailerContents, is_announced, lost_trailer};
+use super::{BaseHeader, DeltaPrefix};
+use crate::bytes::part;
 use crate::container::safetensors::Header;
 use crate::engine::Engine;
-use crate::frame::delta::Delta;
-use crate::frame::difference::Difference;
-use crate::frame::{ContainedFrame, Edition};
+use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
 /// The content of a delta file except for the payloads of its records. The
@@ -218,14 +213,17 @@ impl DeltaTable {
             )),
             _ => {
                 let records = self.contents().into_iter().flat_map(|all| &all.records);
-                let sources = records.filter_map(|info| info.source);
+                let lens = records.filter_map(|info| {
+                    let range = base.range_of(info.source?.number as usize)?;
+                    Some(range.end - range.start)
+                });
                 let data = base.data();
-                check_uses(sources, data.end - data.start)
+                check_uses(lens, data.end - data.start)
             }
         }
     }
 
-    fn record(&self, number: usize) -> Result<&DeltaRecord> {
+    pub(super) fn record(&self, number: usize) -> Result<&DeltaRecord> {
         let record = self.records.get(number);
         record.ok_or_else(|| Error::no_such("record", number, self.records.len()))
     }
@@ -357,212 +355,5 @@ impl RestoredCheck {
             Rule::DeltaRestored,
             "the restored checkpoint is not the one that was packed: the delta is damaged",
         ))
-    }
-}
-
-/// A delta whose whole file is in memory.
-#[derive(Debug)]
-pub struct ModelDelta<'a> {
-    file: &'a [u8],
-    table: DeltaTable,
-}
-
-impl Deref for ModelDelta<'_> {
-    type Target = DeltaTable;
-
-    fn deref(&self) -> &DeltaTable {
-        &self.table
-    }
-}
-
-impl<'a> ModelDelta<'a> {
-    /// Parses the prefix, the records and the trailer, and checks that they
-    /// agree.
-    pub fn parse(file: &'a [u8]) -> Result<Self> {
-        let mut fetch = |range| Ok::<_, Error>(Cow::Borrowed(part(file, range)));
-        let table = DeltaTable::read(file.len() as u64, &mut fetch)?;
-        Ok(Self { file, table })
-    }
-
-    /// Decodes the tensor of record `number` against `base`.
-    pub fn decode<'b, E: Engine>(
-        &self,
-        engine: &E,
-        number: usize,
-        base: &Base<'b>,
-    ) -> Result<Cow<'b, [u8]>> {
-        let payload = part(self.file, self.table.record(number)?.payload.clone());
-        let reference = self.table.reference(number, base.header())?;
-        let reference = reference.map(|range| base.part(range));
-        self.table.decode(engine, number, payload, reference)
-    }
-
-    /// Restores the whole target. All checks are made: the lengths, the base,
-    /// overlapping tensors, and the digest of the result if there is one.
-    ///
-    /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a delta whose target and base are
-    /// not safetensors files.
-    pub fn unpack<E: Engine>(&self, engine: &E, base: &Base) -> Result<Vec<u8>> {
-        if self.has_virtual_header() {
-            return Err(Error::unsupported(
-                "the delta restores a file that is not safetensors; restore it with `zstn unpack`",
-            ));
-        }
-        self.check_base(base.header(), base.digest())?;
-        let numbers: Vec<usize> = (0..self.records.len()).collect();
-        let tensors = engine
-            .map(numbers, |number| self.decode(engine, number, base))
-            .into_iter()
-            .collect::<Result<Vec<_>>>()?;
-        // Decoding all tensors has shown that the data have this length.
-        let mut out = Vec::new();
-        let header = self.header();
-        out.extend_from_slice(&(header.len() as u64).to_le_bytes());
-        out.extend_from_slice(header);
-        let data_start = out.len();
-        let len_bytes = (data_start as u64).saturating_add(self.prefix.data_len_bytes);
-        bytes::resize(&mut out, len_bytes)?;
-        for (record, tensor) in self.records.iter().zip(&tensors) {
-            let dest = &mut out[data_start..][index(record.span.start)..index(record.span.end)];
-            dest.copy_from_slice(tensor);
-        }
-        let data = &out[data_start..];
-        for (record, tensor) in self.records.iter().zip(&tensors) {
-            self.check_shared(record, part(data, record.span.clone()), tensor)?;
-        }
-        if let Some(check) = self.restored_check() {
-            check.with(&out).finish()?;
-        }
-        Ok(out)
-    }
-}
-
-/// Checks the payload of a tensor of `len_bytes` as far as that is possible
-/// without decoding it. It refers to `reference_bytes` of the base.
-fn check_payload(
-    kind: RecordKind,
-    payload: &[u8],
-    len_bytes: u64,
-    reference_bytes: u64,
-    edition: Edition,
-) -> Result<()> {
-    match kind {
-        RecordKind::Full => ContainedFrame::parse(payload, len_bytes, edition).map(|_| ()),
-        RecordKind::Delta => Delta::parse(payload).and_then(|delta| delta.check()),
-        RecordKind::Difference => Difference::parse(payload)
-            .and_then(|difference| check_len(difference.len_bytes(), len_bytes)),
-        RecordKind::Copy => Ok(()),
-        RecordKind::Grown => {
-            let Grown { kind, front, back } = Grown::parse(payload)?;
-            let at = Grown::HEAD_BYTES;
-            check_payload(kind, front, reference_bytes, reference_bytes, edition)
-                .map_err(|error| error.within(at))?;
-            let rest = len_bytes.saturating_sub(reference_bytes);
-            check_payload(RecordKind::Full, back, rest, 0, edition)
-                .map_err(|error| error.within(at + front.len() as u64))
-        }
-    }
-}
-
-/// Fails if a payload does not decode to the length of its tensor.
-fn check_len(found_bytes: u64, len_bytes: u64) -> Result<()> {
-    if found_bytes == len_bytes {
-        return Ok(());
-    }
-    Err(Error::malformed(
-        Rule::ZstnDecodedLength,
-        format!("the frame has {found_bytes} bytes where {len_bytes} are expected"),
-    )
-    .at(0))
-}
-
-/// The base's tensor that another tensor is decoded from.
-#[derive(Debug, Clone, Copy)]
-pub struct Reference<'a> {
-    /// The bytes of the tensor, whose length has been checked.
-    pub bytes: &'a [u8],
-    /// The digest that the base's file stores for the tensor. If it is set, it
-    /// is used instead of a computed one, and the caller must compare the
-    /// digest of the result.
-    pub digest: Option<ShortDigest>,
-}
-
-/// Decodes the tensor of `record`, in a file of this `edition`, from its
-/// payload and, if the record depends on it, from the bytes of the base that it
-/// refers to.
-pub(crate) fn decode_payload<'b, E: Engine>(
-    engine: &E,
-    record: &DeltaRecord,
-    edition: Edition,
-    payload: &[u8],
-    reference: Option<Reference<'b>>,
-) -> Result<Cow<'b, [u8]>> {
-    let len = record.len_bytes();
-    let decoded = match record.kind {
-        RecordKind::Full => decode_frame(engine, payload, len, edition).map(Cow::Owned),
-        kind => match reference {
-            Some(reference) => decode_from(engine, kind, edition, payload, len, reference),
-            None => Err(Error::invalid_input(
-                "the tensor cannot be restored without the base",
-            )),
-        },
-    };
-    decoded.map_err(|error| error.within(record.payload.start).tensor(&record.name))
-}
-
-fn decode_frame<E: Engine>(
-    engine: &E,
-    payload: &[u8],
-    len_bytes: u64,
-    edition: Edition,
-) -> Result<Vec<u8>> {
-    let frame = ContainedFrame::parse(payload, len_bytes, edition)?;
-    let mut out = bytes::buffer(len_bytes)?;
-    frame.decode(engine, &mut out)?;
-    Ok(out)
-}
-
-/// Decodes a tensor of `len_bytes` that depends on the base.
-fn decode_from<'b, E: Engine>(
-    engine: &E,
-    kind: RecordKind,
-    edition: Edition,
-    payload: &[u8],
-    len_bytes: u64,
-    reference: Reference<'b>,
-) -> Result<Cow<'b, [u8]>> {
-    match kind {
-        RecordKind::Full | RecordKind::Copy => Ok(Cow::Borrowed(reference.bytes)),
-        RecordKind::Delta => {
-            let delta = Delta::parse(payload)?;
-            delta.decode(engine, reference.bytes).map(Cow::Owned)
-        }
-        RecordKind::Difference => {
-            let difference = Difference::parse(payload)?;
-            check_len(difference.len_bytes(), len_bytes)?;
-            let decoded = difference.decode_from(engine, reference.bytes, reference.digest);
-            decoded.map(Cow::Owned)
-        }
-        RecordKind::Grown => {
-            let grown = Grown::parse(payload)?;
-            let front_len = reference.bytes.len() as u64;
-            let rest = len_bytes.saturating_sub(front_len);
-            let front = decode_from(
-                engine,
-                grown.kind,
-                edition,
-                grown.front,
-                front_len,
-                reference,
-            );
-            let mut out = front
-                .map_err(|error| error.within(Grown::HEAD_BYTES))?
-                .into_owned();
-            let back = decode_frame(engine, grown.back, rest, edition);
-            let at = Grown::HEAD_BYTES + grown.front.len() as u64;
-            out.extend_from_slice(&back.map_err(|error| error.within(at))?);
-            Ok(Cow::Owned(out))
-        }
     }
 }

@@ -7,13 +7,11 @@
 
 use alloc::format;
 use alloc::vec::Vec;
-use core::iter;
-use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{DeltaRecord, RecordKind};
-use super::source::{Source, outside};
+use super::record::RecordKind;
+use super::source::{BaseRange, References, read_sources, write_sources};
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -62,7 +60,7 @@ pub struct RecordInfo {
     pub digest: ShortDigest,
     /// The bytes of the base that the tensor is decoded from; `None` for the
     /// tensor of the same name.
-    pub source: Option<Source>,
+    pub source: Option<BaseRange>,
 }
 
 /// The optional fields of the trailer, which make single tensors readable.
@@ -73,17 +71,6 @@ pub struct TrailerContents {
     /// The entry of every record. They are in record order, which is data
     /// order.
     pub records: Vec<RecordInfo>,
-}
-
-/// The places of the bytes that records refer to, in the file of a base that is not a
-/// safetensors file (docs/formats/zstn-delta.md 6).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct References {
-    /// The length of the base's file in bytes.
-    pub base_len_bytes: u64,
-    /// The offset in the base's file for each record that is not stored in full, in
-    /// record order.
-    pub offsets: Vec<u64>,
 }
 
 /// The digests of a delta and the lengths of its payloads.
@@ -101,11 +88,15 @@ pub struct Trailer {
 }
 
 /// Returns the number of bytes at the end of a file that contain the whole trailer of
-/// most files with a header of `header_len_bytes`. A record's entry in the trailer is
-/// at most half as long as its entry in the header.
+/// most files of this `edition` with a header of `header_len_bytes`
+/// (docs/formats/zstn-delta.md 4). An entry of the header takes at least 50 bytes, an
+/// entry of the records at most 25, and an entry of the sources at most 37.
 #[must_use]
-pub fn usual_bytes(header_len_bytes: u64) -> u64 {
-    header_len_bytes / 2 + 256
+pub fn usual_bytes(header_len_bytes: u64, edition: Edition) -> u64 {
+    256 + match edition {
+        Edition::Plain | Edition::Extended => header_len_bytes / 2,
+        Edition::Paired => header_len_bytes + header_len_bytes / 4,
+    }
 }
 
 /// Returns the length of the trailer's fields, or `None` if there is no
@@ -279,47 +270,6 @@ fn write_records(records: &[RecordInfo]) -> Vec<u8> {
     out
 }
 
-/// Reads the sources of the records that refer to the base. They have a digest of their
-/// own, since parts of tensors are read without comparing the tensor with its digest.
-fn read_sources(field: &[u8], records: &mut [RecordInfo]) -> Result<()> {
-    let mut cursor = Cursor::new(field);
-    let digest: ShortDigest = cursor.array("digest of the sources")?;
-    if short_digest([&field[digest.len()..]]) != digest {
-        return Err(Error::malformed(
-            Rule::DeltaSeal,
-            "the sources are not the ones that were packed: the delta is damaged",
-        ));
-    }
-    for info in records.iter_mut().filter(|info| info.refers()) {
-        info.source = match cursor.u8("number of sources")? {
-            0 => None,
-            1 => Some(Source::read(&mut cursor)?),
-            _ => {
-                let detail = "a record has several sources";
-                return Err(Error::malformed(Rule::DeltaSeal, detail));
-            }
-        };
-    }
-    match cursor.remaining() {
-        0 => Ok(()),
-        _ => Err(Error::malformed(
-            Rule::DeltaSeal,
-            "the trailer lists other sources than records",
-        )),
-    }
-}
-
-fn write_sources(records: &[RecordInfo]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for info in records.iter().filter(|info| info.refers()) {
-        out.push(u8::from(info.source.is_some()));
-        if let Some(source) = &info.source {
-            source.write(&mut out);
-        }
-    }
-    [&short_digest([&*out])[..], &out].concat()
-}
-
 /// The bit of the flags byte that announces a trailer. z4ai ignores it; bit 0,
 /// the only one that z4ai uses, marks the NumPy fields of a frame as valid.
 const TRAILER_FOLLOWS: u8 = 0x80;
@@ -372,74 +322,14 @@ impl TrailerContents {
     }
 }
 
-impl References {
-    fn read(field: &[u8]) -> Result<Self> {
-        let mut cursor = Cursor::new(field);
-        let base_len_bytes = cursor.u64("length of the base")?;
-        let mut offsets = Vec::new();
-        while cursor.remaining() > 0 {
-            offsets.push(cursor.u64("offset in the base")?);
-        }
-        Ok(Self {
-            base_len_bytes,
-            offsets,
-        })
-    }
-
-    fn to_bytes(&self) -> Vec<u8> {
-        let fields = iter::once(&self.base_len_bytes).chain(&self.offsets);
-        fields.flat_map(|field| field.to_le_bytes()).collect()
-    }
-
-    /// Returns the range of the base's file for each of `records` that is not stored in
-    /// full, with the number of the record. They have the kinds that the trailer lists.
-    ///
-    /// # Errors
-    /// [`Rule::DeltaReference`] if `base_len_bytes` is not the length of the base,
-    /// [`Rule::DeltaBaseTensor`] for a range that ends after it.
-    pub(crate) fn ranges<'r>(
-        &self,
-        records: impl Iterator<Item = &'r DeltaRecord>,
-        base_len_bytes: u64,
-    ) -> Result<Vec<(usize, Range<u64>)>> {
-        if base_len_bytes != self.base_len_bytes {
-            return Err(Error::malformed(
-                Rule::DeltaReference,
-                format!(
-                    "the base is not the file this delta was made against: it has \
-                     {base_len_bytes} bytes instead of {}",
-                    self.base_len_bytes
-                ),
-            ));
-        }
-        let referring = records
-            .enumerate()
-            .filter(|(_, record)| record.kind != RecordKind::Full);
-        let ranges = referring
-            .zip(&self.offsets)
-            .map(|((number, record), &start)| {
-                let end = start.checked_add(record.len_bytes());
-                match end.filter(|end| *end <= base_len_bytes) {
-                Some(end) => Ok((number, start..end)),
-                None => Err(Error::malformed(
-                    Rule::DeltaBaseTensor,
-                    "the trailer refers to bytes after the end of the base: the delta is damaged",
-                )
-                .tensor(&record.name)),
-            }
-            });
-        ranges.collect()
-    }
-}
-
 impl RecordInfo {
     /// Returns whether the record refers to bytes of the base.
     pub(crate) fn refers(&self) -> bool {
         self.kind != RecordKind::Full
     }
 
-    /// Fails if the source of a tensor of `len_bytes` has another length than
-    /// the record requires.
+    /// Fails if the source of a tensor of `len_bytes` does not have the length that
+    /// the record requires: for [`RecordKind::Grown`], a shorter one.
     pub(crate) fn check_source(&self, name: &str, len_bytes: u64) -> Result<()> {
         let fits = match (self.kind, &self.source) {
             (RecordKind::Grown, source) => {
@@ -448,7 +338,15 @@ impl RecordInfo {
             (_, Some(source)) => source.len_bytes == len_bytes,
             (_, None) => true,
         };
-        if fits { Ok(()) } else { Err(outside(name)) }
+        if fits {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            Rule::DeltaSeal,
+            "the range of the base in the trailer does not have the length of this tensor: the delta \
+             is damaged",
+        )
+        .tensor(name))
     }
 
     /// Fails if `tensor` does not have the bytes that were packed.

@@ -1,22 +1,21 @@
-//! Encodes the records of a delta one by one, and computes the digests of both
-//! files.
+//! Packs a delta, and the parts of its file around the records.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::pairs::{Pair, Pairs};
-use super::record::{RecordHead, RecordKind};
-use super::source::Grown;
-use super::trailer::{RecordInfo, References, Trailer, TrailerContents, announce, short_digest};
-use super::{Base, BaseHeader, DataDigest, table_digest, version};
+use super::encode::code;
+use super::pairs::Pairs;
+use super::source::References;
+use super::trailer::{RecordInfo, Trailer, TrailerContents, short_digest};
+use super::{Base, BaseHeader, table_digest, version};
 use crate::bytes::{index, part};
 use crate::container::VERSION_OFFSET_BYTES;
 use crate::container::safetensors::{self, Header, HeaderTensor};
 use crate::engine::PackEngine;
-use crate::frame::select::{self, Effort, EncodeOptions};
-use crate::frame::{Edition, delta, difference};
-use crate::{Error, Result, TensorRef};
+use crate::frame::Edition;
+use crate::frame::select::{Effort, EncodeOptions};
+use crate::{Error, Result};
 
 /// The options for packing a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,8 +83,7 @@ pub fn pack<E: PackEngine>(
     let mut infos = Vec::new();
     let coded = engine.map(tensors, |tensor: &HeaderTensor| {
         let bytes = part(target, packing.range(tensor));
-        let pair = pairs.get(base.header(), tensor);
-        let pair = pair.as_ref();
+        let pair = pairs.get(tensor);
         let reference = pair.map(|pair| (pair, base.part(pair.tensor.clone())));
         code(engine, tensor, bytes, reference, options)
     });
@@ -99,17 +97,6 @@ pub fn pack<E: PackEngine>(
     out.extend_from_slice(&packing.trailer(base.header(), infos, target_digest));
     out[index(VERSION_OFFSET_BYTES)] = version(edition);
     Ok(out)
-}
-
-/// An encoded record and its entry in the trailer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CodedRecord {
-    /// The head and the payload of the record.
-    pub record: Vec<u8>,
-    /// The entry for [`DeltaPacker::trailer`].
-    pub info: RecordInfo,
-    /// The edition that the record requires of its file.
-    pub edition: Edition,
 }
 
 /// The BLAKE3 of a target's file, computed piece by piece.
@@ -200,7 +187,7 @@ impl DeltaPacker {
     pub fn pairs(&self, base: &BaseHeader, options: EncodeOptions) -> Pairs {
         match options.is_extended() && !self.is_virtual {
             true => Pairs::new(&self.tensors, base),
-            false => Pairs::by_name(),
+            false => Pairs::by_name(&self.tensors, base),
         }
     }
 
@@ -271,308 +258,5 @@ impl DeltaPacker {
         let table: BTreeMap<&str, Range<u64>> = ranges.into_iter().collect();
         let table = table_digest(table.iter().map(|(name, range)| (*name, range)));
         (references, table)
-    }
-}
-
-/// Encodes the record of `tensor`: the smallest of a copy of the bytes of the base
-/// that it is compared with, a difference from them, and a frame. Of payloads of equal
-/// length, a frame is preferred to a difference, and `Z4DL` to `ZXD1`. If these bytes
-/// are shorter than the tensor, only its beginning is a copy or a difference.
-/// `reference` has the pair of the tensor, and the bytes of the base's whole tensor.
-///
-/// # Errors
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a name that the format
-/// cannot store.
-pub fn code<E: PackEngine>(
-    engine: &E,
-    tensor: &HeaderTensor,
-    bytes: &[u8],
-    reference: Option<(&Pair, &[u8])>,
-    options: impl Into<EncodeOptions>,
-) -> Result<CodedRecord> {
-    let current = TensorRef::new(bytes, tensor.dtype, &tensor.shape);
-    code_content(engine, tensor, current, reference, options)
-}
-
-/// Encodes the record of `tensor` like [`code`]. `current` has its bytes, and the
-/// structure by which they are encoded.
-///
-/// # Errors
-/// The errors of [`code`].
-pub fn code_content<E: PackEngine>(
-    engine: &E,
-    tensor: &HeaderTensor,
-    current: TensorRef,
-    reference: Option<(&Pair, &[u8])>,
-    options: impl Into<EncodeOptions>,
-) -> Result<CodedRecord> {
-    let options = options.into();
-    let bytes = current.bytes;
-    let of_base = reference.map(|(pair, tensor)| pair.of(tensor));
-    let (kind, mut payload) = match of_base {
-        Some(of_base) if of_base == bytes => (RecordKind::Copy, Vec::new()),
-        Some(of_base) if of_base.len() < bytes.len() => grown(engine, current, of_base, options)?,
-        of_base => {
-            let full = (RecordKind::Full, select::encode(engine, current, options));
-            match of_base {
-                Some(of_base) => from_base(engine, current, of_base, options, Some(full))?,
-                None => full,
-            }
-        }
-    };
-    let source = reference
-        .filter(|(pair, _)| kind != RecordKind::Full && pair.is_named())
-        .and_then(|(pair, tensor)| pair.source(short_digest([tensor])));
-    let edition = match kind {
-        _ if source.is_some() => Edition::Paired,
-        RecordKind::Full => Edition::of_frame(&payload),
-        kind => kind.edition(),
-    };
-    announce(kind, &mut payload);
-    let mut record = record_head(tensor, kind, payload.len() as u64)?;
-    record.extend_from_slice(&payload);
-    Ok(CodedRecord {
-        record,
-        info: RecordInfo {
-            kind,
-            payload_len_bytes: payload.len() as u64,
-            digest: short_digest([bytes]),
-            source,
-        },
-        edition,
-    })
-}
-
-/// Returns the smallest of `full`, if there is one, and the differences from `of_base`.
-fn from_base<E: PackEngine>(
-    engine: &E,
-    current: TensorRef,
-    of_base: &[u8],
-    options: EncodeOptions,
-    full: Option<(RecordKind, Vec<u8>)>,
-) -> Result<(RecordKind, Vec<u8>)> {
-    let delta = (
-        RecordKind::Delta,
-        delta::encode(engine, current, of_base, options)?,
-    );
-    let difference = difference(engine, current, of_base, options);
-    let difference = difference.map(|payload| (RecordKind::Difference, payload));
-    let all = [full, Some(delta), difference].into_iter().flatten();
-    // Of equal ones, the first.
-    let smallest = all.min_by_key(|(_, payload)| payload.len());
-    Ok(smallest.unwrap_or((RecordKind::Copy, Vec::new())))
-}
-
-/// Returns the smaller of a frame and of a [`RecordKind::Grown`] payload, whose
-/// beginning is decoded from `of_base`.
-fn grown<E: PackEngine>(
-    engine: &E,
-    current: TensorRef,
-    of_base: &[u8],
-    options: EncodeOptions,
-) -> Result<(RecordKind, Vec<u8>)> {
-    let full = select::encode(engine, current, options);
-    let (front, back) = current.bytes.split_at(of_base.len());
-    let [front_shape, back_shape] = divided_shape(current.shape, front.len(), back.len());
-    let (kind, front) = match front == of_base {
-        true => (RecordKind::Copy, Vec::new()),
-        false => {
-            let current = current.with_bytes(front).with_shape(&front_shape);
-            from_base(engine, current, of_base, options, None)?
-        }
-    };
-    let back = current.with_bytes(back).with_shape(&back_shape);
-    let back = select::encode(engine, back, options);
-    let payload = [Grown::head_to_bytes(kind, front.len() as u64), front, back].concat();
-    Ok(match payload.len() < full.len() {
-        true => (RecordKind::Grown, payload),
-        false => (RecordKind::Full, full),
-    })
-}
-
-/// Returns the shapes of the first `front` and the last `back` bytes of a tensor, which
-/// are whole rows.
-#[must_use]
-pub fn divided_shape(shape: &[u64], front: usize, back: usize) -> [Vec<u64>; 2] {
-    let rows = shape.first().copied().unwrap_or(0);
-    let total = (front + back).max(1) as u128;
-    // The product of two lengths fits in 128 bits, and the quotient is at most `rows`.
-    let front_rows = u64::try_from(u128::from(rows) * front as u128 / total).unwrap_or(rows);
-    [front_rows, rows - front_rows].map(|rows| {
-        let mut part = shape.to_vec();
-        if let Some(first) = part.first_mut() {
-            *first = rows;
-        }
-        part
-    })
-}
-
-/// Returns the `ZXD1` difference from `reference`, if the options allow one and
-/// the tensor's dtype has one.
-fn difference<E: PackEngine>(
-    engine: &E,
-    current: TensorRef,
-    reference: &[u8],
-    options: EncodeOptions,
-) -> Option<Vec<u8>> {
-    options
-        .is_extended()
-        .then(|| difference::encode(engine, current, reference, options))
-        .flatten()
-}
-
-/// Returns the head of the record of `tensor`, for callers that encode the
-/// payload themselves, in the same way as [`code`].
-pub fn record_head(
-    tensor: &HeaderTensor,
-    kind: RecordKind,
-    payload_len_bytes: u64,
-) -> Result<Vec<u8>> {
-    let head = RecordHead {
-        name: tensor.name.clone(),
-        span: tensor.span.clone(),
-        kind,
-        payload_len_bytes,
-    };
-    head.to_bytes()
-}
-
-/// The longest range of the base, in bytes, that is requested only for the
-/// digest.
-const DIGESTED_BYTES: u64 = 16 << 20;
-
-/// The ranges of both files that are required next. Either may be empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Needs {
-    /// The range to read from the file being packed.
-    pub target: Range<u64>,
-    /// The range to read from the base.
-    pub base: Range<u64>,
-}
-
-/// The state of packing between two records.
-#[derive(Debug)]
-pub struct Records {
-    pub target: DeltaPacker,
-    pub base: BaseHeader,
-    pairs: Pairs,
-    options: DeltaOptions,
-    /// The trailer entries of the records encoded so far.
-    pub infos: Vec<RecordInfo>,
-    /// The edition that these records require of the file.
-    pub edition: Edition,
-    pub target_hash: TargetHash,
-    pub base_digest: DataDigest,
-    /// The offset in the base's file up to which `base_digest` covers it.
-    digested: u64,
-    pub prefix: Option<Vec<u8>>,
-}
-
-impl Records {
-    pub fn new(target: DeltaPacker, base: BaseHeader, options: DeltaOptions) -> Self {
-        Self {
-            digested: base.data().start,
-            pairs: target.pairs(&base, options.encode),
-            target_hash: target.target_hash(),
-            target,
-            base,
-            options,
-            infos: Vec::new(),
-            edition: Edition::Plain,
-            base_digest: DataDigest::default(),
-            prefix: None,
-        }
-    }
-
-    pub(crate) fn is_digested(&self) -> bool {
-        self.digested == self.base.data().end
-    }
-
-    /// Returns the offset up to which the base must be digested before the next
-    /// record: the end of the base, or the start of the tensor that the record
-    /// is compared with.
-    fn digest_goal(&self) -> u64 {
-        let end = self.base.data().end;
-        match self.target.tensors().get(self.infos.len()) {
-            Some(tensor) if self.options.is_prefix_last() => {
-                let pair = self.pairs.get(&self.base, tensor);
-                pair.map_or(self.digested, |pair| pair.tensor.start)
-            }
-            _ => end,
-        }
-    }
-
-    /// Returns the tensor of the next record, or `None` while the base must be
-    /// digested first.
-    pub fn current(&self) -> Option<&HeaderTensor> {
-        let is_record = self.digest_goal() <= self.digested;
-        let tensor = is_record.then(|| self.target.tensors().get(self.infos.len()));
-        tensor.flatten()
-    }
-
-    /// Returns the ranges that are required next.
-    pub fn wanted(&self) -> Needs {
-        let Some(tensor) = self.current() else {
-            let end = self.digest_goal().min(self.digested + DIGESTED_BYTES);
-            return Needs {
-                target: 0..0,
-                base: self.digested..end,
-            };
-        };
-        Needs {
-            target: self.target.range(tensor),
-            base: self
-                .pairs
-                .get(&self.base, tensor)
-                .map_or(0..0, |pair| pair.tensor),
-        }
-    }
-
-    /// Takes the bytes of the ranges that [`Records::wanted`] has returned;
-    /// `range` is the requested range of the base. Returns the next record, or
-    /// no bytes while the base is only digested.
-    pub fn next<E: PackEngine>(
-        &mut self,
-        engine: &E,
-        target: &[u8],
-        base: &[u8],
-        range: &Range<u64>,
-    ) -> Result<Vec<u8>> {
-        let tensor = self.current().cloned();
-        if range.start <= self.digested && self.digested < range.end {
-            let new = self.digested - range.start..range.end - range.start;
-            self.base_digest.update(part(base, new));
-            self.digested = range.end;
-        }
-        let Some(tensor) = tensor else {
-            return Ok(Vec::new());
-        };
-        self.target_hash.update(target);
-        let pair = self.pairs.get(&self.base, &tensor);
-        let reference = pair.as_ref().map(|pair| (pair, base));
-        let coded = code(engine, &tensor, target, reference, self.options.encode)?;
-        self.edition = self.edition.max(coded.edition);
-        self.infos.push(coded.info);
-        Ok(coded.record)
-    }
-
-    /// Returns the number of bytes of the base that are read a second time. The
-    /// first `known_bytes` of the file are never read again.
-    pub(crate) fn repeated_bytes(&self, known_bytes: u64) -> u64 {
-        let data = self.base.data();
-        let mut digested = match self.options.is_prefix_last() {
-            true => data.start,
-            false => data.end,
-        };
-        let tensors = self.target.tensors().iter();
-        let pairs = tensors.filter_map(|tensor| self.pairs.get(&self.base, tensor));
-        pairs
-            .map(|pair| {
-                let Range { start, end } = pair.tensor;
-                let again = end.min(digested).saturating_sub(start.max(known_bytes));
-                digested = digested.max(end);
-                again
-            })
-            .sum()
     }
 }
