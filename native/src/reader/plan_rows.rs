@@ -48,6 +48,10 @@ pub(super) struct Plans {
     pub plans: Vec<RowsPlan>,
     /// The ranges of selected elements that follow those of `plans`. They have no plans
     /// yet, because a plan for a delta takes up to 256 KiB.
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "`Reader` plans no selections")
+    )]
     pub rest: Vec<Range<u64>>,
 }
 
