@@ -174,9 +174,7 @@ impl DevicePlan {
             ));
         };
         if output.start < self.output_end {
-            return Err(Error::invalid_input(
-                "planned tensors have to be in the order of their outputs",
-            ));
+            return Err(Error::invalid_input("a planned tensor is out of order"));
         }
         let before = self.lens();
         #[cfg(feature = "deltas")]
