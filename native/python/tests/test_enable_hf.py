@@ -158,6 +158,9 @@ def test_only_some_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         finally:
             zstn.disable_hf()
         assert chosen.safe_open is ORIGINAL[0]
+    with pytest.raises(ModuleNotFoundError, match="no package chosen_libary"):
+        zstn.enable_hf(modules=["chosen_library", "chosen_libary"])
+    assert not zstn.is_enabled() and chosen.safe_open is ORIGINAL[0]
 
 
 def test_open_files_are_not_kept(enabled: None, shown: Path, tmp_path: Path) -> None:

@@ -144,6 +144,11 @@ OPENING: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception] | None
 }
 
 
+def test_an_unknown_framework_is_told_the_known_ones(path: tuple[Path, Path]) -> None:
+    with pytest.raises(zstn.ZstnError, match="framework pytroch is invalid.*'pytorch'"):
+        zstn.safe_open(path[1], "pytroch")  # type: ignore[call-overload, unused-ignore]
+
+
 @pytest.mark.parametrize("name", OPENING)
 def test_opening(path: tuple[Path, Path], name: str) -> None:
     args, keywords, expected = OPENING[name]

@@ -191,7 +191,9 @@ def find(framework: str) -> tuple[str, Maker]:
     try:
         return _MAKERS[framework]
     except (KeyError, TypeError):
-        raise ZstnError(f"framework {framework} is invalid", "usage") from None
+        names = ", ".join(map(repr, _MAKERS))
+        message = f"framework {framework} is invalid; it is one of {names}"
+        raise ZstnError(message, "usage") from None
 
 
 #: The names of packages that differ from those of their modules.

@@ -45,7 +45,7 @@ impl Payload {
         self.head.len() as u64 + frames.sum::<u64>()
     }
 
-    /// Returns `other` if it is smaller, including its `source_bytes` in the trailer.
+    /// Returns `other` if it is smaller although its entry in `SRCS` takes `source_bytes`.
     fn or_smaller(self, other: Self, source_bytes: u64) -> Self {
         match other.len_bytes() + source_bytes < self.len_bytes() {
             true => other,

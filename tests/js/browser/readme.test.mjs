@@ -1,5 +1,5 @@
 /**
- * Builds the README's code for pages with Vite in a new project and runs it in Chromium. The only replacement is the
+ * Builds the tour's code for pages with Vite in a new project and runs it in Chromium. The only replacement is the
  * address, which becomes the address of a local server.
  */
 
@@ -28,9 +28,9 @@ const { inBrowser } = browserTests({
     await writeModels(models);
     servers.models = await serve(models);
     await installTarball(project);
-    const read = block("README.md", "js", "await open(").replaceAll("https://example.org/", servers.models.url);
+    const read = block("docs/tour.md", "js", "await open(").replaceAll("https://example.org/", servers.models.url);
     writeFileSync(join(project, "src/read.js"), `${read}\n${READ}\n`);
-    writeFileSync(join(project, "src/pack.js"), block("README.md", "js", "await pack("));
+    writeFileSync(join(project, "src/pack.js"), block("docs/tour.md", "js", "await pack("));
     writeFileSync(join(project, "index.html"), html('<script type="module" src="/src/read.js"></script>'));
     // The block packs the file that was chosen before the block runs.
     writeFileSync(join(project, "pack.html"), html('<input type="file"><script type="module">document.querySelector("input").onchange = () => import("/src/pack.js");</script>'));

@@ -38,8 +38,8 @@ async function module(name, code, more) {
   return { last: JSON.parse(lines.pop()), lines };
 }
 
-test("README.md: reading", async () => {
-  const code = block("README.md", "js", "await open(");
+test("docs/tour.md: reading", async () => {
+  const code = block("docs/tour.md", "js", "await open(");
   const more = "console.log(JSON.stringify({ stats: model.stats, data: [...tensor.data], floats: tensor.toFloat32().length, tuned: [...(await tuned.tensor('wte.weight')).data] }));";
   const { last, lines } = await module("read.mjs", code, more);
   assert.deepEqual(last.data, [...WEIGHTS]);
@@ -88,15 +88,16 @@ for (const [page, [found, expected]] of Object.entries(PAGES)) {
   });
 }
 
-test("README.md: the command line", { skip: process.platform === "win32" && "a shell of POSIX" }, async () => {
+test("README.md and docs/tour.md: the command line", { skip: process.platform === "win32" && "a shell of POSIX" }, async () => {
   const folder = join(scratch, "commands");
   mkdirSync(join(folder, "llama"), { recursive: true });
   await writeModels(folder, { packed: false });
   mkdirSync(join(folder, "models"));
   for (const copy of ["llama", "models"]) copyFileSync(join(folder, "model.safetensors"), join(folder, copy, "model.safetensors"));
-  const lines = blocks("README.md", "sh").join("").split("\n").map((line) => line.split(/\s+#/)[0].trim());
-  const commands = lines.filter((line) => /^zstn (?!serve|view)/.test(line));
-  assert.ok(commands.length >= 10, `only ${commands}`);
+  const lines = [...blocks("README.md", "sh"), ...blocks("docs/tour.md", "sh")].join("").split("\n").map((line) => line.split(/\s+#/)[0].trim());
+  // Both pages pack the same model.
+  const commands = new Set(lines.filter((line) => /^zstn (?!serve|view)/.test(line)));
+  assert.ok(commands.size >= 10, `only ${[...commands]}`);
   const env = { ...process.env, PATH: `${dirname(program())}${delimiter}${process.env.PATH}` };
   for (const command of commands) await run("sh", ["-c", here(command)], { cwd: folder, env, maxBuffer: 1 << 26 });
   const original = readFileSync(join(folder, "model.safetensors"));

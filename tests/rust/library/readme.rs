@@ -1,4 +1,4 @@
-//! Compiles the Rust lines of the README exactly as they are written there.
+//! Compiles the Rust lines of the tour exactly as they are written there.
 
 use zstn_tests::repository;
 
@@ -26,8 +26,8 @@ fn the_block_is_that_of_this_file() {
     let compiled = include_str!("readme.rs");
     let compiled = compiled.split("// The block begins.\n").nth(1);
     let compiled = compiled.and_then(|rest| rest.split("// The block ends.\n").next());
-    let readme = std::fs::read_to_string(repository().join("README.md")).expect("a README");
-    let shown = readme.split("```rust\n").nth(1);
+    let tour = std::fs::read_to_string(repository().join("docs/tour.md")).expect("a tour");
+    let shown = tour.split("```rust\n").nth(1);
     let shown = shown.and_then(|rest| rest.split("```\n").next());
     assert!(shown.is_some() && shown == compiled, "{shown:?}");
     // The input file does not exist, so the lines run only until the first error.

@@ -32,7 +32,7 @@ pub fn program() -> &'static Path {
 fn built() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "zstn"])
+        .args(["build", "--quiet", "-p", "zstn-cli"])
         .current_dir(repository())
         .status()
         .expect("cargo runs");

@@ -10,6 +10,7 @@ use zstn_core::container::zstn::{ContainerOptions, pack_into};
 use zstn_gpu::cuda::Gpu;
 use zstn_gpu::load::{LoadOptions, load};
 
+use super::super::pack::count;
 use super::{Options, median, original, print, size, table};
 
 /// Parses the name of a device. Returns the number of the GPU.
@@ -100,7 +101,7 @@ pub fn run(options: &Options, file: &Path, number: u16) -> Result<()> {
         ("packed", packed),
         ("load plain", size::rate(original_bytes, plain_seconds)),
         ("load packed", size::rate(original_bytes, packed_seconds)),
-        ("by the CPU", format!("{by_cpu} tensors")),
+        ("by the CPU", count(by_cpu, "tensor")),
         ("measured", format!("median of {}", options.runs)),
     ])
 }

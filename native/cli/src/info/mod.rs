@@ -13,7 +13,7 @@ use zstn_gpu::load::coverage;
 
 use super::arguments;
 use super::network::Network;
-use super::{Outcome, bench, checkpoints, each, print, size, table};
+use super::{Outcome, bench, checkpoints, each, pack, print, size, table};
 
 mod gauss;
 
@@ -211,7 +211,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     if let Some(by_gpu) = by_gpu {
         let (bytes, all_bytes) = (by_gpu.len_bytes, all.original_bytes);
         let (bytes, all_bytes) = (size::bytes(bytes), size::bytes(all_bytes));
-        let tensors = format!("{} of {} tensors", by_gpu.tensors, all.tensors);
+        let tensors = format!("{} of {}", by_gpu.tensors, pack::count(all.tensors, "tensor"));
         facts.push(("by a GPU", format!("{tensors}, {bytes} of {all_bytes}")));
     }
     if model.files().len() > 1 {
@@ -227,7 +227,8 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         facts.push((
             "base",
             format!(
-                "{copied} tensors as in the base, {differing} as deltas from it, {} without it",
+                "{} as in the base, {differing} as deltas from it, {} without it",
+                pack::count(copied, "tensor"),
                 all.tensors - copied - differing
             ),
         ));

@@ -316,7 +316,8 @@ def test_garbage_is_what_no_plan_names(source: Path, tmp_path: Path) -> None:
     assert {path.stem for path in (store / "done").iterdir()} == kept
     assert not list((store / "failed").iterdir())
     # The remaining files can be restored.
-    hub("restore", store, "--plan", few, "-o", tmp_path / "out")
+    restored, _ = hub("restore", store, "--plan", few, "-o", tmp_path / "out")
+    assert restored == f"restored 2 of 2 files to {tmp_path / 'out'}\n"
     shutil.rmtree(tmp_path / "out")
 
 

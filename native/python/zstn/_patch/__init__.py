@@ -3,8 +3,10 @@ and the functions that undo and query it."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -36,7 +38,7 @@ def enable_hf(
             ``["transformers"]``; all by default.
 
     Raises:
-        ImportError: if safetensors is not installed.
+        ImportError: if safetensors or one of `modules` is not installed.
     """
     global _active
     from ._hooks import Hooks
@@ -47,6 +49,9 @@ def enable_hf(
             modules = [modules]
         given = (each if isinstance(each, str) else each.__name__ for each in modules)
         names = frozenset(name.partition(".")[0] for name in given) | {"safetensors"}
+        for name in names:
+            if name not in sys.modules and find_spec(name) is None:
+                raise ModuleNotFoundError(f"there is no package {name} to change", name=name)
     with _lock:
         if _active is not None and _active.packages != names:
             disable_hf()

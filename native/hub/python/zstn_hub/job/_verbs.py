@@ -161,7 +161,7 @@ def restore(options: argparse.Namespace) -> int:
     chosen = [row for row in _rows(options.plan) if _is_chosen(row, options.only)]
     if not chosen:
         raise ValueError("no plan contains the requested files")
-    status = 0
+    failed = 0
     for row in chosen:
         try:
             _restore.restore(
@@ -170,8 +170,9 @@ def restore(options: argparse.Namespace) -> int:
         except (OSError, ZstnError) as error:
             # The other files can still be restored.
             _say(f"error: {error}")
-            status = 1
-    return status
+            failed += 1
+    print(f"restored {len(chosen) - failed:,} of {len(chosen):,} files to {options.output}")
+    return 1 if failed else 0
 
 
 def _is_chosen(row: Row, names: Iterable[str]) -> bool:
