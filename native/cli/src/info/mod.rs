@@ -211,7 +211,11 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     if let Some(by_gpu) = by_gpu {
         let (bytes, all_bytes) = (by_gpu.len_bytes, all.original_bytes);
         let (bytes, all_bytes) = (size::bytes(bytes), size::bytes(all_bytes));
-        let tensors = format!("{} of {}", by_gpu.tensors, pack::count(all.tensors, "tensor"));
+        let tensors = format!(
+            "{} of {}",
+            by_gpu.tensors,
+            pack::count(all.tensors, "tensor")
+        );
         facts.push(("by a GPU", format!("{tensors}, {bytes} of {all_bytes}")));
     }
     if model.files().len() > 1 {
