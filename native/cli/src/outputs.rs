@@ -40,21 +40,26 @@ impl Outputs {
             None if *input == Location::Stdin => Ok(Destination::Stdout),
             None => name.of(input).map(Destination::Path),
         };
+        let make_folder = || match output {
+            Some(Destination::Path(folder)) => std::fs::create_dir_all(folder)
+                .map_err(|error| Error::io(format!("make the folder {}", folder.display()), error)),
+            _ => Ok(()),
+        };
         if let [input] = inputs {
             let is_several = input.is_folder() || input.is_index();
             return Ok(vec![match output {
-                // A single result is written into an existing folder.
+                // A single result is written into a folder that exists, or whose name ends in
+                // a slash.
                 Some(output) if (is_several && !name.is_one_file()) || !output.is_folder() => {
                     output.clone()
                 }
-                _ => derived(input)?,
+                _ => {
+                    make_folder()?;
+                    derived(input)?
+                }
             }]);
         }
-        if let Some(Destination::Path(folder)) = output {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Error::io(format!("make the folder {}", folder.display()), error)
-            })?;
-        }
+        make_folder()?;
         let all: Vec<Destination> = inputs.iter().map(derived).collect::<Result<_>>()?;
         let mut seen = BTreeSet::new();
         for destination in &all {

@@ -32,7 +32,7 @@ def pack(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.PackReport:
-    """Packs a safetensors checkpoint losslessly.
+    """Packs a checkpoint losslessly: safetensors, or a file of any other format.
 
     A file becomes a ZSTN file, or a delta if `base` is given; a folder or an index of
     shards becomes a folder. `dst` appears only when it is complete. The same input and

@@ -43,9 +43,11 @@ fn every_input_gets_an_output_of_its_own() {
     assert!(read("back/a.safetensors") == read("a.safetensors"));
     assert!(read("back/b.safetensors") == read("b.safetensors"));
     assert!(read("back/model/model.safetensors") == read("model/model.safetensors"));
-    // A single file is also written into an existing folder, under its own name.
-    succeed(folder.path(), "pack a.safetensors -o back");
-    assert!(read("back/a.zstn") == read("a.zstn"));
+    // A single file is also written into a folder, under its own name.
+    for (output, made) in [("back", "back/a.zstn"), ("new/er/", "new/er/a.zstn")] {
+        succeed(folder.path(), &format!("pack a.safetensors -o {output}"));
+        assert!(read(made) == read("a.zstn"));
+    }
     let listed = text(&succeed(folder.path(), "ls a.zstn b.zstn").stdout);
     for part in ["a.zstn:\n", "b.zstn:\n"] {
         assert!(listed.contains(part), "{listed}");
