@@ -106,6 +106,7 @@ impl DeltaPrefix {
     }
 
     /// Returns the edition, given the first bytes of a file.
+    #[cfg(feature = "deltas")]
     pub(crate) fn edition(head: &[u8]) -> Result<Edition> {
         Self::start(head).map(|(edition, _)| edition)
     }
