@@ -71,7 +71,7 @@ up to 1 % smaller than zstn does by default, and quantised ones more ([figures](
 
 - **GGUF** stores BF16 weights as they are, so a file is as large as in safetensors. Its own types are quantised, which is \
 not lossless, and makes files several times smaller than any of the above.
-- **DFloat11** decodes on the GPU while a model runs, so that weights stay packed there. It needs one; its authors \
+- **DFloat11** decodes on the GPU while a model runs, so that weights stay packed there. It needs a GPU; its authors \
 state 70 % of the size for BF16, where zstn has 66 %.
 - **Deduplicating storage** (Xet, restic, borg) saves what several files have in common, and nothing inside a file \
 whose bytes are all new. zstn saves both where it knows the [base](families.md).

@@ -35,16 +35,40 @@ impl ReaderOptions {
         check_chain(&self.bases)?;
         let engine = self.engine.clone().unwrap_or_default();
         let reader = self.open_files(&engine, &input).await?;
+        self.add_bases(&engine, reader, self.view).await
+    }
+
+    /// Opens a model that consists of one file. The tensors are read as they are stored.
+    ///
+    /// # Errors
+    /// A file that is refused or cannot be read; a base that does not match.
+    pub async fn open_async_source(
+        &self,
+        source: impl AsyncSource + 'static,
+    ) -> Result<AsyncReader> {
+        check_chain(&self.bases)?;
+        let engine = self.engine.clone().unwrap_or_default();
+        let name = source.name().to_owned();
+        let opened = vec![open_file(&engine, Arc::new(source)).await?];
+        let stored = self.clone().view(View::Stored);
+        let reader = stored.open_opened(&engine, name, opened, None, &[]).await?;
+        self.add_bases(&engine, reader, View::Stored).await
+    }
+
+    /// Opens the bases and adds them to `reader`, which has none yet.
+    async fn add_bases(
+        &self,
+        engine: &Engine,
+        reader: AsyncReader,
+        view: View,
+    ) -> Result<AsyncReader> {
         if self.bases.is_empty() {
             return Ok(reader);
         }
         check_takes_base(&reader)?;
         let stored = self.clone().view(View::Stored);
-        let opened: Vec<_> = self
-            .bases
-            .iter()
-            .map(|base| stored.open_files(&engine, base))
-            .collect();
+        let bases = self.bases.iter();
+        let opened: Vec<_> = bases.map(|base| stored.open_files(engine, base)).collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
         let opened: Vec<_> = opened.try_collect().await?;
         let mut bases = opened.into_iter().rev();
@@ -55,26 +79,11 @@ impl ReaderOptions {
                 None => base,
             }))
         });
-        match (base?, self.view) {
+        match (base?, view) {
             (None, _) => Ok(reader),
             (Some(base), View::Dense) => reader.with_base(base).await,
             (Some(base), View::Stored) => reader.attach_base(base),
         }
-    }
-
-    /// Opens a model that consists of one file. The tensors are read as they are stored.
-    ///
-    /// # Errors
-    /// A file that is refused or cannot be read.
-    pub async fn open_async_source(
-        &self,
-        source: impl AsyncSource + 'static,
-    ) -> Result<AsyncReader> {
-        let engine = self.engine.clone().unwrap_or_default();
-        let name = source.name().to_owned();
-        let opened = vec![open_file(&engine, Arc::new(source)).await?];
-        let stored = self.clone().view(View::Stored);
-        stored.open_opened(&engine, name, opened, None, &[]).await
     }
 
     /// Opens a model without its base.

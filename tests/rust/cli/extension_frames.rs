@@ -88,6 +88,12 @@ fn info_says_what_a_reader_needs() {
     assert_eq!(info["extensions"]["lattice"], 0);
     let info = json(&zstn(folder.path(), &["info", "m.safetensors", "--json"]));
     assert!(info["version"].is_null() && info["extensions"].is_null());
+    // References to other bytes of the base are not frames.
+    let paired = zstn_tests::cases::read("released/0.1.0", "paired-delta.z4dm");
+    std::fs::write(folder.path().join("paired.z4dm"), paired).expect("written");
+    let said = done(folder.path(), &["info", "paired.z4dm"]);
+    assert!(said.contains("needs zstn 0.1 or later"), "{said}");
+    assert!(!said.contains("extensions"), "{said}");
 }
 
 #[test]

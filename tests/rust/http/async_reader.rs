@@ -314,6 +314,10 @@ fn sources_of_ones_own_and_any_object_store() {
         let own = Own(files.bytes("m.zstn"));
         let reader = Reader::options().open_async_source(own).await.unwrap();
         check(&reader, &files).await;
+        let base = files.folder.path().join("base.zstn");
+        let options = Reader::options().base(base);
+        let delta = options.open_async_source(Own(files.bytes("m.z4dm"))).await;
+        check(&delta.unwrap(), &files).await;
 
         let store = Arc::new(InMemory::new());
         let bytes = files.bytes("m.zstn");

@@ -359,17 +359,17 @@ impl Extensions {
     }
 
     /// Returns the number of tensors per type of extension frame, in words, or `None`
-    /// if the version does not permit any.
+    /// if the version does not promise any.
     fn say(&self) -> Option<String> {
-        self.version
-            .filter(|(_, edition)| *edition >= Edition::Extended)?;
+        let (_, edition) = self.version?;
         let counts = self.tensors.iter().map(|(extension, count)| {
             let noun = if *count == 1 { "tensor" } else { "tensors" };
             format!("{count} {noun} by {}", extension.name())
         });
-        match counts.collect::<Vec<_>>() {
-            counts if counts.is_empty() => Some("no tensor".into()),
-            counts => Some(counts.join(", ")),
+        match (counts.collect::<Vec<_>>(), edition) {
+            (counts, _) if !counts.is_empty() => Some(counts.join(", ")),
+            (_, Edition::Extended) => Some("no tensor".into()),
+            (_, Edition::Plain | Edition::Paired) => None,
         }
     }
 
