@@ -4,7 +4,7 @@
 //! and the ones passed to [`trust`]. On macOS and Windows, whose certificate stores are
 //! not files, the two variables replace the system's certificates.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, io};
 
@@ -139,7 +139,7 @@ fn system() -> Vec<CertificateDer<'static>> {
         "/etc/openssl/certs/ca-certificates.crt",
     ];
     let bundle = BUNDLES
-        .map(PathBuf::from)
+        .map(std::path::PathBuf::from)
         .into_iter()
         .find(|path| path.exists());
     if let Some(bundle) = bundle {

@@ -29,6 +29,35 @@ test("memory: what was used longest ago goes first, and the limit holds", async 
   assert.ok(await cache.get("k", 300, 150), "and nothing was dropped for it");
 });
 
+test("memory: any range within an entry is found, and none that is not", async () => {
+  const maxBytes = 5000;
+  const cache = memoryCache(maxBytes);
+  let seed = 7;
+  const random = (end) => Math.floor((((seed = (Math.imul(seed, 1103515245) + 12345) >>> 1) % 65_536) / 65_536) * end);
+  const valueAt = (key, i) => (i * 31 + key.length) % 251;
+  // The entries that the cache has, least recently used first.
+  const held = [];
+  const use = (entry) => held.push(...held.splice(held.indexOf(entry), 1));
+  for (let round = 0; round < 4000; round++) {
+    const key = ["k", "key"][random(2)];
+    const [offset, length] = [random(3000), 1 + random([3, 70, 900][random(3)])];
+    const found = await cache.get(key, offset, length);
+    const around = held.filter((entry) => entry.key === key && entry.offset <= offset && offset + length <= entry.end);
+    assert.equal(found !== undefined, around.length > 0, `${key}: ${offset}+${length}`);
+    if (found) {
+      assert.deepEqual(found, Uint8Array.from({ length }, (_, i) => valueAt(key, offset + i)));
+      // Which one of several was used is not known, so all are used.
+      for (const entry of around) if (await cache.get(key, entry.offset, entry.end - entry.offset)) use(entry);
+      continue;
+    }
+    await cache.put(key, offset, Uint8Array.from({ length }, (_, i) => valueAt(key, offset + i)));
+    const total = () => held.reduce((sum, entry) => sum + entry.end - entry.offset, 0);
+    while (total() + length > maxBytes) held.shift();
+    held.push({ key, offset, end: offset + length });
+  }
+  assert.ok(held.length > 20);
+});
+
 test("memory: a view is kept as a copy, not with all that is behind it", async () => {
   const cache = memoryCache(1000);
   await cache.put("k", 0, bytes(100_000).subarray(0, 10));

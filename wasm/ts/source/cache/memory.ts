@@ -22,6 +22,13 @@ class MemoryCache implements ByteCache {
   readonly #maxBytes: number;
   /** The entries by key and range. A Map preserves insertion order, so the first entry is the least recently used. */
   readonly #entries = new Map<string, Entry>();
+  /**
+   * The entries by file and section. Sections of a file are as long as the power of two from the length of an entry on,
+   * so that an entry reaches into at most the next one.
+   */
+  readonly #sections = new Map<string, Entry[]>();
+  /** The lengths of the sections. */
+  readonly #lengths = new Set<number>();
   #heldBytes = 0;
 
   constructor(maxBytes: number) {
@@ -45,20 +52,44 @@ class MemoryCache implements ByteCache {
       if (this.#heldBytes + bytes.byteLength <= this.#maxBytes) break;
       this.#entries.delete(oldest);
       this.#heldBytes -= entry.bytes.byteLength;
+      const section = sectionOf(entry);
+      const others = this.#sections.get(section)!.filter((other) => other !== entry);
+      if (others.length > 0) this.#sections.set(section, others);
+      else this.#sections.delete(section);
     }
     // A view would retain more memory than is counted.
     const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
-    this.#entries.set(itsName, { key, offset, bytes: own });
+    const entry = { key, offset, bytes: own };
+    this.#entries.set(itsName, entry);
+    const section = sectionOf(entry);
+    this.#sections.set(section, [...(this.#sections.get(section) ?? []), entry]);
+    this.#lengths.add(sectionLength(own.byteLength));
     this.#heldBytes += own.byteLength;
   }
 
   /** Returns an entry that contains the range, such as a whole tensor when only some of its rows are read. */
   #around(key: string, offset: number, length: number): Entry | undefined {
-    for (const entry of this.#entries.values()) {
-      if (entry.key === key && entry.offset <= offset && offset + length <= entry.offset + entry.bytes.byteLength) return entry;
+    for (const size of this.#lengths) {
+      const last = Math.floor(offset / size);
+      for (const section of size < length ? [] : [last, last - 1]) {
+        const found = this.#sections.get(name(key, size, section))?.find((entry) => entry.offset <= offset && offset + length <= entry.offset + entry.bytes.byteLength);
+        if (found) return found;
+      }
     }
     return undefined;
   }
+}
+
+function sectionOf({ key, offset, bytes }: Entry): string {
+  const size = sectionLength(bytes.byteLength);
+  return name(key, size, Math.floor(offset / size));
+}
+
+/** Returns the length of the sections for entries of some length. */
+function sectionLength(length: number): number {
+  let size = 1;
+  while (size < length) size *= 2;
+  return size;
 }
 
 function name(key: string, offset: number, length: number): string {
