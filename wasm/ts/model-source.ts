@@ -39,7 +39,7 @@ export function sourceOf(input: ModelInput, options: SourceOptions, traffic: Tra
   const place = isPlace(input) ? platform.resolve(input) : input;
   if (place instanceof URL) return withValidation(remoteSource(place, options, coalesce, traffic, pinned));
   const source = localSource(place as LocalInput);
-  if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, a Uint8Array or ArrayBuffer, or an object with size() and read(), or byteLength and slice().");
+  if (!source) throw new InvalidInputError("`open` takes a URL, a File or Blob, bytes, or an object with size() and read(), or byteLength and slice().");
   const counted = withValidation(withStats(source, traffic));
   return coalesce === false || source instanceof BytesSource ? counted : withCoalescing(counted, coalesce);
 }

@@ -30,32 +30,49 @@ test("memory: what was used longest ago goes first, and the limit holds", async 
 });
 
 test("memory: any range within an entry is found, and none that is not", async () => {
-  const maxBytes = 5000;
+  const maxBytes = 10_000;
   const cache = memoryCache(maxBytes);
   let seed = 7;
   const random = (end) => Math.floor((((seed = (Math.imul(seed, 1103515245) + 12345) >>> 1) % 65_536) / 65_536) * end);
   const valueAt = (key, i) => (i * 31 + key.length) % 251;
-  // The entries that the cache has, least recently used first.
+  // Two files in ranges of very different lengths.
+  const ranges = ["k", "key"].flatMap((key) => {
+    const all = [];
+    for (let offset = 0; offset < 20_000; offset = all.at(-1).end) all.push({ key, offset, end: offset + 1 + random([3, 70, 900][random(3)]) });
+    return all;
+  });
+  // The ranges that the cache has, least recently used first.
   const held = [];
-  const use = (entry) => held.push(...held.splice(held.indexOf(entry), 1));
-  for (let round = 0; round < 4000; round++) {
-    const key = ["k", "key"][random(2)];
-    const [offset, length] = [random(3000), 1 + random([3, 70, 900][random(3)])];
-    const found = await cache.get(key, offset, length);
-    const around = held.filter((entry) => entry.key === key && entry.offset <= offset && offset + length <= entry.end);
-    assert.equal(found !== undefined, around.length > 0, `${key}: ${offset}+${length}`);
+  for (let round = 0; round < 5000; round++) {
+    const range = ranges[random(ranges.length)];
+    const begin = range.offset + random(range.end - range.offset);
+    // Some of what is looked up reaches into the next range.
+    const length = 1 + random(range.end - begin + 2);
+    const found = await cache.get(range.key, begin, length);
+    const at = held.indexOf(range);
+    assert.equal(found !== undefined, at >= 0 && begin + length <= range.end, `${range.key}: ${begin}+${length}`);
     if (found) {
-      assert.deepEqual(found, Uint8Array.from({ length }, (_, i) => valueAt(key, offset + i)));
-      // Which one of several was used is not known, so all are used.
-      for (const entry of around) if (await cache.get(key, entry.offset, entry.end - entry.offset)) use(entry);
-      continue;
+      assert.deepEqual(found, Uint8Array.from({ length }, (_, i) => valueAt(range.key, begin + i)));
+      held.push(...held.splice(at, 1));
+    } else if (at < 0) {
+      await cache.put(range.key, range.offset, Uint8Array.from({ length: range.end - range.offset }, (_, i) => valueAt(range.key, range.offset + i)));
+      held.push(range);
+      while (held.reduce((sum, { offset, end }) => sum + end - offset, 0) > maxBytes) held.shift();
     }
-    await cache.put(key, offset, Uint8Array.from({ length }, (_, i) => valueAt(key, offset + i)));
-    const total = () => held.reduce((sum, entry) => sum + entry.end - entry.offset, 0);
-    while (total() + length > maxBytes) held.shift();
-    held.push({ key, offset, end: offset + length });
   }
   assert.ok(held.length > 20);
+});
+
+test("memory: ranges that overlap", async () => {
+  const cache = memoryCache(300);
+  const file = Uint8Array.from({ length: 400 }, (_, i) => i % 251);
+  for (let round = 0; round < 300; round++) {
+    const [offset, length] = [(round * 37) % 250, 1 + ((round * 53) % 150)];
+    await cache.put("k", offset, file.slice(offset, offset + length));
+    assert.deepEqual(await cache.get("k", offset, length), file.subarray(offset, offset + length));
+    const other = await cache.get("k", offset + 5, length);
+    if (other) assert.deepEqual(other, file.slice(offset + 5, offset + 5 + length));
+  }
 });
 
 test("memory: a view is kept as a copy, not with all that is behind it", async () => {

@@ -5,8 +5,6 @@
 
 import type { StoredPart, TensorInfo } from "zstn";
 import { typeOf } from "../tree/dtype-family.js";
-import { atOnce } from "./turns.js";
-import type { Steps } from "./turns.js";
 
 /** A tensor with its position in its model. */
 export interface ListedTensor extends TensorInfo {
@@ -141,17 +139,7 @@ export class TensorTable {
 
   /** Returns all tensors. For a large model, this takes long. */
   all(): ListedTensor[] {
-    return atOnce(this.allInSteps());
-  }
-
-  /** Returns all tensors, one in each step. */
-  *allInSteps(): Steps<ListedTensor[]> {
-    const all: ListedTensor[] = [];
-    for (let index = 0; index < this.size; index++) {
-      all.push(this.at(index));
-      yield;
-    }
-    return all;
+    return Array.from({ length: this.size }, (_, index) => this.at(index));
   }
 
   #nameBegin(index: number): number {

@@ -12,7 +12,6 @@ export function memoryCache(maxBytes: number): ByteCache {
 }
 
 interface Entry {
-  key: string;
   offset: number;
   bytes: Uint8Array;
 }
@@ -20,78 +19,59 @@ interface Entry {
 class MemoryCache implements ByteCache {
   readonly persistent = false;
   readonly #maxBytes: number;
-  /** The entries by key and range. A Map preserves insertion order, so the first entry is the least recently used. */
-  readonly #entries = new Map<string, Entry>();
   /**
-   * The entries by file and section. Sections of a file are as long as the power of two from the length of an entry on,
-   * so that an entry reaches into at most the next one.
+   * The entries by the section of the file where they begin. Sections are as long as the power of two up to the length
+   * of the entry, so that entries which begin in the same section overlap; the latest one is kept. A Map preserves
+   * insertion order, so the first entry is the least recently used.
    */
-  readonly #sections = new Map<string, Entry[]>();
+  readonly #entries = new Map<string, Entry>();
   /** The lengths of the sections. */
-  readonly #lengths = new Set<number>();
+  readonly #sizes = new Set<number>();
   #heldBytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
+  /** Also finds a part of an entry, such as some rows of a tensor. */
   async get(key: string, offset: number, length: number): Promise<Uint8Array | undefined> {
-    const entry = this.#entries.get(name(key, offset, length)) ?? this.#around(key, offset, length);
-    if (!entry) return undefined;
-    const itsName = name(entry.key, entry.offset, entry.bytes.byteLength);
-    this.#entries.delete(itsName);
-    this.#entries.set(itsName, entry);
-    const begin = offset - entry.offset;
-    return begin === 0 && length === entry.bytes.byteLength ? entry.bytes : entry.bytes.slice(begin, begin + length);
-  }
-
-  async put(key: string, offset: number, bytes: Uint8Array): Promise<void> {
-    const itsName = name(key, offset, bytes.byteLength);
-    if (bytes.byteLength > this.#maxBytes || this.#entries.has(itsName)) return;
-    for (const [oldest, entry] of this.#entries) {
-      if (this.#heldBytes + bytes.byteLength <= this.#maxBytes) break;
-      this.#entries.delete(oldest);
-      this.#heldBytes -= entry.bytes.byteLength;
-      const section = sectionOf(entry);
-      const others = this.#sections.get(section)!.filter((other) => other !== entry);
-      if (others.length > 0) this.#sections.set(section, others);
-      else this.#sections.delete(section);
-    }
-    // A view would retain more memory than is counted.
-    const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
-    const entry = { key, offset, bytes: own };
-    this.#entries.set(itsName, entry);
-    const section = sectionOf(entry);
-    this.#sections.set(section, [...(this.#sections.get(section) ?? []), entry]);
-    this.#lengths.add(sectionLength(own.byteLength));
-    this.#heldBytes += own.byteLength;
-  }
-
-  /** Returns an entry that contains the range, such as a whole tensor when only some of its rows are read. */
-  #around(key: string, offset: number, length: number): Entry | undefined {
-    for (const size of this.#lengths) {
-      const last = Math.floor(offset / size);
-      for (const section of size < length ? [] : [last, last - 1]) {
-        const found = this.#sections.get(name(key, size, section))?.find((entry) => entry.offset <= offset && offset + length <= entry.offset + entry.bytes.byteLength);
-        if (found) return found;
+    for (const size of this.#sizes) {
+      // An entry reaches into up to two more sections.
+      for (let at = offset; at > offset - 3 * size; at -= size) {
+        const section = name(key, at, size);
+        const entry = this.#entries.get(section);
+        if (!entry || entry.offset > offset || offset + length > entry.offset + entry.bytes.byteLength) continue;
+        this.#entries.delete(section);
+        this.#entries.set(section, entry);
+        const begin = offset - entry.offset;
+        return length === entry.bytes.byteLength ? entry.bytes : entry.bytes.slice(begin, begin + length);
       }
     }
     return undefined;
   }
+
+  async put(key: string, offset: number, bytes: Uint8Array): Promise<void> {
+    const size = 2 ** Math.floor(Math.log2(bytes.byteLength));
+    const section = name(key, offset, size);
+    if (bytes.byteLength > this.#maxBytes) return;
+    this.#drop(section);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#heldBytes + bytes.byteLength <= this.#maxBytes) break;
+      this.#drop(oldest);
+    }
+    // A view would retain more memory than is counted.
+    const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+    this.#entries.set(section, { offset, bytes: own });
+    this.#heldBytes += own.byteLength;
+    this.#sizes.add(size);
+  }
+
+  #drop(section: string): void {
+    this.#heldBytes -= this.#entries.get(section)?.bytes.byteLength ?? 0;
+    this.#entries.delete(section);
+  }
 }
 
-function sectionOf({ key, offset, bytes }: Entry): string {
-  const size = sectionLength(bytes.byteLength);
-  return name(key, size, Math.floor(offset / size));
-}
-
-/** Returns the length of the sections for entries of some length. */
-function sectionLength(length: number): number {
-  let size = 1;
-  while (size < length) size *= 2;
-  return size;
-}
-
-function name(key: string, offset: number, length: number): string {
-  return `${offset}+${length} ${key}`;
+function name(key: string, offset: number, size: number): string {
+  return `${Math.floor(offset / size)}+${size} ${key}`;
 }

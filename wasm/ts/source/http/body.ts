@@ -79,7 +79,7 @@ function refuseDecoded(pending: PendingResponse, bodyBytes: number): void {
   const { url } = pending;
   throw new ContentEncodingError(
     url,
-    `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} arrived: it seems to compress the file. ` +
+    `The server of ${shortened(url)} announced ${declared} bytes and ${bodyBytes} arrived: it may compress the file. ` +
       "Turn compression off for this file.",
   );
 }

@@ -46,7 +46,7 @@ export class ResponseCheck {
     const { first, last } = sent!;
     const lastAsked = offset + length - 1;
     if (first === offset && last <= lastAsked) return last - first + 1;
-    throw this.noRanges(`answered with other bytes than were requested: bytes ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
+    throw this.noRanges(`answered with other bytes than were requested: ${first} to ${last} instead of ${offset} to ${lastAsked}.`);
   }
 
   /**

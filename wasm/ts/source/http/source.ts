@@ -129,9 +129,9 @@ export class HttpSource implements Source {
     // Without a length, a truncated file would look complete.
     if (!(maxBytes <= maxFullDownloadBytes)) {
       throw this.#check.noRanges(
-        `does not support range requests: it would send the whole file instead of a part, ${maxBytes >= 0 ? `${maxBytes} bytes` : "of unknown length"}. ` +
+        `does not support range requests: it would send the whole file, ${maxBytes >= 0 ? `${maxBytes} bytes` : "of unknown length"}. ` +
           `Up to ${maxFullDownloadBytes} bytes would be read whole (option \`maxFullDownloadBytes\`). ` +
-          "Use a server that does, or download the file and open it locally.",
+          "Use a server that does, or download the file first.",
       );
     }
     this.#options.onFullDownload?.(this.#client.url, maxBytes);
@@ -218,7 +218,7 @@ export class HttpSource implements Source {
     }
     if (isPart) this.#check.refuseEncoded(response);
     else if (comparedByServer) pinned.ifRange = undefined; // The server misinterprets the condition, or has another version. From here on only this client compares the versions of responses.
-    else throw this.#check.noRanges("sent the whole file instead of a part, although it sent a part before. Try again later.");
+    else throw this.#check.noRanges("sent the whole file, although it sent a part before. Try again later.");
     return isPart;
   }
 
