@@ -29,7 +29,7 @@ test("memory: what was used longest ago goes first, and the limit holds", async 
   assert.ok(await cache.get("k", 300, 150), "and nothing was dropped for it");
 });
 
-test("memory: any range within an entry is found, and none that is not", async () => {
+test("memory: every range within an entry is found, and no other", async () => {
   const maxBytes = 10_000;
   const cache = memoryCache(maxBytes);
   let seed = 7;
@@ -46,7 +46,7 @@ test("memory: any range within an entry is found, and none that is not", async (
   for (let round = 0; round < 5000; round++) {
     const range = ranges[random(ranges.length)];
     const begin = range.offset + random(range.end - range.offset);
-    // Some of what is looked up reaches into the next range.
+    // Some lookups reach into the next range.
     const length = 1 + random(range.end - begin + 2);
     const found = await cache.get(range.key, begin, length);
     const at = held.indexOf(range);

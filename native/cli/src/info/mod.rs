@@ -359,7 +359,7 @@ impl Extensions {
     }
 
     /// Returns the number of tensors per type of extension frame, in words, or `None`
-    /// if the version does not promise any.
+    /// if there are none and the version does not announce any.
     fn say(&self) -> Option<String> {
         let (_, edition) = self.version?;
         let counts = self.tensors.iter().map(|(extension, count)| {

@@ -27,7 +27,7 @@ export function opfsCache(all: OpfsCacheOptions = {}): StoredCache {
     throw new UnsupportedError(`There is no origin private file system here. ${reason}; use \`memoryCache\` instead.`);
   }
   if (typeof globalThis.FileSystemFileHandle?.prototype.createWritable !== "function") {
-    throw new UnsupportedError("Pages cannot write to the private files of this browser (createWritable is missing); use `memoryCache` instead.");
+    throw new UnsupportedError("Pages cannot write to the origin private file system of this browser (createWritable is missing); use `memoryCache` instead.");
   }
   return storedCache(new OpfsBackend(folder), options);
 }
