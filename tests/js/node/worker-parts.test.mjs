@@ -175,12 +175,14 @@ test("an abort in the middle ends all bands, and the pool goes on", async () => 
   });
 });
 
-/** Returns a worker that runs `script` before the package's own script. */
-const scripted = (script) => new Worker(new URL(`data:text/javascript,${encodeURIComponent(`${script}; await import(${JSON.stringify(import.meta.resolve("zstn/worker"))});`)}`));
+/** Runs before the package's own script: the first of all workers that gets a band ends. Which one that is depends on the time they take to start. */
+const FIRST_BAND_ENDS = 'import { parentPort, workerData } from "node:worker_threads"; parentPort.once("message", () => Atomics.exchange(workerData, 0, 1) || process.exit(7));';
 
 test("a worker that ends with a band is an error of the tensor, and the next read works", async (t) => {
   let started = 0;
-  configure({ createWorker: () => scripted(started++ === 1 ? 'import { parentPort } from "node:worker_threads"; parentPort.once("message", () => process.exit(7))' : "") });
+  const ended = new Int32Array(new SharedArrayBuffer(4));
+  const script = new URL(`data:text/javascript,${encodeURIComponent(`${FIRST_BAND_ENDS} await import(${JSON.stringify(import.meta.resolve("zstn/worker"))});`)}`);
+  configure({ createWorker: () => (started++, new Worker(script, { workerData: ended })) });
   t.after(() => configure({ createWorker: undefined }));
   await withPool(packed, async (model) => {
     await assert.rejects(model.tensor("f32"), { name: "WorkerError", code: "worker", tensor: "f32", message: /status 7/ });
