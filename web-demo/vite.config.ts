@@ -58,7 +58,8 @@ export default defineConfig({
   base: "./",
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, standaloneScripts, archive],
   // Workers have their own list of plugins, and only they use the package.
-  worker: { format: "es", plugins: () => [withoutUnused] },
+  // What several of their chunks need is one chunk, which is shorter after compression than many small ones, and one request.
+  worker: { format: "es", plugins: () => [withoutUnused], rolldownOptions: { output: { codeSplitting: { groups: [{ name: "shared", minShareCount: 2 }] } } } },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: false },
   // If Vite pre-bundled the package, it would lose its .wasm file.
   optimizeDeps: { exclude: ["zstn"] },

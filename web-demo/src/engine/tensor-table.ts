@@ -5,6 +5,8 @@
 
 import type { StoredPart, TensorInfo } from "zstn";
 import { typeOf } from "../tree/dtype-family.js";
+import { atOnce } from "./turns.js";
+import type { Steps } from "./turns.js";
 
 /** A tensor with its position in its model. */
 export interface ListedTensor extends TensorInfo {
@@ -139,7 +141,17 @@ export class TensorTable {
 
   /** Returns all tensors. For a large model, this takes long. */
   all(): ListedTensor[] {
-    return Array.from({ length: this.size }, (_, index) => this.at(index));
+    return atOnce(this.allInSteps());
+  }
+
+  /** Returns all tensors, one in each step. */
+  *allInSteps(): Steps<ListedTensor[]> {
+    const all: ListedTensor[] = [];
+    for (let index = 0; index < this.size; index++) {
+      all.push(this.at(index));
+      yield;
+    }
+    return all;
   }
 
   #nameBegin(index: number): number {

@@ -5,6 +5,17 @@ const SLICE_MS = 12;
 /** The number of steps that are always done together, so that short work is done at once even by a slow machine. */
 const STEPS = 2000;
 
+/** Work that yields after each step. */
+export type Steps<T> = Generator<undefined, T, undefined>;
+
+/** Runs all steps of a work, and returns its result. */
+export function atOnce<T>(work: Steps<T>): T {
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+  }
+}
+
 export class Turns {
   #begin = performance.now();
   #steps = 0;
@@ -15,6 +26,15 @@ export class Turns {
     if (this.#steps < STEPS) return false;
     this.#steps = 0;
     return performance.now() - this.#begin > SLICE_MS;
+  }
+
+  /** Runs work that yields after each step, in slices. Rejects if `signal` is aborted in between. */
+  async run<T>(work: Steps<T>, signal?: AbortSignal): Promise<T> {
+    for (;;) {
+      const { done, value } = work.next();
+      if (done) return value;
+      if (this.isOver()) await this.next(signal);
+    }
   }
 
   /** Resolves after the events that are waiting have been handled. Rejects if `signal` is aborted by then. */

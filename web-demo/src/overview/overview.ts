@@ -49,6 +49,7 @@ export class Overview {
   /** The buttons of the pictures; empty until it is known whether the model has layers. */
   #tabButtons: ReadonlyMap<Picture, HTMLElement> = new Map();
   #changes: ChangesView | undefined;
+  #isPairing = false;
   #about: HTMLElement | undefined;
   #route: OverviewRoute = {};
   /** True if the file has statistics; `undefined` while they are being loaded. */
@@ -78,7 +79,10 @@ export class Overview {
     // The first picture depends on the layers and the statistics, which need no download.
     if (shown === undefined) return;
     for (const [picture, tab] of this.#tabButtons) tab.setAttribute("aria-pressed", String(picture === shown));
-    const changes = this.#options.second && this.#changesView(this.#options.second);
+    const { second } = this.#options;
+    // The colours of all pictures depend on the comparison.
+    if (second && !this.#changes) return void this.#compare(second);
+    const changes = this.#changes;
     if (changes && shown === "changes") {
       this.#body.replaceChildren(changes.node);
       changes.show(route.colour);
@@ -153,20 +157,20 @@ export class Overview {
     return element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, first.name), element("div", { class: "buttons" }, comparison, copyLink()));
   }
 
-  #changesView(second: OpenedModel): ChangesView {
-    if (this.#changes) return this.#changes;
+  /** Prepares the comparison, and then shows the current route. */
+  async #compare(second: OpenedModel): Promise<void> {
+    if (this.#isPairing) return;
+    this.#isPairing = true;
     const { engine, activities, first, onPick } = this.#options;
-    const changes = new ChangesView({
-      engine,
-      activities,
-      first: { ...first, tensors: first.tensors.all(), isLocal: "file" in first.source },
-      second: { ...second, tensors: second.tensors.all(), isLocal: "file" in second.source },
-      onColour: (key) => this.#go({ colour: key }),
-      onPick,
-      onUpdate: () => this.#picture.refresh(),
+    const { signal } = this.#closing;
+    const options = { engine, activities, first, second, onColour: (key: string) => this.#go({ colour: key }), onPick, onUpdate: () => this.#picture.refresh() };
+    const changes = await ChangesView.of(options, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
     });
+    if (!changes || signal.aborted) return;
+    this.#changes = changes;
     this.#picture.addMetrics(changes.metrics, () => changes.start());
-    return (this.#changes = changes);
+    this.show(this.#route);
   }
 
   #modelView(): HTMLElement {

@@ -2,40 +2,39 @@
 
 import type { TensorInfo } from "zstn";
 import type { Engine } from "../../engine/client.js";
+import { Turns } from "../../engine/turns.js";
 import type { Activities } from "../../network/activity.js";
 import { button, dataValue, element, select } from "../../page/element.js";
 import { errorText } from "../../page/error-text.js";
 import { formatBytes, formatCount, formatShare, plural } from "../../page/format.js";
-import { isFloat } from "../../tree/dtype-family.js";
+import type { OpenedModel } from "../../page/opened-model.js";
 import { ownBytes } from "../../tree/node.js";
 import { LayerMatrix } from "../layers/matrix.js";
-import { boundedStacks, stacksOf } from "../layers/stacks.js";
+import { boundedStacks, stacksInSteps } from "../layers/stacks.js";
+import type { BoundedStacks } from "../layers/stacks.js";
 import { capitalised } from "../picture/legend.js";
 import type { Metric } from "../picture/metric.js";
 import { MeasuredChanges } from "./measured.js";
 import type { Figure } from "./measured.js";
 import { changeMetrics, figureText, formatChange } from "./metrics.js";
 import type { DeltaTensors } from "./metrics.js";
-import { pairingOf } from "./pairing.js";
+import { pairingInSteps } from "./pairing.js";
 import type { Pairing } from "./pairing.js";
 import { Ranking } from "./ranking.js";
 import { ChangeSampler } from "./sampler.js";
+import { summaryInSteps } from "./summary.js";
+import type { ChangeSummary } from "./summary.js";
 
 /** The maximum number of names in a list of tensors that only one model has. */
 const MAX_LISTED = 50;
-
-interface ComparedModel {
-  readonly name: string;
-  readonly kind: string;
-  readonly tensors: readonly TensorInfo[];
-  readonly isLocal: boolean;
-}
+/** The maximum number of tensors in one request, so that its answer does not block the page. */
+const MAX_ASKED = 5000;
 
 export interface ChangesOptions {
   readonly engine: Engine;
   readonly activities: Activities;
-  readonly first: ComparedModel;
-  readonly second: ComparedModel;
+  readonly first: OpenedModel;
+  readonly second: OpenedModel;
   /** Called with the key of the metric that the user chose. */
   readonly onColour: (key: string) => void;
   readonly onPick: (tensor: TensorInfo) => void;
@@ -48,7 +47,6 @@ export class ChangesView {
   readonly #options: ChangesOptions;
   readonly #pairing: Pairing;
   readonly #measured: MeasuredChanges;
-  readonly #others: ReadonlyMap<string, TensorInfo>;
   readonly #delta: DeltaTensors;
   readonly #sampler: ChangeSampler;
   readonly #figures = element("dl", { class: "figures" });
@@ -60,34 +58,44 @@ export class ChangesView {
   readonly #by = element("div", {});
   #metric: Metric;
   #frame = 0;
+  /** True while the changes are being counted. `#isStale` is true if they will be counted once more. */
+  #isSummarizing = false;
+  #isStale = false;
   readonly #closing = new AbortController();
   /** The request for the facts that the files record. `#isStated` is true once it has been answered. */
   #stated: Promise<void> | undefined;
   #isStated = false;
   #colour: string | undefined;
 
-  constructor(options: ChangesOptions) {
+  /** Pairs the tensors of two models, in slices. Rejects if `signal` is aborted in between. */
+  static async of(options: ChangesOptions, signal: AbortSignal): Promise<ChangesView> {
+    const turns = new Turns();
+    const [first, second] = [await turns.run(options.first.tensors.allInSteps(), signal), await turns.run(options.second.tensors.allInSteps(), signal)];
+    const pairing = await turns.run(pairingInSteps(first, second), signal);
+    const stacks = await turns.run(stacksInSteps(pairing.shared), signal);
+    return new ChangesView(options, first, pairing, boundedStacks(stacks));
+  }
+
+  private constructor(options: ChangesOptions, tensors: readonly TensorInfo[], pairing: Pairing, stacks: BoundedStacks) {
     this.#options = options;
     const { engine, activities, first, second, onPick } = options;
-    this.#pairing = pairingOf(first.tensors, second.tensors);
-    const { shared, owners } = this.#pairing;
-    const others = new Map(second.tensors.map((tensor) => [tensor.name, tensor]));
-    this.#others = others;
+    this.#pairing = pairing;
+    const { shared, others, owners } = pairing;
     this.#measured = new MeasuredChanges(owners);
-    this.#delta = first.kind === "z4dm" ? new Map(first.tensors.map((tensor) => [tensor.name, tensor])) : second.kind === "z4dm" ? others : undefined;
+    this.#delta = first.kind === "z4dm" ? new Map(tensors.map((tensor) => [tensor.name, tensor])) : second.kind === "z4dm" ? others : undefined;
     this.#sampler = new ChangeSampler({
       engine,
       activities,
       shared,
       storedBytesOf: (tensor) => this.#storedBytes([tensor]),
-      isLocal: first.isLocal && second.isLocal,
+      isLocal: [first, second].every(({ source }) => "file" in source),
       measured: this.#measured,
       onUpdate: () => this.#refreshSoon(),
     });
     this.metrics = changeMetrics(this.#measured, this.#delta);
     this.#metric = this.#metricOf(undefined);
-    this.#matrix = new LayerMatrix({ stacks: boundedStacks(stacksOf(shared)), onPick, unknown: "not compared" });
-    this.#ranking = new Ranking({ tensors: shared, measured: this.#measured, onPick });
+    this.#matrix = new LayerMatrix({ stacks, onPick, unknown: "not compared" });
+    this.#ranking = new Ranking({ measured: this.#measured, onPick });
     this.#build();
   }
 
@@ -96,20 +104,23 @@ export class ChangesView {
    * it shows the stored sizes, and the user decides whether to compare values.
    */
   start(): void {
-    if (this.#stated !== undefined || this.#pairing.shared.length === 0) return;
-    const { engine } = this.#options;
-    const tensors = this.#pairing.shared.map(({ name }) => name);
-    this.#stated = engine
-      .call("stated", { tensors }, { signal: this.#closing.signal })
-      // Without these facts, everything is compared by reading, which reports any error.
-      .catch(() => [])
-      .then((all) => {
-        if (this.#closing.signal.aborted) return;
-        this.#measured.state(all);
-        this.#isStated = true;
-        this.show(this.#colour);
-        if (this.#startsAlone) void this.#sampler.run();
-      });
+    if (this.#pairing.shared.length > 0) this.#stated ??= this.#askStated();
+  }
+
+  async #askStated(): Promise<void> {
+    const { signal } = this.#closing;
+    const { shared } = this.#pairing;
+    for (let begin = 0; begin < shared.length; begin += MAX_ASKED) {
+      const tensors = shared.slice(begin, begin + MAX_ASKED).map(({ name }) => name);
+      const stated = await this.#options.engine.call("stated", { tensors }, { signal }).catch(() => undefined);
+      // Without these facts, tensors are compared by reading, which reports any error.
+      if (!stated) break;
+      this.#measured.state(stated);
+    }
+    if (signal.aborted) return;
+    this.#isStated = true;
+    this.show(this.#colour);
+    if (this.#startsAlone) void this.#sampler.run();
   }
 
   /** Colours everything by the metric with this key; `undefined` for the best available one. */
@@ -160,81 +171,70 @@ export class ChangesView {
 
   #refresh(): void {
     void this.#matrix.colour(this.#metric);
-    this.#ranking.show(this.#metric);
-    this.#showFigures();
-    this.#showProgress();
+    void this.#summarize();
   }
 
-  #showFigures(): void {
+  /** Counts the changes, in slices, and shows the numbers. If there are more changes by then, it counts again. */
+  async #summarize(): Promise<void> {
+    this.#isStale = true;
+    if (this.#isSummarizing) return;
+    this.#isSummarizing = true;
+    try {
+      while (this.#isStale) {
+        this.#isStale = false;
+        const summary = await new Turns().run(summaryInSteps(this.#pairing.shared, this.#measured), this.#closing.signal);
+        this.#ranking.show(this.#metric, summary);
+        this.#showFigures(summary);
+        this.#showProgress(summary);
+      }
+    } catch (error) {
+      if (!this.#closing.signal.aborted) throw error;
+    } finally {
+      this.#isSummarizing = false;
+    }
+  }
+
+  #showFigures(summary: ChangeSummary): void {
     const { onlyFirst, onlySecond } = this.#pairing;
     this.#figures.replaceChildren(
-      this.#changedTensors(),
-      ...this.#changedWeights(),
+      this.#changedTensors(summary),
+      ...changedWeights(summary),
       figure("Only in A", formatCount(onlyFirst.length), this.#options.first.name),
       figure("Only in B", formatCount(onlySecond.length), this.#options.second.name),
     );
   }
 
   /** Returns the number of changed tensors, which is exact if the files have digests. */
-  #changedTensors(): HTMLElement {
-    const { shared, unlike } = this.#pairing;
-    const verdicts = shared.map((tensor) => this.#measured.verdict(tensor));
-    const count = (verdict: string): number => verdicts.filter((each) => each === verdict).length;
-    const [changed, undecided] = [count("changed"), count("undecided")];
+  #changedTensors({ tensors, verdicts: { changed, undecided } }: ChangeSummary): HTMLElement {
+    const { unlike } = this.#pairing;
     const least = undecided > 0 ? "≥ " : "";
     const notes = [undecided > 0 && `${formatCount(undecided)} not compared in full`, unlike.length > 0 && `${formatCount(unlike.length)} not comparable`];
-    const value = element("span", {}, dataValue(changed, `${least}${formatCount(changed)}`), ` of ${formatCount(shared.length)}`);
+    const value = element("span", {}, dataValue(changed, `${least}${formatCount(changed)}`), ` of ${formatCount(tensors)}`);
     return figure("Tensors changed", value, notes.filter((note) => note !== false).join(", ") || "of the same name and shape");
   }
 
-  #changedWeights(): HTMLElement[] {
-    const { shared } = this.#pairing;
-    const floats = shared.filter(({ dtype }) => isFloat(dtype));
-    const weights = floats.length > 0 ? floats : shared;
-    const kind = floats.length > 0 ? "floating-point values" : "values";
-    const missing = weights.filter((tensor) => !this.#measured.has(tensor)).length;
-    const sum = this.#measured.sum(weights, missing > 0);
-    const isNothing = weights.every((tensor) => this.#measured.verdict(tensor) === "same");
-    // There is no figure until a changed tensor has been measured.
-    const isMeasured = sum !== undefined && (isNothing || weights.some((tensor) => this.#measured.has(tensor) && this.#measured.verdict(tensor) !== "same"));
-    const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => {
-      // A sample without changes gives no figure for the whole.
-      if (!isMeasured || !found || (found.value === 0 && found.margin !== undefined)) return "–";
-      const least = Math.max(0, found.value - (found.margin ?? 0));
-      return missing > 0 ? dataValue(least, `≥ ${format(least).replace(/^< /, "")}`) : dataValue(found.value, figureText(found, format)!);
-    };
-    const left = `${plural(missing, "tensor")} not measured`;
-    const isUnseen = sum !== undefined && !sum.isExact && sum.changedShare?.value === 0;
-    const basis = !isMeasured ? "not measured" : isUnseen ? `no change in ${formatShare(sum.comparedShare)} of the ${kind}` : missing > 0 ? left : sum.isExact ? `all ${kind}` : `from ${formatShare(sum.comparedShare)} of the ${kind}`;
-    const norm = !isMeasured ? "not measured" : missing > 0 ? left : sum.isOfChanged ? "by norm, of the changed tensors" : "by norm";
-    return [figure("Weights changed", shown(sum?.changedShare, formatShare), basis), figure("Relative change", shown(sum?.relative, formatChange), norm)];
-  }
-
-  #showProgress(): void {
+  #showProgress({ tensors, settled, onlyStated, integers }: ChangeSummary): void {
     const sampler = this.#sampler;
-    const { shared } = this.#pairing;
-    if (shared.length === 0) return this.#say(["The models have no tensors in common."]);
-    const settled = shared.filter((tensor) => this.#measured.isSettled(tensor)).length;
-    const read = formatBytes(this.#measured.fetchedBytes);
-    const all = button(`Compare all values (${formatBytes(sampler.leftBytes)})`, () => void sampler.run("whole"), { class: "button small" });
-    const more = sampler.hasUntouched ? [button("Continue", () => void sampler.run("sample"), { class: "button small" })] : [];
-    const so = `${formatCount(settled)} of ${plural(shared.length, "tensor")} compared in full, ${read} read`;
-    const integers = this.#integers;
+    if (tensors === 0) return this.#say(["The models have no tensors in common."]);
     if (!this.#isStated) return this.#say(["Comparing the digests of the tensors …"]);
-    if (settled === shared.length && sampler.state !== "running") {
-      const stated = shared.filter((tensor) => this.#measured.isOnlyStated(tensor)).length;
-      const how = stated === 0 ? "All values compared" : `${formatCount(stated)} of ${plural(shared.length, "tensor")} compared by digest, ${formatCount(shared.length - stated)} in full`;
-      return this.#say([`${how}, ${read} read.`, integers]);
+    const read = formatBytes(this.#measured.fetchedBytes);
+    const so = `${formatCount(settled)} of ${plural(tensors, "tensor")} compared in full, ${read} read`;
+    const notCounted = integersText(integers);
+    if (settled === tensors && sampler.state !== "running") {
+      const how = onlyStated === 0 ? "All values compared" : `${formatCount(onlyStated)} of ${plural(tensors, "tensor")} compared by digest, ${formatCount(tensors - onlyStated)} in full`;
+      return this.#say([`${how}, ${read} read.`, notCounted]);
     }
     if (sampler.state === "new" && !this.#startsAlone) {
       const estimate = button(`Estimate relative change (at most ${formatBytes(sampler.budgetBytes)})`, () => this.#estimate(), { class: "button small" });
       return this.#say(["Stored change: the delta's bytes per byte of the tensor. It shows where the delta is large, and needs no download."], estimate);
     }
     if (sampler.state === "running" || sampler.state === "new") return this.#say([`${so} …`], button("Cancel", () => sampler.stop(), { class: "button small", "aria-label": "Cancel comparing" }));
-    if (sampler.state === "failed") return this.#say([`${errorText(sampler.error)} ${so}.`, integers], ...more, all);
-    if (sampler.state === "stopped") return this.#say([`Cancelled. ${so}.`, integers], ...more, all);
+    const all = button(`Compare all values (${formatBytes(sampler.leftBytes)})`, () => void sampler.run("whole"), { class: "button small" });
+    const more = sampler.hasUntouched ? [button("Continue", () => void sampler.run("sample"), { class: "button small" })] : [];
+    if (sampler.state === "failed") return this.#say([`${errorText(sampler.error)} ${so}.`, notCounted], ...more, all);
+    if (sampler.state === "stopped") return this.#say([`Cancelled. ${so}.`, notCounted], ...more, all);
     const untouched = sampler.state === "over budget" ? "Some tensors were skipped: reading them would exceed the budget." : "";
-    return this.#say([`Estimated from a sample of rows: ${so}.`, "± is a 95 % margin, as far as the other rows are like these.", untouched, integers], ...more, all);
+    return this.#say([`Estimated from a sample of rows: ${so}.`, "± is a 95 % margin, as far as the other rows are like these.", untouched, notCounted], ...more, all);
   }
 
   #estimate(): void {
@@ -244,18 +244,7 @@ export class ChangesView {
 
   /** Returns the total stored length of tensors in both models. Tied data counts once. */
   #storedBytes(tensors: readonly TensorInfo[]): number {
-    return tensors.reduce((sum, tensor) => sum + ownBytes(tensor) + ownBytes(this.#others.get(tensor.name)!), 0);
-  }
-
-  /** Returns a sentence about integer tensors, which the figures do not include. */
-  get #integers(): string {
-    const { shared } = this.#pairing;
-    const integers = shared.filter(({ dtype }) => !isFloat(dtype));
-    if (integers.length === 0 || integers.length === shared.length) return "";
-    const verdicts = integers.map((tensor) => this.#measured.verdict(tensor));
-    const changed = verdicts.filter((verdict) => verdict === "changed").length;
-    const found = changed > 0 ? `${formatCount(changed)} changed` : verdicts.every((verdict) => verdict === "same") ? "unchanged" : "not compared in full";
-    return `${plural(integers.length, integers.some(({ dtype }) => dtype === "BOOL") ? "integer or mask tensor" : "integer tensor")} not counted (${found}).`;
+    return tensors.reduce((sum, tensor) => sum + ownBytes(tensor) + ownBytes(this.#pairing.others.get(tensor.name)!), 0);
   }
 
   #say(words: readonly string[], ...buttons: HTMLElement[]): void {
@@ -267,6 +256,30 @@ export class ChangesView {
     this.#progress.dataset["buttons"] = labels;
     this.#progress.replaceChildren(this.#words, ...(buttons.length > 0 ? [element("span", { class: "buttons" }, ...buttons)] : []));
   }
+}
+
+/** Returns how many weights changed, and by how much. */
+function changedWeights({ hasFloats, missing, sum, isMeasured }: ChangeSummary): HTMLElement[] {
+  const kind = hasFloats ? "floating-point values" : "values";
+  const shown = (found: Figure | undefined, format: (value: number) => string): HTMLElement | string => {
+    // A sample without changes gives no figure for the whole.
+    if (!isMeasured || !found || (found.value === 0 && found.margin !== undefined)) return "–";
+    const least = Math.max(0, found.value - (found.margin ?? 0));
+    return missing > 0 ? dataValue(least, `≥ ${format(least).replace(/^< /, "")}`) : dataValue(found.value, figureText(found, format)!);
+  };
+  const left = `${plural(missing, "tensor")} not measured`;
+  const share = formatShare(sum?.comparedShare ?? 0);
+  const isUnseen = sum !== undefined && !sum.isExact && sum.changedShare?.value === 0;
+  const basis = !isMeasured ? "not measured" : isUnseen ? `no change in ${share} of the ${kind}` : missing > 0 ? left : sum?.isExact ? `all ${kind}` : `from ${share} of the ${kind}`;
+  const norm = !isMeasured ? "not measured" : missing > 0 ? left : sum?.isOfChanged ? "by norm, of the changed tensors" : "by norm";
+  return [figure("Weights changed", shown(sum?.changedShare, formatShare), basis), figure("Relative change", shown(sum?.relative, formatChange), norm)];
+}
+
+/** Returns a sentence about integer tensors, which the figures do not include. */
+function integersText({ tensors, masks, changed, same }: ChangeSummary["integers"]): string {
+  if (tensors === 0) return "";
+  const found = changed > 0 ? `${formatCount(changed)} changed` : same === tensors ? "unchanged" : "not compared in full";
+  return `${plural(tensors, masks > 0 ? "integer or mask tensor" : "integer tensor")} not counted (${found}).`;
 }
 
 function figure(label: string, value: HTMLElement | string, note: string): HTMLElement {

@@ -6,6 +6,8 @@
 import type { TensorInfo } from "zstn";
 import { marginOf } from "../../engine/jackknife.js";
 import type { ChangesResult, ChangeSums, StatedChange, TensorChange } from "../../engine/tensor-change.js";
+import { atOnce } from "../../engine/turns.js";
+import type { Steps } from "../../engine/turns.js";
 import { isFloat } from "../../tree/dtype-family.js";
 import { countValues } from "../picture/metric.js";
 
@@ -116,10 +118,18 @@ export class MeasuredChanges {
    * With `others`, tensors that were not compared count as unchanged, so the figures are lower bounds.
    */
   sum(tensors: readonly TensorInfo[], others = false): ChangeSum | undefined {
+    return atOnce(this.sumInSteps(tensors, others));
+  }
+
+  /** Does the same in a step for each tensor. */
+  *sumInSteps(tensors: readonly TensorInfo[], others = false): Steps<ChangeSum | undefined> {
     const floats = tensors.filter(({ dtype }) => isFloat(dtype));
-    const counted = this.#withoutTied(floats.length > 0 ? floats : tensors).filter((tensor) => others || this.has(tensor));
-    if (counted.length === 0) return undefined;
-    const parts = counted.map((tensor) => this.#part(tensor));
+    const parts: Part[] = [];
+    for (const tensor of this.#withoutTied(floats.length > 0 ? floats : tensors)) {
+      if (others || this.has(tensor)) parts.push(this.#part(tensor));
+      yield;
+    }
+    if (parts.length === 0) return undefined;
     const [values, compared] = [total(parts, ({ count }) => count), total(parts, ({ change, count }) => (change.exact ? count : change.compared))];
     const isExact = parts.every(({ change }) => change.exact);
     const comparedShare = values === 0 ? 1 : compared / values;

@@ -1,6 +1,7 @@
 /** Pairs the tensors of two models by name. */
 
 import type { TensorInfo } from "zstn";
+import type { Steps } from "../../engine/turns.js";
 
 export interface Pairing {
   /** The tensors of the first model that can be compared with the tensor of the same name in the second model. */
@@ -9,25 +10,41 @@ export interface Pairing {
   readonly unlike: readonly TensorInfo[];
   readonly onlyFirst: readonly TensorInfo[];
   readonly onlySecond: readonly TensorInfo[];
+  /** The tensors of the second model by name. */
+  readonly others: ReadonlyMap<string, TensorInfo>;
   /** Maps each shared tensor that is tied to the same other tensor in both models to that tensor. */
   readonly owners: ReadonlyMap<string, string>;
 }
 
-export function pairingOf(first: readonly TensorInfo[], second: readonly TensorInfo[]): Pairing {
-  const others = new Map(second.map((tensor) => [tensor.name, tensor]));
-  const names = new Set(first.map(({ name }) => name));
+/** Pairs tensors, one in each step. */
+export function* pairingInSteps(first: readonly TensorInfo[], second: readonly TensorInfo[]): Steps<Pairing> {
+  const others = new Map<string, TensorInfo>();
+  const unpaired = new Map<string, TensorInfo>();
+  for (const tensor of second) {
+    others.set(tensor.name, tensor);
+    unpaired.set(tensor.name, tensor);
+    yield;
+  }
   const shared: TensorInfo[] = [];
   const unlike: TensorInfo[] = [];
   const onlyFirst: TensorInfo[] = [];
+  const tied: TensorInfo[] = [];
+  const comparable = new Set<string>();
   for (const tensor of first) {
-    const other = others.get(tensor.name);
+    yield;
+    const { name, aliasOf } = tensor;
+    const other = others.get(name);
+    unpaired.delete(name);
     if (!other) onlyFirst.push(tensor);
-    else if (areAlike(tensor, other)) shared.push(tensor);
-    else unlike.push(tensor);
+    else if (!areAlike(tensor, other)) unlike.push(tensor);
+    else {
+      shared.push(tensor);
+      comparable.add(name);
+      if (aliasOf !== undefined && other.aliasOf === aliasOf) tied.push(tensor);
+    }
   }
-  const comparable = new Set(shared.map(({ name }) => name));
-  const owners = new Map(shared.flatMap(({ name, aliasOf }) => (aliasOf !== undefined && comparable.has(aliasOf) && others.get(name)?.aliasOf === aliasOf ? [[name, aliasOf] as const] : [])));
-  return { shared, unlike, onlyFirst, onlySecond: second.filter(({ name }) => !names.has(name)), owners };
+  const owners = new Map(tied.flatMap(({ name, aliasOf }) => (comparable.has(aliasOf!) ? [[name, aliasOf!] as const] : [])));
+  return { shared, unlike, onlyFirst, onlySecond: [...unpaired.values()], others, owners };
 }
 
 function areAlike(a: TensorInfo, b: TensorInfo): boolean {

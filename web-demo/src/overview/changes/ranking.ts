@@ -6,21 +6,18 @@ import { formatCount, plural } from "../../page/format.js";
 import type { Metric } from "../picture/metric.js";
 import { colourAt, paletteColours, scaleFor } from "../picture/scale.js";
 import type { MeasuredChanges } from "./measured.js";
+import type { ChangedTensor, ChangeSummary } from "./summary.js";
 
 /** The number of tensors that are listed at first. */
 const FIRST_ROWS = 20;
 
 export interface RankingOptions {
-  readonly tensors: readonly TensorInfo[];
   readonly measured: MeasuredChanges;
   readonly onPick: (tensor: TensorInfo) => void;
 }
 
-interface Ranked {
-  readonly tensor: TensorInfo;
+interface Ranked extends ChangedTensor {
   readonly value: number | undefined;
-  /** The number of values that became NaN or infinite, or became finite again. */
-  readonly nonFinite: number;
 }
 
 export class Ranking {
@@ -30,13 +27,13 @@ export class Ranking {
   readonly #note = element("p", { class: "quiet" });
   readonly #more: HTMLButtonElement;
   #isLong = false;
-  #metric: Metric | undefined;
+  #shown: { readonly metric: Metric; readonly summary: ChangeSummary } | undefined;
 
   constructor(options: RankingOptions) {
     this.#options = options;
     this.#more = button("", () => {
       this.#isLong = true;
-      if (this.#metric) this.show(this.#metric);
+      if (this.#shown) this.show(this.#shown.metric, this.#shown.summary);
     });
     this.node.append(element("h2", {}, "Most changed first"), this.#note, this.#list, this.#more);
   }
@@ -45,13 +42,9 @@ export class Ranking {
    * Sorts the changed tensors by a metric. Tensors whose NaN or infinite values changed come first, and tensors with a
    * change of unknown size last.
    */
-  show(metric: Metric): void {
-    this.#metric = metric;
-    const { tensors, measured } = this.#options;
-    const changed = tensors.flatMap((tensor): Ranked[] => {
-      const nonFinite = measured.finiteness(tensor)?.count ?? 0;
-      return measured.verdict(tensor) === "changed" || nonFinite > 0 ? [{ tensor, value: metric.value([tensor]), nonFinite }] : [];
-    });
+  show(metric: Metric, summary: ChangeSummary): void {
+    this.#shown = { metric, summary };
+    const changed = summary.changed.map((each): Ranked => ({ ...each, value: metric.value([each.tensor]) }));
     changed.sort((a, b) => b.nonFinite - a.nonFinite || (b.value ?? -1) - (a.value ?? -1));
     const values = changed.flatMap(({ value }) => (value === undefined ? [] : [value]));
     const scale = scaleFor("root", values);
@@ -62,20 +55,8 @@ export class Ranking {
     const rest = changed.length - shown.length;
     this.#more.hidden = rest === 0;
     this.#more.textContent = `Show ${formatCount(rest)} more`;
-    this.#note.textContent = this.#words(changed.length);
+    this.#note.textContent = wordsOf(summary);
     this.#note.hidden = this.#note.textContent === "";
-  }
-
-  /** Returns a sentence about the tensors that are not listed. */
-  #words(changed: number): string {
-    const { tensors, measured } = this.#options;
-    const same = tensors.filter((tensor) => measured.verdict(tensor) === "same").length;
-    const undecided = tensors.length - same - changed;
-    if (tensors.length === 0) return "";
-    const byDigest = tensors.some((tensor) => measured.isOnlyStated(tensor)) ? ", by the digests in the files" : "";
-    if (undecided === 0) return changed === 0 ? `No tensor changed${byDigest}.` : same === 0 ? "" : `${formatCount(same)} of ${plural(tensors.length, "tensor")} did not change.`;
-    const found = changed === 0 ? "No change found so far. " : "";
-    return `${found}${plural(undecided, "tensor")} ${undecided === 1 ? "has" : "have"} not been compared in full, and may have changed.`;
   }
 
   #row({ tensor, value, nonFinite }: Ranked, most: number, colourOf: (value: number) => string, metric: Metric): HTMLElement {
@@ -93,4 +74,14 @@ export class Ranking {
       value === undefined || nonFinite > 0 ? element("data", { value: nonFinite > 0 ? "NaN" : "" }, text) : dataValue(value, text),
     );
   }
+}
+
+/** Returns a sentence about the tensors that are not listed. */
+function wordsOf({ tensors, verdicts: { same }, changed, onlyStated }: ChangeSummary): string {
+  const undecided = tensors - same - changed.length;
+  if (tensors === 0) return "";
+  const byDigest = onlyStated > 0 ? ", by the digests in the files" : "";
+  if (undecided === 0) return changed.length === 0 ? `No tensor changed${byDigest}.` : same === 0 ? "" : `${formatCount(same)} of ${plural(tensors, "tensor")} did not change.`;
+  const found = changed.length === 0 ? "No change found so far. " : "";
+  return `${found}${plural(undecided, "tensor")} ${undecided === 1 ? "has" : "have"} not been compared in full, and may have changed.`;
 }

@@ -15,6 +15,8 @@ const LOCAL_BUDGET_BYTES = 256e6;
  * are read as a whole in one call.
  */
 const BATCH = 16;
+/** The maximum number of tensors that are read as a whole in one call, so that its answer does not block the page. */
+const MAX_WHOLE = 5000;
 /** The fraction that block tables and the gaps between merged reads may add to the bytes of a sample. */
 const OVERHEAD_SHARE = 0.1;
 const BATCH_BYTES = 8e6;
@@ -168,12 +170,12 @@ export class ChangeSampler {
 }
 
 /**
- * Returns the number of tensors from a position on that are read as a whole in one call: as long as their total length
- * stays below the limit, at least one.
+ * Returns the number of tensors from a position on that are read as a whole in one call: as long as their number and
+ * total length stay below the limits, at least one.
  */
 function batchLength(tensors: readonly TensorInfo[], begin: number): number {
   let [length, bytes] = [0, 0];
-  while (begin + length < tensors.length && bytes < BATCH_BYTES) {
+  while (length < MAX_WHOLE && begin + length < tensors.length && bytes < BATCH_BYTES) {
     bytes += tensors[begin + length]!.byteLength;
     if (length > 0 && bytes > BATCH_BYTES) break;
     length += 1;

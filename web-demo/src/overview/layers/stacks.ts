@@ -1,6 +1,8 @@
 /** Stacks of layers: tensors arranged by the layer number in their names and the rest of their names. */
 
 import type { TensorInfo } from "zstn";
+import { atOnce } from "../../engine/turns.js";
+import type { Steps } from "../../engine/turns.js";
 
 /** The tensors of one module type in one layer: one tensor, or one for each of several experts. */
 export type Cell = readonly TensorInfo[];
@@ -60,11 +62,15 @@ const MAX_OUTSIDE = 24;
 const arranged = new WeakMap<readonly TensorInfo[], Stacks>();
 
 /** Arranges tensors in stacks. The first number in a name is the layer number. */
-export function stacksOf(tensors: readonly TensorInfo[]): Stacks {
+export const stacksOf = (tensors: readonly TensorInfo[]): Stacks => atOnce(stacksInSteps(tensors));
+
+/** Arranges tensors in stacks, one in each step. */
+export function* stacksInSteps(tensors: readonly TensorInfo[]): Steps<Stacks> {
   const known = arranged.get(tensors);
   if (known) return known;
   const byPrefix = new Map<string, Map<number, Map<string, TensorInfo[]>>>();
   for (const tensor of tensors) {
+    yield;
     const place = placeOf(tensor);
     if (!place) continue;
     const layers = getOrMake(byPrefix, place.prefix, () => new Map<number, Map<string, TensorInfo[]>>());
