@@ -30,7 +30,7 @@ pub fn restored_sha256(
     let input = input.into();
     job.run(|job| {
         let local = input.fetch_packed(&job.http, job)?;
-        let base = BaseFile::open(job, Some(&local), &options.bases)?;
+        let base = BaseFile::of_delta(job, &local, &options.bases)?;
         let inputs = files([Some(&*local), base.as_deref()]);
         let packed = Packed::parse(job, &local, base.as_deref());
         let digest = packed.and_then(|packed| packed.sha256(job));

@@ -72,7 +72,7 @@ pub fn unpack<'s>(
         }
         let output = sink.file(&job.http)?;
         let local = input.fetch_packed(&job.http, job)?;
-        let base = BaseFile::open(job, Some(&local), &options.bases)?;
+        let base = BaseFile::of_delta(job, &local, &options.bases)?;
         Ok(UnpackReport {
             files: vec![unpack_file(job, &local, base.as_deref(), output)?],
             folder: None,

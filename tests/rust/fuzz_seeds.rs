@@ -16,7 +16,8 @@ use zstn_core::container::zstn::{ContainerOptions, pack};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::{PackEngine, ZstdCoding};
 use zstn_core::frame::select::{Effort, EncodeOptions};
-use zstn_tests::repository;
+use zstn_tests::rng::Rng;
+use zstn_tests::{checkpoint, repository};
 
 /// Maximum length of a seed; long inputs slow a fuzzer down.
 const MAX_BYTES: usize = 256 << 10;
@@ -68,6 +69,7 @@ fn main() -> Result<()> {
     for request in REQUESTS {
         seeds.add("requests", request.as_bytes())?;
     }
+    of_other_bytes(&mut seeds)?;
     println!("{} seeds", seeds.count);
     Ok(())
 }
@@ -239,6 +241,44 @@ fn of_tensor(seeds: &mut Seeds, bytes: &[u8], base: Option<Vec<u8>>) -> Result<(
             let head = [number << 3 | 0b101, 64];
             seeds.add("encoders", &[&head, input.as_slice()].concat())?;
         }
+    }
+    Ok(())
+}
+
+/// Adds deltas whose tensors are renamed, longer and parts of tensors of the base
+/// (docs/formats/zstn-delta.md 7), which no golden vector has.
+fn of_other_bytes(seeds: &mut Seeds) -> Result<()> {
+    let mut rng = Rng(7);
+    let (embedding, fused) = (rng.bf16_weights(600), rng.bf16_weights(800));
+    let tuned = |bytes: &[u8]| {
+        let mut tuned = bytes.to_vec();
+        tuned.iter_mut().step_by(6).for_each(|byte| *byte ^= 1);
+        tuned
+    };
+    let longer = [tuned(&embedding), rng.bf16_weights(90)].concat();
+    let base = checkpoint(&[
+        ("embed.weight", "BF16", &embedding),
+        ("layers.0.qkv_proj.weight", "BF16", &fused),
+    ]);
+    let split = tuned(&fused);
+    let target = checkpoint(&[
+        ("model.embed.weight", "BF16", &longer),
+        ("model.layers.0.q_proj.weight", "BF16", &split[..800]),
+        ("model.layers.0.k_proj.weight", "BF16", &split[800..1200]),
+        ("model.layers.0.v_proj.weight", "BF16", &split[1200..]),
+    ]);
+    let renamed = checkpoint(&[
+        ("model.embed.weight", "BF16", &tuned(&embedding)),
+        ("model.layers.0.qkv_proj.weight", "BF16", &fused),
+    ]);
+    for target in [target, renamed] {
+        let options = EncodeOptions::new(Effort::Fast).extended(true);
+        let delta = model_delta::pack(&seeds.engine, &target, &Base::parse(&base)?, options)?;
+        if delta[4] != 3 {
+            return Err("the delta refers to no other bytes of its base".into());
+        }
+        seeds.add("deltas", &pair_of(&base, &delta))?;
+        seeds.add("agreement", &pair_of(&base, &delta))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::catalog::{BaseUse, FileCatalog, FileKind, Refused, copy};
+use crate::catalog::{BaseUse, FileCatalog, FileKind, FileTensor, Refused, copy};
 use crate::container::model_delta::ShortDigest;
 use crate::dtype::Dtype;
 use crate::engine::Engine;
@@ -41,6 +41,13 @@ pub use unpacked::{Piece, Unpacked};
 /// The location of a stored tensor: the number of its file, and its number in
 /// the catalog of that file.
 type TensorLocation = (usize, usize);
+
+/// The base that a delta was made against: one file of a model, or all files together.
+struct Fitting<'b> {
+    /// The number of the file.
+    file: Option<usize>,
+    catalog: Cow<'b, FileCatalog>,
+}
 
 /// A stored tensor from which a tensor of the model is decoded, by itself or
 /// together with others.
@@ -316,8 +323,9 @@ impl Model {
     }
 
     /// Checks that `base` is the checkpoint that this delta was made against
-    /// ([`FileCatalog::check_base`]). If the model has several files, every
-    /// delta among them requires one matching file of the base.
+    /// ([`FileCatalog::check_base`]). If the model has several files, every delta among
+    /// them requires one matching file of the base, or all files of the base together
+    /// ([`Model::joined`]).
     pub fn check_base(&self, base: &Self) -> Result<()> {
         self.base_files(base).map(drop)
     }
@@ -333,11 +341,12 @@ impl Model {
             // matching one. Its digest is then not used.
             let digest = |name: &String| {
                 let part = base.tensors[*base.by_name.get(name)?].only_part()?;
-                let file = base.files.get(part.file).filter(|_| part.file == fitting)?;
+                let is_meant = fitting.file.is_none_or(|file| part.file == file);
+                let file = base.files.get(part.file).filter(|_| is_meant)?;
                 file.tensor_digest(part.number)
             };
             let file = &mut self.files[number];
-            let in_base = file.in_base(&base.files[fitting]);
+            let in_base = file.in_base(&fitting.catalog);
             let digests = in_base.iter().map(|found| digest(&(*found)?.name));
             let digests = digests.collect();
             file.keep_base_digests(digests);
@@ -352,9 +361,8 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the number of each delta, with the number of the base's file
-    /// that matches it.
-    fn base_files(&self, base: &Self) -> Result<Vec<(usize, usize)>> {
+    /// Returns the number of each delta, with the base that matches it.
+    fn base_files<'b>(&self, base: &'b Self) -> Result<Vec<(usize, Fitting<'b>)>> {
         if base.is_dense {
             return Err(Error::invalid_input(
                 "the base of a delta has to be opened as it is stored",
@@ -367,21 +375,66 @@ impl Model {
         }
         let files = self.files.iter().enumerate();
         let deltas = files.filter(|(_, file)| file.needs_base());
-        let fitting = deltas.map(|(number, file)| {
-            let mut refusal = None;
-            let fitting = base.files.iter().position(|base| {
-                let checked = file.check_base(base);
-                checked
-                    .map_err(|error| refusal.get_or_insert(error).clone())
-                    .is_ok()
-            });
-            match (fitting, refusal) {
-                (Some(base), _) => Ok(Some((number, base))),
-                (None, Some(refusal)) => Err(refusal),
-                (None, None) => Ok(None),
+        let fitting = deltas.map(|(number, file)| Ok((number, base.fitting(file)?)));
+        fitting.collect()
+    }
+
+    /// Returns the number of the file of this model that `delta` was made against, as far
+    /// as its header shows. `None` if it was made against all files together
+    /// ([`Model::joined`]).
+    ///
+    /// # Errors
+    /// The errors of [`FileCatalog::check_base`].
+    pub fn base_of(&self, delta: &FileCatalog) -> Result<Option<usize>> {
+        self.fitting(delta).map(|fitting| fitting.file)
+    }
+
+    fn fitting(&self, delta: &FileCatalog) -> Result<Fitting<'_>> {
+        let mut refusal = None;
+        for (number, catalog) in self.files.iter().enumerate() {
+            match delta.check_base(catalog) {
+                Ok(()) => {
+                    return Ok(Fitting {
+                        file: Some(number),
+                        catalog: Cow::Borrowed(catalog),
+                    });
+                }
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        match refusal {
+            Some(refusal) if self.files.len() == 1 => Err(refusal),
+            _ => {
+                let catalog = self.joined_catalog()?;
+                delta.check_base(&catalog)?;
+                Ok(Fitting {
+                    file: None,
+                    catalog: Cow::Owned(catalog),
+                })
+            }
+        }
+    }
+
+    /// Returns the catalog of the file of [`Model::joined`], for comparisons with the
+    /// base that a delta requires.
+    fn joined_catalog(&self) -> Result<FileCatalog> {
+        let mut end = 0u64;
+        let tensors = self.by_name.values().map(|&number| {
+            let tensor = &self.tensors[number];
+            let start = end;
+            end = end.saturating_add(tensor.len_bytes);
+            FileTensor {
+                name: tensor.name.clone(),
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                span: start..end,
+                stored: start..end,
+                base: None,
+                alias_of: None,
             }
         });
-        fitting.filter_map(Result::transpose).collect()
+        let tensors = tensors.collect();
+        FileCatalog::of_data(tensors, end)
     }
 
     /// Returns tensor `number`.

@@ -116,13 +116,7 @@ impl Model {
     /// If some tensor of the model cannot be read, or cannot be stored in
     /// safetensors.
     pub fn unpacked(&self) -> Result<Unpacked> {
-        if let Some((name, refusal)) = self.refused().next() {
-            return Err(Error::unsupported(format!(
-                "this model cannot be restored as a safetensors file, since a tensor cannot be \
-                 read: {refusal}"
-            ))
-            .tensor(name));
-        }
+        self.check_restorable()?;
         match &self.files[..] {
             [file] if !self.is_dense => match file.original_header() {
                 Some(header) => {
@@ -131,9 +125,38 @@ impl Model {
                 }
                 #[cfg(feature = "virtual-headers")]
                 None if file.are_entries_listed() => Ok(self.original(Vec::new())),
-                None => self.written(),
+                None => self.written(0..self.tensors.len()),
             },
-            _ => self.written(),
+            _ => self.written(0..self.tensors.len()),
+        }
+    }
+
+    /// Returns this model as the one safetensors file that is the base of deltas
+    /// (docs/formats/zstn-delta.md 8). For a single file, it is the file of
+    /// [`Model::unpacked`]. Several files become one with the tensors in ascending order
+    /// of their names, whatever the division into files is.
+    ///
+    /// # Errors
+    /// The errors of [`Model::unpacked`].
+    pub fn joined(&self) -> Result<Unpacked> {
+        match self.files[..] {
+            [_] => self.unpacked(),
+            _ => {
+                self.check_restorable()?;
+                self.written(self.by_name.values().copied())
+            }
+        }
+    }
+
+    /// Refuses a model with tensors that cannot be read.
+    fn check_restorable(&self) -> Result<()> {
+        match self.refused().next() {
+            None => Ok(()),
+            Some((name, refusal)) => Err(Error::unsupported(format!(
+                "this model cannot be restored as a safetensors file, since a tensor cannot be \
+                 read: {refusal}"
+            ))
+            .tensor(name)),
         }
     }
 
@@ -161,9 +184,11 @@ impl Model {
         }
     }
 
-    fn written(&self) -> Result<Unpacked> {
+    /// Returns a new file with the tensors of these numbers, in this order.
+    fn written(&self, numbers: impl Iterator<Item = usize> + Clone) -> Result<Unpacked> {
         let mut end = 0u64;
-        let tensors = self.tensors.iter().map(|tensor| {
+        let tensors = numbers.clone().map(|number| {
+            let tensor = &self.tensors[number];
             let start = end;
             end = start.checked_add(tensor.len_bytes()).ok_or_else(|| {
                 Error::limit("the tensors have more bytes than 64 bits can count")
@@ -178,8 +203,7 @@ impl Model {
         });
         let tensors = tensors.collect::<Result<Vec<_>>>()?;
         let head = safetensors::head(&self.metadata, &tensors)?;
-        let order = 0..self.tensors.len();
-        let order: Vec<usize> = order
+        let order: Vec<usize> = numbers
             .filter(|&number| self.tensors[number].len_bytes() > 0)
             .collect();
         let lens = order.iter().map(|&number| self.tensors[number].len_bytes());

@@ -1,15 +1,21 @@
-//! The base of a delta, restored from a plain file, a container or another delta.
+//! The bases of deltas, restored from plain files, containers or other deltas.
 
 use std::fmt::Display;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::catalog::{FileKind, recognise_named};
+use zstn_core::container::model_delta::DeltaPacker;
+use zstn_core::container::safetensors::{PREFIX_BYTES, ShardIndex};
 use zstn_core::limits::HEAD_LEN_BYTES;
+use zstn_core::model::{Model, ModelBuilder};
 
-use super::Checked;
+use super::{Checked, safetensors_head};
+use crate::catalog::open_catalog;
 use crate::progress::Total;
-use crate::source::{Input, Local, Source};
+use crate::shards::{BASES, Shard, Shards};
+use crate::source::parallel::{self, FILES_AT_ONCE};
+use crate::source::{HttpOptions, Input, Local, Source};
 use crate::{Error, Job, Output, Phase, Progress as _, Result, unpack};
 
 /// The maximum number of bases of a delta: one plain or packed checkpoint, and deltas
@@ -30,8 +36,9 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
     }
 }
 
-/// The file that a delta is made against: a safetensors file, or a file of another format
-/// for a delta between two of these (docs/formats/zstn-delta.md 6).
+/// The file that a delta is made against: a safetensors file, several of them as one
+/// (docs/formats/zstn-delta.md 8), or a file of another format for a delta between two of
+/// these (docs/formats/zstn-delta.md 6).
 ///
 /// A packed base, whether a container or a delta, is first restored, with all checks of
 /// unpacking, into an unnamed file in the folder for temporary files (`TMPDIR`). This
@@ -44,61 +51,54 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
 pub(crate) struct BaseFile(Arc<Local>);
 
 impl BaseFile {
-    /// Fetches and restores the first file of `chain`. If it is a delta, the second file
-    /// is its base, and so on; the last file needs no base. `delta` is the file that will
-    /// be read with the base, if there is one already. Returns `None` if `chain` is empty.
+    /// Fetches and restores the base of `delta` from a chain whose first input is its
+    /// base, whose second input is the base of that, and so on. Returns `None` if `chain`
+    /// is empty.
     ///
     /// # Errors
-    /// The errors of [`BaseFile::restore`]; a chain that is too long.
-    pub(crate) fn open(job: &Job, delta: Option<&Local>, chain: &[Input]) -> Result<Option<Self>> {
-        check_chain(chain)?;
-        if chain.is_empty() {
-            return Ok(None);
-        }
-        job.phase(Phase::RestoreBase);
-        let base = Self::restore(job, delta, chain, |input| input.fetch(&job.http, job));
-        job.phase(Phase::Main);
-        base.map(Some)
+    /// The errors of [`Bases::open`] and [`Bases::of_delta`].
+    pub(crate) fn of_delta(job: &Job, delta: &Local, chain: &[Input]) -> Result<Option<Self>> {
+        Self::of_chain(job, chain, |bases, job| bases.of_delta(job, delta))
     }
 
-    /// Restores the base like [`BaseFile::open`] from a chain whose files `fetch` makes
-    /// available on this machine. A file that takes no base is refused before the next
-    /// file is fetched, and nothing is restored before all files are there.
+    /// Fetches and restores the base for packing `target`, which is not a delta, like
+    /// [`BaseFile::of_delta`]. If the delta `is_extended`, it may refer to tensors of
+    /// other names.
     ///
     /// # Errors
-    /// A chain that is too short; a file of another type; every error of `fetch`, and of
-    /// unpacking one of the files; too little space for the result.
-    pub(crate) fn restore<T: Display>(
+    /// The errors of [`Bases::open`] and [`Bases::for_packing`].
+    pub(crate) fn for_packing(
         job: &Job,
-        delta: Option<&Local>,
-        chain: &[T],
-        fetch: impl Fn(&T) -> Result<Arc<Local>>,
-    ) -> Result<Self> {
-        let mut files: Vec<Arc<Local>> = Vec::with_capacity(chain.len());
-        for link in chain {
-            if let Some(before) = files.last().map(|file| &**file).or(delta) {
-                check_takes_base(before, link)?;
-            }
-            files.push(fetch(link)?);
-        }
-        let Some(last) = files.pop() else {
-            return Err(Error::Usage("no base is given".into()));
+        target: &Local,
+        chain: &[Input],
+        is_extended: bool,
+    ) -> Result<Option<Self>> {
+        Self::of_chain(job, chain, |bases, job| {
+            bases.for_packing(job, target, is_extended)
+        })
+    }
+
+    /// Fetches and restores the base of a file that is not safetensors, which is one file.
+    ///
+    /// # Errors
+    /// The errors of [`Bases::open`] and [`Bases::whole`].
+    pub(crate) fn of_original(job: &Job, chain: &[Input]) -> Result<Option<Self>> {
+        Self::of_chain(job, chain, Bases::whole)
+    }
+
+    fn of_chain(
+        job: &Job,
+        chain: &[Input],
+        restore: impl FnOnce(&Bases, &Job) -> Result<Self>,
+    ) -> Result<Option<Self>> {
+        let Some(bases) = Bases::open(chain, &job.http)? else {
+            return Ok(None);
         };
+        job.phase(Phase::RestoreBase);
         let total = Total::new(job);
-        let job = &job.clone().progress(&total);
-        let mut base = match kind(&last)? {
-            FileKind::Zstn => {
-                let write = |output: &Output| unpack::restore(job, &last, output).map(drop);
-                restored(&[&last], write)?.into()
-            }
-            FileKind::Delta => return Err(Error::needs_base(last.name())),
-            _ => last,
-        };
-        while let Some(delta) = files.pop() {
-            let write = |output: &Output| Checked::parse(job, &delta, &base)?.restore(job, output);
-            base = restored(&[&delta, &base], write)?.into();
-        }
-        Ok(Self(base))
+        let base = restore(&bases, &job.clone().progress(&total));
+        job.phase(Phase::Main);
+        base.map(Some)
     }
 }
 
@@ -110,21 +110,329 @@ impl Deref for BaseFile {
     }
 }
 
+/// The base of deltas, the base of this base if it is a delta itself, and so on. Each of
+/// them is a checkpoint in one or several files.
+pub(crate) struct Bases(Vec<Base>);
+
+/// A checkpoint that is a base.
+struct Base {
+    name: String,
+    files: Vec<File>,
+    index: Option<ShardIndex>,
+    /// The model of all files, once the headers of several files have been read.
+    model: Mutex<Option<Arc<Model>>>,
+    /// The only file, or all files as one, once that has been restored.
+    whole: Mutex<Option<Arc<Local>>>,
+}
+
+/// A file of a checkpoint.
+enum File {
+    Input(Input),
+    Shard(Shard),
+}
+
+impl File {
+    /// Returns the name of the file without folders and the extension.
+    fn stem(&self) -> &str {
+        match self {
+            Self::Input(_) => "",
+            Self::Shard(shard) => stem(&shard.name),
+        }
+    }
+
+    /// Returns whether the file is named like a delta.
+    fn is_named_delta(&self) -> bool {
+        matches!(self, Self::Shard(shard) if shard.name.ends_with(".z4dm"))
+    }
+
+    /// Returns whether the file has to be fetched or restored, which takes disk space.
+    fn takes_disk_space(&self) -> bool {
+        match self {
+            Self::Input(_) => true,
+            Self::Shard(shard) => {
+                shard.location.is_remote() || !shard.name.ends_with(".safetensors")
+            }
+        }
+    }
+
+    fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
+        match self {
+            Self::Input(input) => input.open(http),
+            Self::Shard(shard) => shard.open_closed(http),
+        }
+    }
+
+    fn fetch(&self, job: &Job) -> Result<Arc<Local>> {
+        match self {
+            Self::Input(input) => input.fetch(&job.http, job),
+            Self::Shard(shard) => {
+                let fetching = |so_far, len| job.fetching(so_far, len);
+                shard.fetch(&job.http, &fetching).map(Arc::new)
+            }
+        }
+    }
+}
+
+impl Base {
+    fn new(name: String, files: Vec<File>, index: Option<ShardIndex>) -> Self {
+        Self {
+            name,
+            files,
+            index,
+            model: Mutex::default(),
+            whole: Mutex::default(),
+        }
+    }
+
+    fn of_shards(shards: &Shards) -> Self {
+        let files = shards.files().iter().cloned().map(File::Shard);
+        let index = shards.index().map(|index| index.parsed.clone());
+        Self::new(shards.location().to_string(), files.collect(), index)
+    }
+
+    /// Returns the model of all files, of which the headers are read at the first call.
+    fn model(&self, job: &Job) -> Result<Arc<Model>> {
+        let mut known = locked(&self.model);
+        if let Some(model) = &*known {
+            return Ok(model.clone());
+        }
+        let engine = job.steady_engine();
+        let are_remote = self.files.iter().map(|file| match file {
+            File::Input(input) => input.is_remote(),
+            File::Shard(shard) => shard.location.is_remote(),
+        });
+        let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
+        let catalogs = parallel::run(self.files.len(), at_once, |number| {
+            open_catalog(&engine, &*self.files[number].open(&job.http)?)
+        })?;
+        let model = ModelBuilder::new(catalogs, self.index.as_ref(), None);
+        let model = model.and_then(|builder| builder.finish(&engine));
+        let model = Arc::new(model.map_err(Error::place(&self.name))?);
+        *known = Some(model.clone());
+        Ok(model)
+    }
+
+    /// Returns the number of the file that `delta` was made against; `None` for the only
+    /// file, and for all files as one.
+    fn file_of_delta(&self, job: &Job, delta: &Local) -> Result<Option<usize>> {
+        if self.files.len() < 2 {
+            return Ok(None);
+        }
+        let model = self.model(job)?;
+        let catalog = open_catalog(&job.steady_engine(), delta)?;
+        // A delta of z4ai names no base, and may fit several files.
+        let stem = stem(delta.name());
+        let named = self.files.iter().position(|file| file.stem() == stem);
+        if let Some(number) = named
+            && catalog.check_base(&model.files()[number]).is_ok()
+        {
+            return Ok(Some(number));
+        }
+        let pair = format!("{} with the base {}", delta.name(), self.name);
+        model.base_of(&catalog).map_err(Error::place(pair))
+    }
+
+    /// Returns the number of the file that is the base for packing `target`: the one with
+    /// the same name, if it has all of the target's tensors that the base has. `None` for
+    /// the only file, and for all files as one.
+    fn file_for_packing(
+        &self,
+        job: &Job,
+        target: &Local,
+        is_extended: bool,
+    ) -> Result<Option<usize>> {
+        let stem = stem(target.name());
+        let named = self.files.iter().position(|file| file.stem() == stem);
+        let Some(named) = named.filter(|_| self.files.len() > 1) else {
+            return Ok(None);
+        };
+        let model = self.model(job)?;
+        let head = safetensors_head(target)?;
+        let json = head.get(zstn_core::bytes::index(PREFIX_BYTES)..);
+        let packer = DeltaPacker::new(json.unwrap_or_default().to_vec(), target.len_bytes());
+        let packer = packer.map_err(Error::place(target.name()))?;
+        let mut tensors = packer.tensors().iter();
+        let is_enough = tensors.all(|tensor| match model.find(&tensor.name) {
+            Ok(number) => {
+                let mut parts = model.tensors()[number].parts.iter();
+                parts.all(|part| part.file == named)
+            }
+            // With extension frames, it may be in the base under another name.
+            Err(_) => !is_extended,
+        });
+        Ok(is_enough.then_some(named))
+    }
+}
+
+impl Bases {
+    /// Returns the bases in `chain`, nearest first; `None` if it is empty. Indices and
+    /// folders are read.
+    ///
+    /// # Errors
+    /// A chain that is too long; a folder without a checkpoint at its top; I/O errors.
+    pub(crate) fn open(chain: &[Input], http: &HttpOptions) -> Result<Option<Self>> {
+        check_chain(chain)?;
+        let bases = chain.iter().map(|input| {
+            Ok(match Shards::open_input(input, BASES, http)? {
+                Some(shards) if shards.files().is_empty() => {
+                    return Err(Error::Usage(format!(
+                        "{input} has no checkpoint that could be the base of a single file: give \
+                         the path of a file or an index"
+                    )));
+                }
+                Some(shards) => Base::of_shards(&shards),
+                None => Base::new(input.to_string(), vec![File::Input(input.clone())], None),
+            })
+        });
+        let bases: Vec<_> = bases.collect::<Result<_>>()?;
+        Ok((!bases.is_empty()).then_some(Self(bases)))
+    }
+
+    /// Returns the bases that consist of these checkpoints, nearest first. `None` if there
+    /// is none.
+    pub(crate) fn of_checkpoints(chain: &[Shards]) -> Option<Self> {
+        let bases = chain.iter().map(Base::of_shards).collect();
+        (!chain.is_empty()).then_some(Self(bases))
+    }
+
+    /// Returns the bases that consist of these files, with the name of each checkpoint,
+    /// nearest first. `None` if there is none.
+    pub(crate) fn of_files(chain: Vec<(String, Vec<Shard>)>) -> Option<Self> {
+        let bases = chain.into_iter().map(|(name, files)| {
+            let files = files.into_iter().map(File::Shard);
+            Base::new(name, files.collect(), None)
+        });
+        let bases: Vec<_> = bases.collect();
+        (!bases.is_empty()).then_some(Self(bases))
+    }
+
+    /// Returns whether files have to be fetched or restored, which takes disk space.
+    pub(crate) fn take_disk_space(&self) -> bool {
+        let mut files = self.0.iter().flat_map(|base| &base.files);
+        files.any(File::takes_disk_space)
+    }
+
+    /// Fetches and restores the base of `delta`: the file that it was made against, or
+    /// all files as one.
+    ///
+    /// # Errors
+    /// A file that is not a delta; a base that is not the one of the delta, or is too
+    /// short a chain; every error of fetching and unpacking one of the files; too little
+    /// space for the result.
+    pub(crate) fn of_delta(&self, job: &Job, delta: &Local) -> Result<BaseFile> {
+        self.of_delta_at(job, 0, delta).map(BaseFile)
+    }
+
+    /// Fetches and restores the base for packing `target`: the file with the same name,
+    /// if it has all of the target's tensors, or all files as one.
+    ///
+    /// # Errors
+    /// The errors of [`Bases::of_delta`] for the files of the base.
+    pub(crate) fn for_packing(
+        &self,
+        job: &Job,
+        target: &Local,
+        is_extended: bool,
+    ) -> Result<BaseFile> {
+        let file = self.0[0].file_for_packing(job, target, is_extended)?;
+        self.file(job, 0, file).map(BaseFile)
+    }
+
+    /// Fetches and restores the nearest base as one file.
+    ///
+    /// # Errors
+    /// The errors of [`Bases::of_delta`] for the files of the base.
+    pub(crate) fn whole(&self, job: &Job) -> Result<BaseFile> {
+        self.file(job, 0, None).map(BaseFile)
+    }
+
+    fn of_delta_at(&self, job: &Job, place: usize, delta: &Local) -> Result<Arc<Local>> {
+        let Some(base) = self.0.get(place) else {
+            return Err(Error::needs_base(delta.name()));
+        };
+        if kind(delta)? != FileKind::Delta {
+            return Err(takes_no_base(delta, base));
+        }
+        let file = base.file_of_delta(job, delta)?;
+        self.file(job, place, file)
+    }
+
+    /// Returns a file of the base at `place` in the chain, or if `number` is `None` the
+    /// only file or all files as one.
+    fn file(&self, job: &Job, place: usize, number: Option<usize>) -> Result<Arc<Local>> {
+        if let Some(number) = number {
+            return self.restored(job, place, number);
+        }
+        let base = &self.0[place];
+        let mut known = locked(&base.whole);
+        if let Some(whole) = &*known {
+            return Ok(whole.clone());
+        }
+        let files = 0..base.files.len();
+        let files = files.map(|number| self.restored(job, place, number));
+        let mut files: Vec<_> = files.collect::<Result<_>>()?;
+        let whole = match files.len() {
+            1 => files.remove(0),
+            _ => {
+                let (name, index) = (base.name.clone(), base.index.as_ref());
+                Arc::new(Local::joined(&job.steady_engine(), name, files, index)?)
+            }
+        };
+        *known = Some(whole.clone());
+        Ok(whole)
+    }
+
+    /// Fetches a file of the base at `place` in the chain, and restores it if it is
+    /// packed. Nothing is restored before the files that this takes are there.
+    fn restored(&self, job: &Job, place: usize, number: usize) -> Result<Arc<Local>> {
+        let file = &self.0[place].files[number];
+        let local = file.fetch(job)?;
+        let kind = kind(&local)?;
+        // A file of which no delta could be made is a container under the name of one.
+        if kind != FileKind::Delta
+            && !file.is_named_delta()
+            && let Some(next) = self.0.get(place + 1)
+        {
+            return Err(takes_no_base(&local, next));
+        }
+        match kind {
+            FileKind::Zstn => {
+                let write = |output: &Output| unpack::restore(job, &local, output).map(drop);
+                Ok(restored(&[&local], write)?.into())
+            }
+            FileKind::Delta => {
+                let base = self.of_delta_at(job, place + 1, &local)?;
+                let write =
+                    |output: &Output| Checked::parse(job, &local, &base)?.restore(job, output);
+                Ok(restored(&[&local, &base], write)?.into())
+            }
+            _ => Ok(local),
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a file name without folders and the extension.
+fn stem(name: &str) -> &str {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
 fn kind(input: &Local) -> Result<FileKind> {
     let head = input.head(HEAD_LEN_BYTES)?;
     recognise_named(input.name(), &head, input.len_bytes()).map_err(Error::place(input.name()))
 }
 
-/// Refuses a file that is not a delta and therefore takes no base. `base` is the base
-/// that the caller gave for it.
-fn check_takes_base(input: &Local, base: &impl Display) -> Result<()> {
-    match kind(input)? {
-        FileKind::Delta => Ok(()),
-        _ => Err(Error::Usage(format!(
-            "{} is not a delta, so it takes no base; leave out {base}",
-            input.name()
-        ))),
-    }
+/// The error for a file that is not a delta and therefore takes no base.
+fn takes_no_base(input: &Local, base: &Base) -> Error {
+    Error::Usage(format!(
+        "{} is not a delta, so it takes no base; leave out {}",
+        input.name(),
+        base.name
+    ))
 }
 
 /// Writes a temporary file from `inputs`; messages call it by the name of the first

@@ -24,7 +24,7 @@ mod large_tensor;
 mod records;
 
 pub use base_file::MAX_BASES;
-pub(crate) use base_file::{BaseFile, check_chain};
+pub(crate) use base_file::{BaseFile, Bases, check_chain};
 pub(crate) use records::{write, write_original};
 
 /// Returns the bytes of a safetensors file before its data. If the file is not
@@ -51,14 +51,16 @@ fn base_header(base: &Local) -> Result<BaseHeader> {
     BaseHeader::parse(&head, base.len_bytes()).map_err(Error::place(base.name()))
 }
 
-/// Returns the digest of the base's data.
+/// Returns the digest of the base's data. Several deltas may share one base.
 fn data_digest(job: &Job, base: &Local, header: &BaseHeader) -> Result<[u8; 8]> {
-    let mut digest = DataDigest::default();
-    job.feed(base, header.data(), &mut |piece| {
-        digest.update(piece);
-        Ok(())
-    })?;
-    Ok(digest.finish())
+    base.digest_once(header.data(), || {
+        let mut digest = DataDigest::default();
+        job.feed(base, header.data(), &mut |piece| {
+            digest.update(piece);
+            Ok(())
+        })?;
+        Ok(digest.finish())
+    })
 }
 
 /// A delta and its matching base; every record has been checked as far as possible

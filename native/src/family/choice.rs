@@ -144,10 +144,6 @@ impl Search<'_> {
     fn choose(&self, input: &Input, family: &Location) -> Result<BaseChoice> {
         let http = &self.job.http;
         let shards = Shards::open_input(input, PLAIN, http)?;
-        let stems = shards
-            .as_ref()
-            .map(members::shard_stems)
-            .unwrap_or_default();
         let own = input.location();
         let own = own.map(|location| Form::of_input(location, shards.as_ref()));
         let others = self.options.excluded.iter().map(|location| {
@@ -162,6 +158,10 @@ impl Search<'_> {
         let reader = reader.into_entries_to_pack()?;
         let target = Target {
             sketch: sketch_reader(self.job, &reader, Digests::Stored)?,
+            shards: shards
+                .as_ref()
+                .map(members::shard_stems)
+                .unwrap_or_default(),
             format,
         };
         drop(reader);
@@ -193,11 +193,6 @@ impl Search<'_> {
             false => Digests::Stored,
         };
         for member in members {
-            if member.shards != stems {
-                let reason = "it is cut into other files, and a base has to have the same ones";
-                choice.left_out.push((member.name, reason.into()));
-                continue;
-            }
             if member.kind == FileKind::Safetensors && !target.is_of(Some(member.kind.name())) {
                 choice.left_out.push((member.name, OTHER_FORMAT.into()));
                 continue;
@@ -243,8 +238,10 @@ impl Search<'_> {
                 estimate,
             ));
         }
-        // The sort is stable, so equally good candidates stay sorted by name.
-        ranked.sort_by_key(|(rank, ..)| *rank);
+        // Among equally good candidates, a delta against one that is divided alike needs
+        // fewer files. The sort is stable, so the others stay sorted by name.
+        ranked
+            .sort_by_key(|(rank, candidate, _)| (*rank, candidate.member.shards != target.shards));
         let limit = choice
             .plain
             .packed_bytes
@@ -334,7 +331,11 @@ impl Search<'_> {
         for (number, link) in chain.iter().enumerate() {
             let location = (&link.member.location).into();
             let reader = self.job.open(&location, &[], View::Stored)?;
-            if !target.is_of(delta_format(reader.model())) {
+            let format = delta_format(reader.model());
+            // Only safetensors files can be one base together.
+            let is_one =
+                reader.model().files().len() == 1 || format == Some(FileKind::Safetensors.name());
+            if !is_one || !target.is_of(format) {
                 return Err(Error::Usage(OTHER_FORMAT.into()));
             }
             if reader.model().needs_base() != (number + 1 < chain.len()) {
@@ -365,6 +366,8 @@ const OTHER_FORMAT: &str = "it is of another format than the input, and a base h
 /// The checkpoint that is packed.
 struct Target {
     sketch: Sketch,
+    /// The names of its shards, like [`Member::shards`].
+    shards: Vec<String>,
     /// The format of the files between which its delta is made.
     format: Option<String>,
 }

@@ -131,7 +131,10 @@ pub fn pack<'s>(
         }
         let base = match options.bases.is_empty() || breaks_rules(plain.input)? {
             true => None,
-            false => BaseFile::open(job, None, &options.bases)?,
+            false => {
+                let is_extended = options.container.encode.is_extended();
+                BaseFile::for_packing(job, plain.input, &options.bases, is_extended)?
+            }
         };
         let file = pack_file(job, plain, base.as_deref(), output, options);
         Ok(PackReport {

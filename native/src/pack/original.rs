@@ -36,7 +36,7 @@ pub(crate) fn pack(
             input.name()
         )));
     }
-    let base = BaseFile::open(job, None, bases)?;
+    let base = BaseFile::of_original(job, bases)?;
     let inputs = files([Some(input), base.as_deref()]);
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));

@@ -67,8 +67,28 @@ impl ReaderOptions {
         }
         check_takes_base(&reader)?;
         let stored = self.clone().view(View::Stored);
+        match stored.with_opened_bases(engine, reader.clone(), view).await {
+            Err(error) if error.refusal().is_some() && !self.only.is_empty() => {
+                // The delta may have been made against all files of its base together.
+                let all = Self {
+                    only: Vec::new(),
+                    ..stored
+                };
+                all.with_opened_bases(engine, reader, view).await
+            }
+            attached => attached,
+        }
+    }
+
+    /// Opens the bases with these options, and adds them to `reader`.
+    async fn with_opened_bases(
+        &self,
+        engine: &Engine,
+        reader: AsyncReader,
+        view: View,
+    ) -> Result<AsyncReader> {
         let bases = self.bases.iter();
-        let opened: Vec<_> = bases.map(|base| stored.open_files(engine, base)).collect();
+        let opened: Vec<_> = bases.map(|base| self.open_files(engine, base)).collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
         let opened: Vec<_> = opened.try_collect().await?;
         let mut bases = opened.into_iter().rev();

@@ -56,7 +56,7 @@ pub struct ReaderOptions {
     pub(super) verify: Verify,
     pub(super) http: HttpOptions,
     /// The tensors whose files are opened; all files are opened if this is empty.
-    only: Vec<String>,
+    pub(super) only: Vec<String>,
 }
 
 impl ReaderOptions {
@@ -160,8 +160,27 @@ impl ReaderOptions {
             return Ok(reader);
         }
         check_takes_base(&reader)?;
+        match self.with_bases(reader.clone(), opened) {
+            Err(error) if error.refusal().is_some() && !self.only.is_empty() => {
+                // The delta may have been made against all files of its base together.
+                let all = Self {
+                    only: Vec::new(),
+                    ..stored
+                };
+                let opened = parallel::run(self.bases.len(), at_once, |number| {
+                    Ok(all.open_alone(&engine, &self.bases[number]))
+                });
+                self.with_bases(reader, opened?)
+            }
+            attached => attached,
+        }
+    }
+
+    /// Attaches the opened bases, the first of which is the base of `reader`, the second
+    /// the base of that, and so on.
+    fn with_bases(&self, reader: Reader, bases: Vec<Result<Reader>>) -> Result<Reader> {
         let mut base: Option<Reader> = None;
-        for opened in opened.into_iter().rev() {
+        for opened in bases.into_iter().rev() {
             base = Some(match base {
                 None => opened?,
                 Some(further) => opened?.attach_base(further)?,

@@ -13,8 +13,8 @@ use crate::unpack::unpack_file;
 use crate::{Error, Job, Output, Progress as _, Result};
 
 /// Packs every shard of `input` into a container in the new folder `target`; with a
-/// base, into the delta from the base's shard of the same name. The index is written to
-/// the same folder (docs/formats/sharded.md 3). If the input is a folder, its model files
+/// base, into the delta from the base's file of the same name or, if the base is divided
+/// in another way, from all of its files. The index is written to the same folder (docs/formats/sharded.md 3). If the input is a folder, its model files
 /// of other formats are packed without a base, and its other files are copied; if it is an
 /// index, the `config.json` in its folder is copied.
 ///
@@ -22,8 +22,8 @@ use crate::{Error, Job, Output, Progress as _, Result};
 /// restored, is copied like the other files.
 ///
 /// # Errors
-/// An index named by the caller that could not be restored; a base with other shards; a
-/// target that exists and is not empty; every error of packing a single file. After an
+/// An index named by the caller that could not be restored; a base without counterparts
+/// to the checkpoints in subfolders; a target that exists and is not empty; every error of packing a single file. After an
 /// error, nothing of the target is left.
 pub(crate) fn pack_shards(
     job: &Job,
@@ -62,7 +62,7 @@ fn pack_shard(shard: &CurrentShard, output: Output, options: &PackOptions) -> Re
     check_kind(shard.local, Some(shard.local.len_bytes()))?;
     let base = match options.bases.is_empty() || breaks_rules(shard.local)? {
         true => None,
-        false => shard.base()?,
+        false => shard.base_for_packing(options.container.encode.is_extended())?,
     };
     let plain = Plain {
         input: shard.local,
@@ -77,8 +77,8 @@ fn pack_shard(shard: &CurrentShard, output: Output, options: &PackOptions) -> Re
 /// `config.json` in its folder is copied.
 ///
 /// # Errors
-/// An index that names a missing file; a base that is missing, not needed or has other
-/// shards; a target that exists and is not empty; every error of unpacking a single
+/// An index that names a missing file; a base that is missing, not needed or another one;
+/// a target that exists and is not empty; every error of unpacking a single
 /// file. After an error, nothing of the target is left.
 pub(crate) fn unpack_shards(
     job: &Job,

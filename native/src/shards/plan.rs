@@ -89,6 +89,11 @@ impl<'a> Unit<'a> {
         self.folder.join(&self.names[number])
     }
 
+    /// Returns whether this is the checkpoint at the top of the folder, or of the index.
+    pub(super) fn is_top(&self) -> bool {
+        self.folder.as_os_str().is_empty()
+    }
+
     /// Returns the files of `other`, a base or an original as `role` states, that
     /// correspond to the shards of this checkpoint: the files with the same names in
     /// the same subfolder of `other`.
@@ -104,7 +109,7 @@ impl<'a> Unit<'a> {
             });
             return Ok(vec![found?]);
         }
-        if self.folder.as_os_str().is_empty() && !other.files().is_empty() {
+        if self.is_top() && !other.files().is_empty() {
             let found = counterparts(&self.shards, other, role)?;
             return Ok(found.into_iter().cloned().collect());
         }

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zstn_core::catalog::FileKind;
 use zstn_core::container::zstn;
 
 use super::plan::{Plan, Unit};
-use super::shard::ShardKind as _;
 use super::{Shard, Shards};
 use crate::catalog::open_catalog;
-use crate::delta::BaseFile;
+use crate::delta::{BaseFile, Bases};
 use crate::pack::LEAST_MEMORY_BYTES;
 use crate::progress::Part;
 use crate::source::parallel::{self, FILES_AT_ONCE};
@@ -57,27 +56,38 @@ impl CurrentShard<'_> {
         self.unit.folder.join(&file.name).display().to_string()
     }
 
-    /// Returns the shard's base, fetched and restored, if it has one. A shard that was
-    /// packed as a container, because no delta could be made of it, has no base.
+    /// Returns the base of the shard, which is a delta, fetched and restored. A shard that
+    /// was packed as a container, because no delta could be made of it, has no base.
     pub(super) fn base(&self) -> Result<Option<BaseFile>> {
         if self.local.head(4)?.starts_with(&zstn::MAGIC) {
             return Ok(None);
         }
-        let open = |bases: &Bases| bases.open(self.job, self.number);
-        self.bases.map(open).transpose()
+        let base = self
+            .bases
+            .map(|bases| bases.of_delta(&self.job.quiet(), self.local));
+        base.transpose()
+    }
+
+    /// Returns the base for packing the shard, fetched and restored, if there is one.
+    pub(super) fn base_for_packing(&self, is_extended: bool) -> Result<Option<BaseFile>> {
+        let job = &self.job.quiet();
+        let base = self
+            .bases
+            .map(|bases| bases.for_packing(job, self.local, is_extended));
+        base.transpose()
     }
 }
 
 impl<'a> Work<'a> {
-    /// Finds the counterparts of all shards in `bases`, opens the shards, and begins
-    /// the progress.
+    /// Finds the bases of all checkpoints in `bases`, opens the shards, and begins the
+    /// progress.
     pub(super) fn open(job: &'a Job<'a>, plan: &'a Plan<'a>, bases: &[Shards]) -> Result<Self> {
         let mut units = Vec::new();
         for unit in &plan.units {
             // A container in a folder of deltas has no base.
             let bases = match unit.is_original || unit.from == FileKind::Zstn {
                 true => None,
-                false => Bases::find(unit, bases)?,
+                false => bases_of(unit, bases)?,
             };
             units.push((unit, bases, Files::open(job, &unit.shards)?));
         }
@@ -201,34 +211,18 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The shards of every base in a chain that correspond to the shards of a checkpoint.
-struct Bases {
-    chain: Vec<Vec<Shard>>,
-}
-
-impl Bases {
-    /// Finds the counterparts of all shards of `unit` in each base of `chain`, nearest
-    /// base first. Returns `None` if there is no base.
-    fn find(unit: &Unit, chain: &[Shards]) -> Result<Option<Self>> {
-        let chain = chain.iter().map(|base| unit.counterparts(base, "base"));
-        let chain: Vec<_> = chain.collect::<Result<_>>()?;
-        Ok((!chain.is_empty()).then_some(Self { chain }))
+/// Finds the bases of a checkpoint in `chain`, nearest first: the checkpoint at the top
+/// for the one at the top, and counterparts to its shards for one in a subfolder. Returns
+/// `None` if there is no base.
+fn bases_of(unit: &Unit, chain: &[Shards]) -> Result<Option<Bases>> {
+    if unit.is_top() && chain.iter().all(|base| !base.files().is_empty()) {
+        return Ok(Bases::of_checkpoints(chain));
     }
-
-    /// Returns whether bases have to be fetched or restored.
-    fn take_disk_space(&self) -> bool {
-        self.chain
-            .iter()
-            .flatten()
-            .any(|base| base.location.is_remote() || !FileKind::Safetensors.is_of(&base.name))
-    }
-
-    /// Fetches and restores the base of shard `number`.
-    fn open(&self, job: &Job, number: usize) -> Result<BaseFile> {
-        let shards: Vec<&Shard> = self.chain.iter().map(|base| &base[number]).collect();
-        let fetch = |shard: &&Shard| fetch(job, shard).map(Arc::new);
-        BaseFile::restore(&job.quiet(), None, &shards, fetch)
-    }
+    let chain = chain.iter().map(|base| {
+        let files = unit.counterparts(base, "base")?;
+        Ok((base.location().to_string(), files))
+    });
+    Ok(Bases::of_files(chain.collect::<Result<_>>()?))
 }
 
 /// The files of a checkpoint. All of them are inspected before the work begins, but a

@@ -9,19 +9,21 @@ use std::fs::File;
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::arriving_safetensors::Stored;
 use super::file::read_exact_at;
+use super::joined::Joined;
 use super::read_ahead::ReadAhead;
 use super::version::{FileId, FileVersion};
 use super::{Feed, Source, check_inside};
 use crate::buffers::{Buffer, Buffers};
 use crate::output::temporary;
-use crate::{Error, Result};
+use crate::{Engine, Error, Result};
 
 /// A whole input: a file on this machine, bytes in memory with a name, or a remote file
 /// that is read ahead of its use.
@@ -32,6 +34,8 @@ pub struct Local {
     /// The identity of the file at a path, or of the files that the bytes were restored
     /// from.
     file_ids: Vec<FileId>,
+    /// A digest of a range, which the file was asked for as the base of a delta.
+    digest: Mutex<Option<(Range<u64>, [u8; 8])>>,
 }
 
 #[derive(Debug)]
@@ -47,6 +51,7 @@ enum Bytes {
     /// A file that arrives, of which a few ranges can be read.
     Stored(Arc<Stored>),
     Remote(ReadAhead),
+    Joined(Joined),
 }
 
 /// The number of bytes that [`Local::feed`] reads at a time. Statistics require a
@@ -65,29 +70,44 @@ impl Local {
     /// a device.
     pub fn open(path: &Path) -> Result<Self> {
         let version = FileVersion::open(path)?;
-        Ok(Self {
-            name: path.display().to_string(),
-            file_ids: vec![version.id().clone()],
-            bytes: Bytes::File(version),
-        })
+        let ids = [version.id().clone()];
+        Ok(Self::new(path.display().to_string(), Bytes::File(version)).with_file_ids(&ids))
+    }
+
+    fn new(name: String, bytes: Bytes) -> Self {
+        Self {
+            name,
+            bytes,
+            file_ids: Vec::new(),
+            digest: Mutex::default(),
+        }
+    }
+
+    /// Uses the files of a model as the one file that is the base of deltas. Messages call
+    /// it `name`. `shards` is the index of the model.
+    ///
+    /// # Errors
+    /// A file that is not safetensors or is refused; I/O errors.
+    pub(crate) fn joined(
+        engine: &Engine,
+        name: String,
+        files: Vec<Arc<Self>>,
+        shards: Option<&ShardIndex>,
+    ) -> Result<Self> {
+        let joined = Joined::new(engine, &name, files, shards)?;
+        let ids = joined.files().iter().flat_map(|file| &file.file_ids);
+        let ids: Vec<FileId> = ids.cloned().collect();
+        Ok(Self::new(name, Bytes::Joined(joined)).with_file_ids(&ids))
     }
 
     /// Uses bytes in memory. Messages call them `name`.
     pub(crate) fn of_bytes(name: String, bytes: Vec<u8>) -> Self {
-        Self {
-            name,
-            bytes: Bytes::Owned(bytes),
-            file_ids: Vec::new(),
-        }
+        Self::new(name, Bytes::Owned(bytes))
     }
 
     /// Uses a file that arrives. Messages call it `name`.
     pub(super) fn of_stored(name: String, stored: Arc<Stored>) -> Self {
-        Self {
-            name,
-            bytes: Bytes::Stored(stored),
-            file_ids: Vec::new(),
-        }
+        Self::new(name, Bytes::Stored(stored))
     }
 
     /// Uses a remote container while it arrives ([`Local::read_ahead`]). A file of another
@@ -108,11 +128,9 @@ impl Local {
         if len_bytes >= MIN_ARRIVING_BYTES
             && let Ok(FileKind::Zstn) = recognise(first, len_bytes)
         {
-            return Ok(Self {
-                name: source.name().into(),
-                file_ids: source.file_ids().to_vec(),
-                bytes: Bytes::Remote(ReadAhead::new(source, head)),
-            });
+            let (name, ids) = (source.name().into(), source.file_ids().to_vec());
+            let remote = Bytes::Remote(ReadAhead::new(source, head));
+            return Ok(Self::new(name, remote).with_file_ids(&ids));
         }
         let mut file = temporary::create()?;
         let written = file.write_all(&head);
@@ -142,11 +160,7 @@ impl Local {
     pub(crate) fn of_range(name: String, file: &File, range: Range<u64>) -> Result<Self> {
         let file = file.try_clone();
         let file = file.map_err(|error| Error::io(format!("open {name} again"), error))?;
-        Ok(Self {
-            name,
-            bytes: Bytes::Private { file, range },
-            file_ids: Vec::new(),
-        })
+        Ok(Self::new(name, Bytes::Private { file, range }))
     }
 
     /// Records that the bytes were made from `inputs`, so that no output replaces one
@@ -239,9 +253,30 @@ impl Local {
         Ok(())
     }
 
+    /// Returns the digest of `range`, which `compute` computes at the first call for this
+    /// range. Other threads wait for it.
+    pub(crate) fn digest_once(
+        &self,
+        range: Range<u64>,
+        compute: impl FnOnce() -> Result<[u8; 8]>,
+    ) -> Result<[u8; 8]> {
+        let mut known = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((of, digest)) if *of == range => Ok(*digest),
+            _ => {
+                let digest = compute()?;
+                *known = Some((range, digest));
+                Ok(digest)
+            }
+        }
+    }
+
     /// Advises the system that the bytes of `range` will be read soon, so that the disk
     /// can load them in the meantime.
     pub(crate) fn will_need(&self, range: Range<u64>) {
+        if let Bytes::Joined(joined) = &self.bytes {
+            return joined.will_need(range);
+        }
         #[cfg(target_os = "linux")]
         if let (Some((file, start)), Some(len)) = (
             self.file(),
@@ -273,7 +308,7 @@ impl Local {
         match &self.bytes {
             Bytes::File(version) => Some((version.file(), 0)),
             Bytes::Private { file, range } => Some((file, range.start)),
-            Bytes::Owned(_) | Bytes::Stored(_) | Bytes::Remote(_) => None,
+            Bytes::Owned(_) | Bytes::Stored(_) | Bytes::Remote(_) | Bytes::Joined(_) => None,
         }
     }
 }
@@ -299,6 +334,10 @@ impl Source for Local {
         match &self.bytes {
             Bytes::File(version) => version.check_unchanged(&self.name),
             Bytes::Remote(remote) => remote.source().check_unchanged(),
+            Bytes::Joined(joined) => {
+                let mut files = joined.files().iter();
+                files.try_for_each(|file| file.check_unchanged())
+            }
             Bytes::Private { .. } | Bytes::Owned(_) | Bytes::Stored(_) => Ok(()),
         }
     }
@@ -310,6 +349,7 @@ impl Source for Local {
             Bytes::Owned(bytes) => bytes.len() as u64,
             Bytes::Stored(stored) => stored.len_bytes(),
             Bytes::Remote(remote) => remote.source().len_bytes(),
+            Bytes::Joined(joined) => joined.len_bytes(),
         }
     }
 
@@ -334,6 +374,7 @@ impl Source for Local {
             Bytes::File(version) => version.read_into(&self.name, start, out),
             Bytes::Stored(stored) => stored.read_into(&self.name, start, out),
             Bytes::Remote(remote) => remote.read_into(start, out),
+            Bytes::Joined(joined) => joined.read_into(start, out),
             Bytes::Private { file, range } => {
                 read_exact_at(file, &self.name, range.start, start, out)
             }

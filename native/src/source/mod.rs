@@ -17,6 +17,7 @@ mod file;
 mod http;
 mod hub;
 mod input;
+mod joined;
 mod local;
 mod location;
 #[cfg(feature = "http")]

@@ -164,7 +164,7 @@ impl VerifyOptions {
         let original = self.original.as_ref();
         let original = original.map(|original| original.fetch(&job.http, job));
         let original = original.transpose()?;
-        let base = BaseFile::open(job, Some(local), &self.bases)?;
+        let base = BaseFile::of_delta(job, local, &self.bases)?;
         verify_file(job, local, base.as_deref(), original.as_deref(), self.fast)
     }
 

@@ -1,7 +1,7 @@
 /** Deltas that are opened with their base and read tensor by tensor, over HTTP and from disk. */
 
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { ZstnError, open } from "zstn";
@@ -131,6 +131,35 @@ test("a tensor as in the base costs nothing of the delta, a new one nothing of t
   const added = await model.tensor(NEW_TENSOR);
   assert.deepEqual(Buffer.from(added.bytes), Buffer.from(tuned[NEW_TENSOR].bytes));
   assert.deepEqual([model.stats.requests, model.base.stats.requests], [before[0] + 1, before[1] + 1]);
+});
+
+/** Writes a model in several files: `parts` are the tensors of each. Returns the path of its index. */
+function writeShards(name, parts) {
+  const files = parts.map((tensors, number) => [`${name}-${number}.safetensors`, tensors]);
+  for (const [file, tensors] of files) writeFileSync(at(file), safetensors(tensors));
+  const map = files.flatMap(([file, tensors]) => Object.keys(tensors).map((tensor) => [tensor, file]));
+  const index = at(`${name}.safetensors.index.json`);
+  writeFileSync(index, JSON.stringify({ weight_map: Object.fromEntries(map) }));
+  return index;
+}
+
+test("a base in several files, in the division that it had and in others", async () => {
+  const base = Object.entries(await writeLanguageModel(at("base.safetensors")));
+  const parts = (sizes) => sizes.map((_, number) => Object.fromEntries(base.filter((_, place) => place % sizes.length === number)));
+  const two = writeShards("two", parts([0, 1]));
+  const three = writeShards("three", parts([0, 1, 2]));
+  await pack(at("tuned.safetensors"), at("sharded.z4dm"), { base: two });
+  assert.ok(statSync(at("sharded.z4dm")).size < statSync(at("tuned.z4dm")).size + 64);
+  for (const index of [two, three, `${server.url}two.safetensors.index.json`]) {
+    const model = await open(at("sharded.z4dm"), { base: index });
+    for (const [name, { bytes }] of Object.entries(tuned)) assert.ok(Buffer.from(bytes).equals((await model.tensor(name)).bytes), name);
+    const rows = await model.tensor(MIDDLE_TENSOR, { rows: [1, 3] });
+    const rowBytes = rows.bytes.byteLength / 2;
+    assert.deepEqual(Buffer.from(rows.bytes), Buffer.from(tuned[MIDDLE_TENSOR].bytes.subarray(rowBytes, 3 * rowBytes)));
+    model.close();
+  }
+  await assert.rejects(open(at("sharded.z4dm"), { base: at("base.safetensors") }), { name: "WrongBaseError" });
+  await assert.rejects(open(at("tuned.z4dm"), { base: two }), { name: "WrongBaseError" });
 });
 
 test("a delta against a delta, progress and all", async () => {

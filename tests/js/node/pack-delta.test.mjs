@@ -275,15 +275,32 @@ for (const [what, base, expected] of [
   });
 }
 
-test("a model that is no single safetensors file is no base", async () => {
-  writeFileSync(at("part.safetensors"), small);
-  writeFileSync(at("other.safetensors"), safetensors({ b: { dtype: "U8", shape: [1], bytes: Uint8Array.of(5) } }));
-  const index = JSON.stringify({ metadata: {}, weight_map: { a: "part.safetensors", b: "other.safetensors" } });
-  writeFileSync(at("model.safetensors.index.json"), index);
-  const refused = { name: "InvalidInputError", message: /^A base is a safetensors file, .* several files\.$/ };
-  await assert.rejects(pack(small, { base: text(index) }), refused);
-  const model = await open(at("model.safetensors.index.json"));
-  await assert.rejects(pack(small, { base: model }), { name: "InvalidInputError", message: /a model in 2 files/ });
+test("a base in several files is the file with all tensors in the order of their names", async () => {
+  const byName = Object.entries(tensors).sort(([a], [b]) => (a < b ? -1 : 1));
+  const map = {};
+  for (const number of [0, 1]) {
+    const part = Object.fromEntries(byName.filter((_, place) => place % 2 === number));
+    writeFileSync(at(`part-${number}.safetensors`), safetensors(part));
+    for (const name of Object.keys(part)) map[name] = `part-${number}.safetensors`;
+  }
+  const base = at("parts.safetensors.index.json");
+  writeFileSync(base, JSON.stringify({ weight_map: map }));
+  const target = at("tuned.safetensors");
+  const expected = await bytesOf((await pack(target, { base: safetensors(Object.fromEntries(byName)) })).blob);
+  const model = await open(base);
+  for (const given of [base, model]) {
+    const { blob } = await pack(target, { base: given });
+    assert.ok(Buffer.from(await blob.arrayBuffer()).equals(expected));
+    const restored = await open(blob, { base: given });
+    assert.ok(Buffer.from(await restored.asSafetensorsBlob().bytes()).equals(readFileSync(target)));
+    writeFileSync(at("of-parts.z4dm"), await bytesOf(blob));
+    await unpack(at("of-parts.z4dm"), at("of-parts.safetensors"), { base });
+    assert.ok(readFileSync(at("of-parts.safetensors")).equals(readFileSync(target)));
+  }
+  await assert.rejects(pack(small, { base: text(readFileSync(base, "utf8")) }), { name: "InvalidInputError" });
+});
+
+test("a model of another format is no base", async () => {
   const foreign = vectorPath("ztensor", JSON.parse(readFileSync(vectorPath("ztensor", "manifest.json"), "utf8")).files[0].file);
   await assert.rejects(pack(small, { base: foreign }), { name: "InvalidInputError", message: /\.zstn or \.z4dm/ });
 });

@@ -1,6 +1,7 @@
-/** Opens the base that a file is packed against as a safetensors file: the base itself, or the file that it restores. */
+/** Opens the base that a file is packed against as a safetensors file: the base itself, the file that it restores, or several as one. */
 
 import { FormatError, InvalidInputError } from "../errors.js";
+import { joined } from "./joined.js";
 import { located, withHub } from "../resolve-hub-input.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
@@ -37,8 +38,8 @@ export async function openBase(given: ModelInput | Model, input: ModelInput, opt
   const head = headBytes > 0 ? await source.read(0, headBytes, { signal }) : new Uint8Array(0);
   const file = withHead(source, sizeBytes, head);
   if (mayBePlain(head)) return plainBase(file, sizeBytes, isRemote(base), options.signal);
-  if (head[0] === OPENING_BRACE) throw notABase("the index of a model in several files");
-  const model = await open(file, { signal, config: false }).catch(ofBase);
+  const isIndex = head[0] === OPENING_BRACE;
+  const model = await (isIndex ? open(base, { ...optionsOfBase, config: false }) : open(file, { signal, config: false })).catch(ofBase);
   try {
     return { ...originalOf(model), close: () => model.close() };
   } catch (error) {
@@ -63,14 +64,17 @@ function mayBePlain(head: Uint8Array): boolean {
 }
 
 /**
- * Returns the safetensors file that a model is or was packed from. Throws an `InvalidInputError` if the original file
- * cannot be restored.
+ * Returns the safetensors file that a model is or was packed from, or several of them as one. Throws an
+ * `InvalidInputError` for other models.
  */
 function originalOf(model: Model): Omit<Base, "close"> {
-  const file = model.asSafetensorsBlob();
-  if (!file.isOriginal) {
-    throw notABase(model.fileCount === 1 ? `one opened as ${model.kind}` : `a model in ${model.fileCount} files`);
+  if (model.fileCount > 1 && ["safetensors", "zstn", "z4dm"].includes(model.kind)) {
+    for (const error of model.unreadable.values()) throw error;
+    const source = joined(model);
+    return { source: withStats(source, new Traffic()), sizeBytes: source.size() };
   }
+  const file = model.asSafetensorsBlob();
+  if (!file.isOriginal) throw notABase(`one opened as ${model.kind}`);
   const read = (offset: number, length: number, { signal }: ReadOptions = {}) => file.slice(offset, offset + length).bytes(signal && { signal });
   return { source: withStats({ size: () => file.size, read }, new Traffic()), sizeBytes: file.size };
 }

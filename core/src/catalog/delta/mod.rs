@@ -331,15 +331,20 @@ impl FileCatalog {
                 ..tensor.clone()
             })
         });
+        Self::of_data(tensors.collect(), base_len_bytes).map(Some)
+    }
+
+    /// Returns the catalog of `len_bytes` of data in which the tensors lie uncompressed.
+    /// There is no header.
+    pub(crate) fn of_data(tensors: Vec<FileTensor>, len_bytes: u64) -> Result<Self> {
         Self::new(
             AnyContents::Safetensors(super::safetensors::FormatContents),
-            base_len_bytes,
-            base_len_bytes,
+            len_bytes,
+            len_bytes,
             None,
             BTreeMap::new(),
-            tensors.collect(),
+            tensors,
         )
-        .map(Some)
     }
 
     fn as_delta(&self) -> Option<&FormatContents> {
@@ -416,7 +421,7 @@ impl FileCatalog {
                 "the file is not a delta, so it takes no base",
             ));
         };
-        // Only the base of such a delta is a list of bytes without a header.
+        // The base of such a delta is a list of bytes without a header.
         let is_list = base.kind() == FileKind::Safetensors && base.original_header.is_none();
         if delta.references.is_some() && !is_list {
             return Err(other_original());

@@ -205,7 +205,7 @@ fn sketches_are_saved_when_asked_for_and_then_used() {
 }
 
 #[test]
-fn shards_are_compared_with_the_same_shards() {
+fn a_base_with_the_same_shards_is_preferred_to_others() {
     let folder = Folder::new();
     let base = Weights::new(1);
     let write = |name: &str, weights: &Weights| {
@@ -233,8 +233,8 @@ fn shards_are_compared_with_the_same_shards() {
     folder.write("models/whole.safetensors", &base.file("BF16"));
     write("new", &base.tuned(2, 0.2, 0.01));
     let choice = folder.choose("new");
-    assert_eq!((base_of(&choice), choice.compared), (Some("base"), 2));
-    assert_eq!(choice.left_out[0].0, "whole.safetensors");
+    assert_eq!((base_of(&choice), choice.compared), (Some("base"), 3));
+    assert!(choice.left_out.is_empty());
     let packed = folder.pack("new", "new-z4dm", &choice);
     let expected = choice.base.unwrap().estimate.packed_bytes;
     assert!(
@@ -242,6 +242,16 @@ fn shards_are_compared_with_the_same_shards() {
         "{packed}, {expected}"
     );
     assert!(folder.at("new-z4dm/model-1.z4dm").exists());
+    // In another division, it is still better than another model.
+    std::fs::remove_dir_all(folder.at("models/base")).unwrap();
+    let choice = folder.choose("new");
+    assert_eq!(
+        (base_of(&choice), choice.compared),
+        (Some("whole.safetensors"), 2)
+    );
+    let again = folder.pack("new", "again-z4dm", &choice);
+    assert!(again.abs_diff(packed) < packed / 50, "{again}, {packed}");
+    write("models/base", &base);
     // The family itself is a folder with an index.
     let choice = family::choose(
         &job(),

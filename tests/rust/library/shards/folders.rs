@@ -284,9 +284,9 @@ fn the_command_line_names_and_reports() {
             "cannot be written to a stream",
         ),
         (
-            &["pack", "model", "--base", "base/config.json"],
-            2,
-            "no counterpart",
+            &["pack", "model", "-o", "x", "--base", "base/config.json"],
+            1,
+            "config.json",
         ),
         (&["unpack", "model"], 2, "no .zstn or .z4dm file"),
         (&["unpack", "model-z4dm"], 2, "--base"),

@@ -2,6 +2,7 @@
 //! packed as deltas from the shards of a base.
 
 mod folders;
+mod other_bases;
 mod other_formats;
 mod other_shards;
 mod refusals;
@@ -375,15 +376,18 @@ fn deltas_go_shard_by_shard() {
     };
     refused(&[], "give that checkpoint as its base");
     refused(std::slice::from_ref(&input), "made against");
-    // Bases with different shards, with fewer, and with more.
-    let one = at("base").join(FIRST);
-    refused(&[one], "no counterpart to model-00002-of-00003.z4dm");
+    // One file is not the base of all shards, but there may be more files.
+    refused(&[at("base").join(FIRST)], "made against");
     let mut more = model(false);
     let index = String::from_utf8(more[INDEX].clone()).unwrap();
     let index = index.replace("\"up\"", "\"more\": \"more.safetensors\",\n \"up\"");
     more.insert(INDEX.into(), index.into_bytes());
     write(&at("more"), &more);
-    refused(&[at("more")], "has more.safetensors, for which");
+    refused(&[at("more")], "is not there");
+    let file = checkpoint(&[("more", "U8", b"more")]);
+    std::fs::write(at("more").join("more.safetensors"), file).unwrap();
+    unpack_with("d", &[at("more")], "with-more").unwrap();
+    assert!(read(&at("with-more")) == tuned);
     pack(&input, &at("packed")).unwrap();
     let error = unpack_with("packed", &[at("base")], "x").unwrap_err();
     assert!(error.to_string().contains("takes no base"), "{error}");
