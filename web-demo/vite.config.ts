@@ -58,7 +58,7 @@ export default defineConfig({
   base: "./",
   plugins: [contentSecurityPolicy, aboutInPage, sampleFiles, standaloneScripts, archive],
   // Workers have their own list of plugins, and only they use the package.
-  // What several of their chunks need is one chunk, which is shorter after compression than many small ones, and one request.
+  // Modules that several chunks share go into one chunk: one request instead of many, and fewer bytes after compression.
   worker: { format: "es", plugins: () => [withoutUnused], rolldownOptions: { output: { codeSplitting: { groups: [{ name: "shared", minShareCount: 2 }] } } } },
   build: { target: "es2022", assetsInlineLimit: 0, modulePreload: false },
   // If Vite pre-bundled the package, it would lose its .wasm file.

@@ -58,9 +58,9 @@ export interface PackOptions extends CommonOptions {
 export interface PackDeltaOptions<Base extends ModelInput | Model = ModelInput | Model> extends CommonOptions {
   /**
    * The checkpoint that the file is a fine-tune of: only the delta from it is stored. Any input of `open`, plain or
-   * packed, in one file or several, or an open model, which may be a delta with its own base. A base that is opened here is read with the same
-   * `signal` and `HttpOptions`, but receives `headers` and `token` only if it has the same origin: open it yourself if
-   * it needs other options. A model that you pass is not closed.
+   * packed, in one file or several, or an open model, which may be a delta with its own base. A base that is opened
+   * here is read with the same `signal` and `HttpOptions`, but receives `headers` and `token` only if it has the same
+   * origin: open it yourself if it needs other options. A model that you pass is not closed.
    */
   base: Base;
 }

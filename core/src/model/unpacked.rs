@@ -131,21 +131,16 @@ impl Model {
         }
     }
 
-    /// Returns this model as the one safetensors file that is the base of deltas
-    /// (docs/formats/zstn-delta.md 8). For a single file, it is the file of
-    /// [`Model::unpacked`]. Several files become one with the tensors in ascending order
-    /// of their names, whatever the division into files is.
+    /// Returns the files of this model as one safetensors file, with the tensors in
+    /// ascending order of their names. It is the base of deltas against a model in several
+    /// files, and does not depend on how the model is sharded
+    /// (docs/formats/zstn-delta.md 8).
     ///
     /// # Errors
     /// The errors of [`Model::unpacked`].
     pub fn joined(&self) -> Result<Unpacked> {
-        match self.files[..] {
-            [_] => self.unpacked(),
-            _ => {
-                self.check_restorable()?;
-                self.written(self.by_name.values().copied())
-            }
-        }
+        self.check_restorable()?;
+        self.written(self.by_name.values().copied())
     }
 
     /// Refuses a model with tensors that cannot be read.
@@ -184,7 +179,7 @@ impl Model {
         }
     }
 
-    /// Returns a new file with the tensors of these numbers, in this order.
+    /// Returns a new file with the tensors `numbers`, in this order.
     fn written(&self, numbers: impl Iterator<Item = usize> + Clone) -> Result<Unpacked> {
         let mut end = 0u64;
         let tensors = numbers.clone().map(|number| {

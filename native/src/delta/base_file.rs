@@ -2,19 +2,15 @@
 
 use std::fmt::Display;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use zstn_core::catalog::{FileKind, recognise_named};
-use zstn_core::container::model_delta::DeltaPacker;
-use zstn_core::container::safetensors::{PREFIX_BYTES, ShardIndex};
 use zstn_core::limits::HEAD_LEN_BYTES;
-use zstn_core::model::{Model, ModelBuilder};
 
-use super::{Checked, safetensors_head};
-use crate::catalog::open_catalog;
+use super::Checked;
+use super::base::{Base, File, locked};
 use crate::progress::Total;
 use crate::shards::{BASES, Shard, Shards};
-use crate::source::parallel::{self, FILES_AT_ONCE};
 use crate::source::{HttpOptions, Input, Local, Source};
 use crate::{Error, Job, Output, Phase, Progress as _, Result, unpack};
 
@@ -114,156 +110,6 @@ impl Deref for BaseFile {
 /// them is a checkpoint in one or several files.
 pub(crate) struct Bases(Vec<Base>);
 
-/// A checkpoint that is a base.
-struct Base {
-    name: String,
-    files: Vec<File>,
-    index: Option<ShardIndex>,
-    /// The model of all files, once the headers of several files have been read.
-    model: Mutex<Option<Arc<Model>>>,
-    /// The only file, or all files as one, once that has been restored.
-    whole: Mutex<Option<Arc<Local>>>,
-}
-
-/// A file of a checkpoint.
-enum File {
-    Input(Input),
-    Shard(Shard),
-}
-
-impl File {
-    /// Returns the name of the file without folders and the extension.
-    fn stem(&self) -> &str {
-        match self {
-            Self::Input(_) => "",
-            Self::Shard(shard) => stem(&shard.name),
-        }
-    }
-
-    /// Returns whether the file is named like a delta.
-    fn is_named_delta(&self) -> bool {
-        matches!(self, Self::Shard(shard) if shard.name.ends_with(".z4dm"))
-    }
-
-    /// Returns whether the file has to be fetched or restored, which takes disk space.
-    fn takes_disk_space(&self) -> bool {
-        match self {
-            Self::Input(_) => true,
-            Self::Shard(shard) => {
-                shard.location.is_remote() || !shard.name.ends_with(".safetensors")
-            }
-        }
-    }
-
-    fn open(&self, http: &HttpOptions) -> Result<Box<dyn Source>> {
-        match self {
-            Self::Input(input) => input.open(http),
-            Self::Shard(shard) => shard.open_closed(http),
-        }
-    }
-
-    fn fetch(&self, job: &Job) -> Result<Arc<Local>> {
-        match self {
-            Self::Input(input) => input.fetch(&job.http, job),
-            Self::Shard(shard) => {
-                let fetching = |so_far, len| job.fetching(so_far, len);
-                shard.fetch(&job.http, &fetching).map(Arc::new)
-            }
-        }
-    }
-}
-
-impl Base {
-    fn new(name: String, files: Vec<File>, index: Option<ShardIndex>) -> Self {
-        Self {
-            name,
-            files,
-            index,
-            model: Mutex::default(),
-            whole: Mutex::default(),
-        }
-    }
-
-    fn of_shards(shards: &Shards) -> Self {
-        let files = shards.files().iter().cloned().map(File::Shard);
-        let index = shards.index().map(|index| index.parsed.clone());
-        Self::new(shards.location().to_string(), files.collect(), index)
-    }
-
-    /// Returns the model of all files, of which the headers are read at the first call.
-    fn model(&self, job: &Job) -> Result<Arc<Model>> {
-        let mut known = locked(&self.model);
-        if let Some(model) = &*known {
-            return Ok(model.clone());
-        }
-        let engine = job.steady_engine();
-        let are_remote = self.files.iter().map(|file| match file {
-            File::Input(input) => input.is_remote(),
-            File::Shard(shard) => shard.location.is_remote(),
-        });
-        let at_once = parallel::at_once(are_remote, FILES_AT_ONCE);
-        let catalogs = parallel::run(self.files.len(), at_once, |number| {
-            open_catalog(&engine, &*self.files[number].open(&job.http)?)
-        })?;
-        let model = ModelBuilder::new(catalogs, self.index.as_ref(), None);
-        let model = model.and_then(|builder| builder.finish(&engine));
-        let model = Arc::new(model.map_err(Error::place(&self.name))?);
-        *known = Some(model.clone());
-        Ok(model)
-    }
-
-    /// Returns the number of the file that `delta` was made against; `None` for the only
-    /// file, and for all files as one.
-    fn file_of_delta(&self, job: &Job, delta: &Local) -> Result<Option<usize>> {
-        if self.files.len() < 2 {
-            return Ok(None);
-        }
-        let model = self.model(job)?;
-        let catalog = open_catalog(&job.steady_engine(), delta)?;
-        // A delta of z4ai names no base, and may fit several files.
-        let stem = stem(delta.name());
-        let named = self.files.iter().position(|file| file.stem() == stem);
-        if let Some(number) = named
-            && catalog.check_base(&model.files()[number]).is_ok()
-        {
-            return Ok(Some(number));
-        }
-        let pair = format!("{} with the base {}", delta.name(), self.name);
-        model.base_of(&catalog).map_err(Error::place(pair))
-    }
-
-    /// Returns the number of the file that is the base for packing `target`: the one with
-    /// the same name, if it has all of the target's tensors that the base has. `None` for
-    /// the only file, and for all files as one.
-    fn file_for_packing(
-        &self,
-        job: &Job,
-        target: &Local,
-        is_extended: bool,
-    ) -> Result<Option<usize>> {
-        let stem = stem(target.name());
-        let named = self.files.iter().position(|file| file.stem() == stem);
-        let Some(named) = named.filter(|_| self.files.len() > 1) else {
-            return Ok(None);
-        };
-        let model = self.model(job)?;
-        let head = safetensors_head(target)?;
-        let json = head.get(zstn_core::bytes::index(PREFIX_BYTES)..);
-        let packer = DeltaPacker::new(json.unwrap_or_default().to_vec(), target.len_bytes());
-        let packer = packer.map_err(Error::place(target.name()))?;
-        let mut tensors = packer.tensors().iter();
-        let is_enough = tensors.all(|tensor| match model.find(&tensor.name) {
-            Ok(number) => {
-                let mut parts = model.tensors()[number].parts.iter();
-                parts.all(|part| part.file == named)
-            }
-            // With extension frames, it may be in the base under another name.
-            Err(_) => !is_extended,
-        });
-        Ok(is_enough.then_some(named))
-    }
-}
-
 impl Bases {
     /// Returns the bases in `chain`, nearest first; `None` if it is empty. Indices and
     /// folders are read.
@@ -316,9 +162,9 @@ impl Bases {
     /// all files as one.
     ///
     /// # Errors
-    /// A file that is not a delta; a base that is not the one of the delta, or is too
-    /// short a chain; every error of fetching and unpacking one of the files; too little
-    /// space for the result.
+    /// A file that is not a delta; another base than the delta's; a chain that is too
+    /// short; every error of fetching and unpacking one of the files; too little space for
+    /// the result.
     pub(crate) fn of_delta(&self, job: &Job, delta: &Local) -> Result<BaseFile> {
         self.of_delta_at(job, 0, delta).map(BaseFile)
     }
@@ -383,12 +229,13 @@ impl Bases {
     }
 
     /// Fetches a file of the base at `place` in the chain, and restores it if it is
-    /// packed. Nothing is restored before the files that this takes are there.
+    /// packed.
     fn restored(&self, job: &Job, place: usize, number: usize) -> Result<Arc<Local>> {
         let file = &self.0[place].files[number];
         let local = file.fetch(job)?;
         let kind = kind(&local)?;
-        // A file of which no delta could be made is a container under the name of one.
+        // A shard that could not be packed as a delta is a container, although its name
+        // ends in .z4dm.
         if kind != FileKind::Delta
             && !file.is_named_delta()
             && let Some(next) = self.0.get(place + 1)
@@ -409,16 +256,6 @@ impl Bases {
             _ => Ok(local),
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns a file name without folders and the extension.
-fn stem(name: &str) -> &str {
-    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
 fn kind(input: &Local) -> Result<FileKind> {

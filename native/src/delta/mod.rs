@@ -19,6 +19,7 @@ use crate::pack::is_foreign;
 use crate::source::{Local, Source};
 use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
+mod base;
 mod base_file;
 mod large_tensor;
 mod records;
@@ -51,7 +52,7 @@ fn base_header(base: &Local) -> Result<BaseHeader> {
     BaseHeader::parse(&head, base.len_bytes()).map_err(Error::place(base.name()))
 }
 
-/// Returns the digest of the base's data. Several deltas may share one base.
+/// Returns the digest of the base's data, computed once for all deltas that share the base.
 fn data_digest(job: &Job, base: &Local, header: &BaseHeader) -> Result<[u8; 8]> {
     base.digest_once(header.data(), || {
         let mut digest = DataDigest::default();

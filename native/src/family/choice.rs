@@ -238,8 +238,9 @@ impl Search<'_> {
                 estimate,
             ));
         }
-        // Among equally good candidates, a delta against one that is divided alike needs
-        // fewer files. The sort is stable, so the others stay sorted by name.
+        // Among equally good candidates, one with the same shards comes first: each shard
+        // then needs only one file of it. The sort is stable, so the others stay sorted by
+        // name.
         ranked
             .sort_by_key(|(rank, candidate, _)| (*rank, candidate.member.shards != target.shards));
         let limit = choice

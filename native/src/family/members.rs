@@ -221,7 +221,9 @@ pub(super) fn shard_stems(shards: &Shards) -> Vec<String> {
     if let ([_], None) = (shards.files(), shards.index()) {
         return Vec::new();
     }
-    let names = shards.files().iter().map(|file| file.name.as_str());
-    let stems = names.map(|name| name.rsplit_once('.').map_or(name, |(stem, _)| stem).into());
-    stems.collect()
+    shards
+        .files()
+        .iter()
+        .map(|file| file.stem().into())
+        .collect()
 }

@@ -176,8 +176,8 @@ impl ReaderOptions {
         }
     }
 
-    /// Attaches the opened bases, the first of which is the base of `reader`, the second
-    /// the base of that, and so on.
+    /// Attaches the opened bases: the first is the base of `reader`, the second is the
+    /// base of the first, and so on.
     fn with_bases(&self, reader: Reader, bases: Vec<Result<Reader>>) -> Result<Reader> {
         let mut base: Option<Reader> = None;
         for opened in bases.into_iter().rev() {

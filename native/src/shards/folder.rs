@@ -13,18 +13,19 @@ use crate::unpack::unpack_file;
 use crate::{Error, Job, Output, Progress as _, Result};
 
 /// Packs every shard of `input` into a container in the new folder `target`; with a
-/// base, into the delta from the base's file of the same name or, if the base is divided
-/// in another way, from all of its files. The index is written to the same folder (docs/formats/sharded.md 3). If the input is a folder, its model files
-/// of other formats are packed without a base, and its other files are copied; if it is an
-/// index, the `config.json` in its folder is copied.
+/// base, into the delta from the base's file of the same name or, if the base is sharded
+/// differently, from all of its files. The index is written to the same folder
+/// (docs/formats/sharded.md 3). If the input is a folder, its model files of other formats
+/// are packed without a base, and its other files are copied; if it is an index, the
+/// `config.json` in its folder is copied.
 ///
 /// A file in the folder that cannot be packed, such as an index that could not be
 /// restored, is copied like the other files.
 ///
 /// # Errors
 /// An index named by the caller that could not be restored; a base without counterparts
-/// to the checkpoints in subfolders; a target that exists and is not empty; every error of packing a single file. After an
-/// error, nothing of the target is left.
+/// to the checkpoints in subfolders; a target that exists and is not empty; every error of
+/// packing a single file. After an error, nothing of the target is left.
 pub(crate) fn pack_shards(
     job: &Job,
     input: &Shards,
@@ -77,8 +78,8 @@ fn pack_shard(shard: &CurrentShard, output: Output, options: &PackOptions) -> Re
 /// `config.json` in its folder is copied.
 ///
 /// # Errors
-/// An index that names a missing file; a base that is missing, not needed or another one;
-/// a target that exists and is not empty; every error of unpacking a single
+/// An index that names a missing file; a base that is missing, not needed or not the
+/// deltas' own; a target that exists and is not empty; every error of unpacking a single
 /// file. After an error, nothing of the target is left.
 pub(crate) fn unpack_shards(
     job: &Job,

@@ -15,5 +15,6 @@ pub use choice::{BASES, PACKED, PLAIN};
 pub(crate) use folder::{pack_shards, unpack_shards};
 #[cfg(feature = "async")]
 pub(crate) use shard::is_absent;
+pub(crate) use shard::stem;
 pub use shard::{Index, Shard, packed_index_of, unpacked_index, unpacked_index_of};
 pub(crate) use verify::verify_shards;

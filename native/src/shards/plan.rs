@@ -388,13 +388,13 @@ fn counterparts<'a>(shards: &Shards, others: &'a Shards, role: &str) -> Result<V
     }
     let mut by_stem: BTreeMap<&str, &Shard> = BTreeMap::new();
     for shard in others.files() {
-        by_stem.insert(stem(shard), shard);
+        by_stem.insert(shard.stem(), shard);
     }
     let found: Result<Vec<&Shard>> = shards
         .files()
         .iter()
         .map(|shard| {
-            by_stem.remove(stem(shard)).ok_or_else(|| {
+            by_stem.remove(shard.stem()).ok_or_else(|| {
                 Error::Usage(format!(
                     "{} has no counterpart to {}; the {role} must be cut into the same shards",
                     others.location(),
@@ -413,11 +413,4 @@ fn counterparts<'a>(shards: &Shards, others: &'a Shards, role: &str) -> Result<V
             more.name
         ))),
     }
-}
-
-fn stem(shard: &Shard) -> &str {
-    shard
-        .name
-        .rsplit_once('.')
-        .map_or(&shard.name, |(stem, _)| stem)
 }

@@ -46,7 +46,17 @@ impl fmt::Display for Shard {
     }
 }
 
+/// Returns a file name without its extension.
+pub(crate) fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
 impl Shard {
+    /// Returns the name of the file without its extension.
+    pub(crate) fn stem(&self) -> &str {
+        stem(&self.name)
+    }
+
     /// Returns the file called `name` in the folder of `other`, a file of the same
     /// model. If a local file is missing and its packed file is there, returns that one.
     /// `None` if `other` has no folder.

@@ -26,8 +26,8 @@ const MAX_NAMED: usize = 20;
 /// the digests of whole files are left out.
 ///
 /// # Errors
-/// An index that names a missing file; a base that is missing, not needed or another
-/// one; an original that differs; every error of verifying a single file.
+/// An index that names a missing file; a base that is missing, not needed or not
+/// the deltas' own; an original that differs; every error of verifying a single file.
 pub(crate) fn verify_shards(
     job: &Job,
     input: &Shards,

@@ -34,7 +34,7 @@ pub struct Local {
     /// The identity of the file at a path, or of the files that the bytes were restored
     /// from.
     file_ids: Vec<FileId>,
-    /// A digest of a range, which the file was asked for as the base of a delta.
+    /// The last result of [`Local::digest_once`].
     digest: Mutex<Option<(Range<u64>, [u8; 8])>>,
 }
 
@@ -253,8 +253,8 @@ impl Local {
         Ok(())
     }
 
-    /// Returns the digest of `range`, which `compute` computes at the first call for this
-    /// range. Other threads wait for it.
+    /// Returns the digest of `range`. The first call for this range computes it with
+    /// `compute`, while other threads wait.
     pub(crate) fn digest_once(
         &self,
         range: Range<u64>,

@@ -143,7 +143,7 @@ function writeShards(name, parts) {
   return index;
 }
 
-test("a base in several files, in the division that it had and in others", async () => {
+test("a base in several files, with the shards that it had and with others", async () => {
   const base = Object.entries(await writeLanguageModel(at("base.safetensors")));
   const parts = (sizes) => sizes.map((_, number) => Object.fromEntries(base.filter((_, place) => place % sizes.length === number)));
   const two = writeShards("two", parts([0, 1]));

@@ -175,7 +175,7 @@ test("an abort in the middle ends all bands, and the pool goes on", async () => 
   });
 });
 
-/** Runs before the package's own script: the first of all workers that gets a band ends. Which one that is depends on the time they take to start. */
+/** Runs before the package's own script. The first worker to receive a band exits; which one that is depends on how fast they start. */
 const FIRST_BAND_ENDS = 'import { parentPort, workerData } from "node:worker_threads"; parentPort.once("message", () => Atomics.exchange(workerData, 0, 1) || process.exit(7));';
 
 test("a worker that ends with a band is an error of the tensor, and the next read works", async (t) => {

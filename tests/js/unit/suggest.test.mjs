@@ -70,7 +70,7 @@ test("the time is bounded for 100,000 names without any likeness", () => {
   const below = (limit) => Math.floor(((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32) * limit);
   const all = Array.from({ length: 100_000 }, () => Array.from({ length: 60 }, () => "abcdefgh._"[below(10)]).join(""));
   const wanted = `${all[500].slice(0, 30)}xx${all[500].slice(33)}`;
-  /** Returns the processor time of several runs, in microseconds. The system counts it in ticks, so one run is too short. */
+  /** Returns the processor time of several runs, in microseconds. A single run can be shorter than a tick of the system's clock. */
   const timeOf = (work) => {
     const before = process.cpuUsage();
     for (let run = 0; run < 8; run++) work();

@@ -1,17 +1,22 @@
 /** Opens the base that a file is packed against as a safetensors file: the base itself, the file that it restores, or several as one. */
 
+import type { ModelInstance } from "../core.js";
 import { FormatError, InvalidInputError } from "../errors.js";
-import { joined } from "./joined.js";
+import { Instance } from "../instance.js";
 import { located, withHub } from "../resolve-hub-input.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
 import { isRemote, sourceOf } from "../model-source.js";
 import { nameBase, open, optionsFor } from "../open.js";
 import type { AllPackOptions } from "../pack-options.js";
+import { generatedFile } from "../safetensors-view/generated-file.js";
+import { PlainLayout, writeHead } from "../safetensors/plain-layout.js";
+import { compareText } from "../safetensors/utf8-order.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import { Traffic } from "../source/traffic.js";
 import { withReadAhead } from "../source/with-read-ahead.js";
 import { withStats } from "../source/with-stats.js";
+import type { TensorInfo } from "../tensor.js";
 
 /** An open base: the source of its safetensors file. `close` frees the model that was opened to restore it. */
 export interface Base {
@@ -23,6 +28,9 @@ export interface Base {
 
 /** The number of bytes that are read first to recognise the format. Opening and packing also read this many bytes first. */
 const HEAD_BYTES = 32768;
+
+/** The size of the cache of decoded tensors of a base in several files. */
+const DECODED_BYTES = 64 << 20;
 
 /** The first byte of a shard index, which is JSON. */
 const OPENING_BRACE = 0x7b;
@@ -69,14 +77,29 @@ function mayBePlain(head: Uint8Array): boolean {
  */
 function originalOf(model: Model): Omit<Base, "close"> {
   if (model.fileCount > 1 && ["safetensors", "zstn", "z4dm"].includes(model.kind)) {
-    for (const error of model.unreadable.values()) throw error;
+    const [unreadable] = model.unreadable.values();
+    if (unreadable) throw unreadable;
     const source = joined(model);
-    return { source: withStats(source, new Traffic()), sizeBytes: source.size() };
+    return { source: withStats(source, new Traffic()), sizeBytes: source.size() as number };
   }
   const file = model.asSafetensorsBlob();
   if (!file.isOriginal) throw notABase(`one opened as ${model.kind}`);
   const read = (offset: number, length: number, { signal }: ReadOptions = {}) => file.slice(offset, offset + length).bytes(signal && { signal });
   return { source: withStats({ size: () => file.size, read }, new Traffic()), sizeBytes: file.size };
+}
+
+/**
+ * Returns the files of a model as one safetensors file, with the tensors in ascending order of their names
+ * (docs/formats/zstn-delta.md 8).
+ */
+function joined(model: Model): Source {
+  const tensors = new Map([...model.tensors].sort(([a], [b]) => compareText(a, b)));
+  const infos = [...tensors.values()];
+  const unpacked = new PlainLayout(writeHead([], infos), infos, false);
+  const decode = async ({ name }: TensorInfo, signal: AbortSignal) => (await model.tensor(name, { signal })).bytes as Uint8Array<ArrayBuffer>;
+  // The layout is not in WebAssembly, so it needs no instance of it.
+  const instance: ModelInstance = new Instance<unknown>(undefined, () => {});
+  return generatedFile({ kind: model.kind, isPlain: () => false, tensors, files: [], instance, unpacked, decode }, DECODED_BYTES);
 }
 
 function notABase(what: string): InvalidInputError {

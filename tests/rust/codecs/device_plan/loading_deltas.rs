@@ -311,7 +311,7 @@ fn damaged_deltas_are_refused_as_the_reader_refuses_them() {
     let (mut refused, mut accepted) = (0, 0);
     for extended in [true, false] {
         let one = delta(&second, &[&first], extended);
-        // With every byte, this would take two hours.
+        // Testing every byte would take two hours.
         for at in (0..one.len()).step_by(tier::count(1_009, 101)) {
             let mut damaged = one.clone();
             damaged[at] ^= 0x24;

@@ -1,4 +1,4 @@
-//! Bases that are divided into files in another way than the checkpoint, or not at all.
+//! Bases that are sharded differently from the checkpoint, or not at all.
 
 use zstn::{Error, Reader, ReaderOptions, Storage, VerifyOptions};
 
@@ -40,7 +40,7 @@ fn divided(tensors: &[(String, Vec<u8>)], files: &[(&str, &[&str])]) -> Files {
     made
 }
 
-/// The same base in one file, and in two divisions that differ from that of the model.
+/// The same base in one file, and in two kinds of shards that the model does not have.
 fn divisions() -> [(&'static str, Files); 3] {
     let tensors = tensors(false);
     let all = ["up", "extra", "embed", "head", "norm"];
@@ -57,7 +57,7 @@ fn divisions() -> [(&'static str, Files); 3] {
                 &[(a, &["head", "embed"]), (b, &["norm", "up", "extra"])],
             ),
         ),
-        // Files with the same names as those of the model, but with other tensors.
+        // The same file names as in the model, but the tensors are in different files.
         (
             "moved",
             divided(
@@ -135,7 +135,7 @@ fn a_base_may_be_divided_in_another_way() {
         }
         assert!(results[name] == results[&format!("{name}-packed")]);
     }
-    // All files of a base are one base, however they are divided.
+    // All files together are one base, however it is sharded.
     assert!(results["two"] == results["moved"]);
     check(&at("against-two"), &[at("moved-packed")], &input);
     let reader = ReaderOptions::default().base(at("one"));
@@ -230,7 +230,7 @@ fn renamed_tensors_are_found_in_other_files_of_the_base() {
         Storage::Delta { whole, .. } => whole,
         _ => file.tensors,
     });
-    // Tensors as short as `norm` and `extra` are only compared with those of their name.
+    // `norm` and `extra` are too short to be compared with tensors of other names.
     assert_eq!(whole.sum::<usize>(), 2);
     check(&at("packed"), &[at("base")], &input);
 }
