@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use zstn_core::catalog::{FileKind, recognise_named};
+use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::Checked;
@@ -141,12 +142,12 @@ impl Bases {
         (!chain.is_empty()).then_some(Self(bases))
     }
 
-    /// Returns the bases that consist of these files, with the name of each checkpoint,
-    /// nearest first. `None` if there is none.
-    pub(crate) fn of_files(chain: Vec<(String, Vec<Shard>)>) -> Option<Self> {
-        let bases = chain.into_iter().map(|(name, files)| {
+    /// Returns the bases that consist of these files, with the name and the index of each
+    /// checkpoint, nearest first. `None` if there is none.
+    pub(crate) fn of_files(chain: Vec<(String, Vec<Shard>, Option<ShardIndex>)>) -> Option<Self> {
+        let bases = chain.into_iter().map(|(name, files, index)| {
             let files = files.into_iter().map(File::Shard);
-            Base::new(name, files.collect(), None)
+            Base::new(name, files.collect(), index)
         });
         let bases: Vec<_> = bases.collect();
         (!bases.is_empty()).then_some(Self(bases))

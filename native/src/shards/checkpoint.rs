@@ -302,6 +302,19 @@ impl Shards {
         })
     }
 
+    /// Returns the checkpoint in the subfolder `folder`, if there is exactly one that a
+    /// delta can be made against.
+    pub(super) fn checkpoint_below(&self, folder: &Path) -> Option<Self> {
+        let Location::Path(root) = &self.location else {
+            return None;
+        };
+        let folder = root.join(folder);
+        let mut names = file_names(&folder).ok()?;
+        names.retain(|name| !tree::is_packed_original(&folder.join(name)));
+        let choice = choice::choose_whole(&names, BASES).ok()??;
+        Self::of_choice(&folder, &choice).ok()
+    }
+
     /// Returns the file at `path` below the opened folder, if it exists. If a single file
     /// was opened, returns it for its own name.
     pub(super) fn find_file(&self, path: &Path) -> Option<Shard> {

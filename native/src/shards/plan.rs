@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use zstn_core::catalog::{FileKind, has_other_extension, packed_name, restored_name};
+use zstn_core::container::safetensors::ShardIndex;
 
 use super::choice::{self, Choice};
 use super::shard::ShardKind as _;
@@ -125,6 +126,25 @@ impl<'a> Unit<'a> {
             })
         });
         found.collect()
+    }
+
+    /// Returns the files of `base` that this checkpoint is compared with, and their index:
+    /// the checkpoint in the same subfolder. A checkpoint in one file, and one in a folder
+    /// with several checkpoints, is compared with the files of the same names.
+    pub(super) fn files_of_base(&self, base: &Shards) -> Result<(Vec<Shard>, Option<ShardIndex>)> {
+        let counterparts = || Ok((self.counterparts(base, "base")?, None));
+        if self.is_original || self.is_top() {
+            return counterparts();
+        }
+        let checkpoint = || {
+            let found = base.checkpoint_below(&self.folder)?;
+            let index = found.index().map(|index| index.parsed.clone());
+            Some((found.files().to_vec(), index))
+        };
+        match self.shards.files().len() {
+            1 => counterparts().or_else(|error| checkpoint().ok_or(error)),
+            _ => checkpoint().map_or_else(counterparts, Ok),
+        }
     }
 
     /// Returns the paths of all files of this checkpoint in the result.

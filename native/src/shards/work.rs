@@ -212,15 +212,15 @@ impl<'a> Work<'a> {
 }
 
 /// Finds the bases of a checkpoint in `chain`, nearest first: the checkpoint at the top
-/// for the one at the top, and counterparts to its shards for one in a subfolder. Returns
-/// `None` if there is no base.
+/// for the one at the top, and the one in the same subfolder for one in a subfolder
+/// ([`Unit::files_of_base`]). Returns `None` if there is no base.
 fn bases_of(unit: &Unit, chain: &[Shards]) -> Result<Option<Bases>> {
     if unit.is_top() && chain.iter().all(|base| !base.files().is_empty()) {
         return Ok(Bases::of_checkpoints(chain));
     }
     let chain = chain.iter().map(|base| {
-        let files = unit.counterparts(base, "base")?;
-        Ok((base.location().to_string(), files))
+        let (files, index) = unit.files_of_base(base)?;
+        Ok((base.location().to_string(), files, index))
     });
     Ok(Bases::of_files(chain.collect::<Result<_>>()?))
 }

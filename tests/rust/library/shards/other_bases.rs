@@ -147,6 +147,63 @@ fn a_base_may_be_divided_in_another_way() {
 }
 
 #[test]
+fn so_may_checkpoints_in_subfolders() {
+    let (scratch, _) = scratch(&model(true));
+    let at = |name: &str| scratch.path().join(name);
+    let below = |top: &str, files: &Files| {
+        write(&at(top).join("text_encoder"), files);
+        std::fs::write(at(top).join("model_index.json"), "{}").unwrap();
+    };
+    let all = ["up", "extra", "embed", "head", "norm"];
+    let whole = divided(&tensors(true), &[("encoder.safetensors", &all)]);
+    below("sharded", &model(true));
+    below("whole", &whole);
+    for (name, files) in divisions() {
+        below(name, &files);
+        pack(&at(name), &at(&format!("{name}-packed"))).unwrap();
+        for input in ["sharded", "whole"] {
+            for base in [name.to_owned(), format!("{name}-packed")] {
+                let packed = at(&format!("{input}-against-{base}"));
+                let report = pack_with(&at(input), &[at(&base)], &packed);
+                assert!(
+                    report.packed_bytes() * 10 < report.original_bytes(),
+                    "{input} {base}"
+                );
+                let options = UnpackOptions::default().base(at(&base));
+                let back = at(&format!("{input}-{base}-back"));
+                zstn::unpack(&job(), &packed, &back, &options).unwrap();
+                let inside = |folder: &Path| read(&folder.join("text_encoder"));
+                assert!(inside(&back) == inside(&at(input)), "{input} {base}");
+            }
+        }
+    }
+}
+
+#[test]
+fn variants_in_a_subfolder_have_bases_of_their_own() {
+    let (scratch, _) = scratch(&model(true));
+    let at = |name: &str| scratch.path().join(name);
+    for (name, is_tuned) in [("base", false), ("tuned", true)] {
+        let mut others = tensors(is_tuned);
+        for (_, bytes) in &mut others {
+            bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+        }
+        let (a, b) = (
+            "model.fp16-00001-of-00002.safetensors",
+            "model.fp16-00002-of-00002.safetensors",
+        );
+        let files = [(a, &["up", "norm"][..]), (b, &["extra", "embed", "head"])];
+        let mut variant = divided(&others, &files);
+        let index = variant.remove(INDEX).unwrap();
+        variant.insert("model.safetensors.index.fp16.json".into(), index);
+        variant.extend(model(is_tuned));
+        write(&at(name).join("text_encoder"), &variant);
+    }
+    let report = pack_with(&at("tuned"), &[at("base")], &at("packed"));
+    assert!(report.packed_bytes() * 10 < report.original_bytes());
+}
+
+#[test]
 fn one_file_may_have_a_base_in_several_files() {
     let (scratch, _) = scratch(&model(true));
     let at = |name: &str| scratch.path().join(name);
