@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
-from conftest import assert_same
+from checkpoint_folders import write_checkpoint
+from conftest import assert_same, make_tensors
 from range_server import Address, Handler, serve
 
 import zstn
@@ -62,6 +63,29 @@ def test_all_inputs_have_the_same_tensors(
 
     for source in sources(packed, address):
         assert_same(run(read, source), tensors)
+
+
+def test_the_base_of_a_delta_may_be_in_other_files(tmp_path: Path, run: Callable[..., Any]) -> None:
+    base = write_checkpoint(tmp_path / "base", shards=3)
+    tensors = make_tensors()
+    tensors["wte.weight"][::9] *= 1.01
+    tuned, delta = tmp_path / "tuned.safetensors", tmp_path / "tuned.z4dm"
+    zstn.numpy.save_file(tensors, tuned)
+    zstn.pack(tuned, delta, base=base)
+
+    async def read(*bases: Path) -> dict[str, np.ndarray]:
+        async with zstn.aio.open(delta, base=bases) as model:
+            return {name: await model.numpy(name) for name in model}
+
+    assert_same(run(read, base), tensors)
+    with zstn.open(delta, base=base) as model:
+        assert_same({name: model.numpy(name) for name in model}, tensors)
+    zstn.unpack(delta, tmp_path / "back", base=base)
+    assert (tmp_path / "back").read_bytes() == tuned.read_bytes()
+    other = write_checkpoint(tmp_path / "other", shards=2, seed=1)
+    with pytest.raises(zstn.ZstnError) as error:
+        run(read, other)
+    assert error.value.code == "wrong_base"
 
 
 INDICES: list[Any] = [
