@@ -59,7 +59,7 @@
 //! | [`container`] | encoding of many tensors as a file, and decoding |
 //! | [`catalog`] | one view of the tensors in a file, whatever its container format |
 //! | [`model`] | the tensors of one or several files, dequantised if necessary |
-//! | [`sketch`] | signatures of checkpoints, from which the size of a delta is estimated |
+//! | [`sketch`] | descriptions of checkpoints, from which the size of a delta is estimated |
 //!
 //! `docs/formats` describes the formats, and the variants of [`Rule`] cite its
 //! sections. The modules of the codecs (`bytes`, `transform`, `entropy`, and

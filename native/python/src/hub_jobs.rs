@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zstn::family::{Candidate, Digests, Sketch, SketchOptions};
 use zstn::source::HttpOptions;
+use zstn::zstn_core::engine::Engine as _;
 use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
 use zstn::{Job, Location};
@@ -127,22 +128,33 @@ pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Chooses a base among the other sketched files for each file. `fixed` files get none.
+/// Chooses a base among the other sketched files for each file. `names` are the names of
+/// the sketches in `folder`. `fixed` files get none.
 #[pyfunction]
 pub fn choose_bases(
     py: Python<'_>,
-    sketches: Vec<Vec<u8>>,
+    results: &Results,
+    folder: String,
+    names: Vec<String>,
     fixed: Vec<bool>,
     extended: bool,
 ) -> PyResult<Vec<Option<usize>>> {
+    let results = results.0.clone();
     run(py, &Watch::none(), move |_| {
         let engine = engine::shared()?;
-        let mut candidates = Vec::with_capacity(sketches.len());
-        for (file, is_fixed) in sketches.iter().zip(fixed) {
-            let sketch = Sketch::parse(&engine, file)?;
-            candidates.push(Candidate::new(sketch, is_fixed));
-        }
-        Ok(zstn::family::bases(&engine, &candidates, extended))
+        let sketch = |number: usize| {
+            let name = &names[number];
+            let at = || results.at(&folder, name);
+            let file = results.read_file(&folder, name, MAX_FILE_BYTES)?;
+            let file = file.ok_or_else(|| zstn::Error::Usage(format!("{} was removed", at())))?;
+            Sketch::parse(&engine, &file).map_err(|error| zstn::Error::place(at())(error))
+        };
+        let fixed = (0..names.len()).zip(fixed).collect();
+        let candidates = engine.map(fixed, |(number, is_fixed)| {
+            sketch(number).map(|sketch| Candidate::new(&sketch, is_fixed))
+        });
+        let candidates: Vec<Candidate> = candidates.into_iter().collect::<zstn::Result<_>>()?;
+        zstn::family::bases(&engine, &candidates, sketch, extended)
     })
 }
 
@@ -206,11 +218,6 @@ impl Results {
             (file.name, file.len_bytes, age)
         };
         Ok(listed.into_iter().map(file).collect())
-    }
-
-    fn read_file(&self, py: Python<'_>, folder: &str, name: &str) -> PyResult<Option<Py<PyBytes>>> {
-        let read = run_short(py, || self.0.read_file(folder, name, MAX_FILE_BYTES))?;
-        Ok(read.map(|bytes| PyBytes::new(py, &bytes).unbind()))
     }
 
     fn create_file(

@@ -1,37 +1,45 @@
 //! Chooses bases for many checkpoints at once.
 
-use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zstn_core::engine::Engine as _;
-use zstn_core::sketch::Sketch;
+use zstn_core::frame::Edition;
+use zstn_core::sketch::{Signature, Sketch};
 
 use super::MIN_SAVING_PERCENT;
-use crate::Engine;
+use super::index::SignatureIndex;
+use crate::{Engine, Result};
 
-/// The maximum number of bases that a checkpoint is compared with. These are the bases
-/// with the most deltas.
-const MAX_COMPARED: usize = 64;
+/// The maximum number of bases that a checkpoint is compared with: those with the most
+/// similar signatures.
+const MAX_COMPARED: usize = 8;
 /// The maximum number of members of a cluster that are considered as its base, and the
 /// maximum number of members that each of them is compared with.
 const MAX_CANDIDATES: usize = 8;
 const MAX_WITNESSES: usize = 32;
+/// The number of sketches that are kept in memory, besides those in use.
+const KEPT_SKETCHES: usize = 64;
 
-/// A checkpoint that a base is chosen for.
+/// A checkpoint that a base is chosen for. It takes about half a kilobyte.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct Candidate {
-    /// The sketch of the checkpoint.
-    pub sketch: Sketch,
-    /// True if the checkpoint is already packed without a base and must stay so. It may
-    /// be the base of other checkpoints.
-    pub is_fixed: bool,
+    signature: Signature,
+    /// The estimated packed size without a base.
+    plain_bytes: u64,
+    is_fixed: bool,
 }
 
 impl Candidate {
-    /// Returns a candidate with this sketch.
+    /// Returns the candidate with this sketch. `is_fixed` is true if it is already
+    /// packed without a base and must stay so; it may be the base of other checkpoints.
     #[must_use]
-    pub fn new(sketch: Sketch, is_fixed: bool) -> Self {
-        Self { sketch, is_fixed }
+    pub fn new(sketch: &Sketch, is_fixed: bool) -> Self {
+        Self {
+            signature: sketch.signature(),
+            plain_bytes: sketch.estimate_plain().packed_bytes,
+            is_fixed,
+        }
     }
 }
 
@@ -44,85 +52,120 @@ struct Cluster {
 /// Chooses a base for each checkpoint among the others, as the index of that base;
 /// `None` for checkpoints to be packed without a base. A base has no base itself. A
 /// checkpoint gets a base if that is expected to save at least [`MIN_SAVING_PERCENT`].
+/// `sketch` returns the sketch of the candidate with a number; about a hundred sketches
+/// are in memory at a time, at most.
 ///
-/// The number of comparisons grows with the number of checkpoints times the number of
-/// bases, not with the square of the number of checkpoints: each checkpoint is compared
-/// with the bases found so far, and founds a cluster if none is good enough. Each
-/// cluster then gets the best base among a sample of its members. The choice is
-/// deterministic for the same list.
-#[must_use]
-pub fn bases(engine: &Engine, candidates: &[Candidate], extended: bool) -> Vec<Option<usize>> {
+/// Each checkpoint is compared with the bases found so far that have the most similar
+/// signatures, and founds a cluster if none is good enough. Each cluster then gets the
+/// best base among a sample of its members. The choice is deterministic for the same
+/// list.
+///
+/// # Errors
+/// The errors of `sketch`.
+pub fn bases(
+    engine: &Engine,
+    candidates: &[Candidate],
+    sketch: impl Fn(usize) -> Result<Sketch> + Sync,
+    extended: bool,
+) -> Result<Vec<Option<usize>>> {
     let work = Work {
         engine,
         candidates,
-        plain: candidates
-            .iter()
-            .map(|candidate| candidate.sketch.estimate_plain().packed_bytes)
-            .collect(),
-        extended,
+        sketch,
+        kept: Mutex::default(),
+        edition: match extended {
+            true => Edition::Paired,
+            false => Edition::Plain,
+        },
     };
-    let mut clusters: Vec<Cluster> = Vec::new();
+    let mut clusters = Clusters::default();
     let (fixed, free): (Vec<usize>, Vec<usize>) =
         (0..candidates.len()).partition(|&number| candidates[number].is_fixed);
-    clusters.extend(fixed.into_iter().map(|base| Cluster {
-        base,
-        members: Vec::new(),
-    }));
+    for number in fixed {
+        clusters.found(number, &candidates[number]);
+    }
     for number in free {
-        work.add(&mut clusters, number);
+        work.add(&mut clusters, number)?;
     }
     let mut chosen = vec![None; candidates.len()];
-    for cluster in clusters {
-        let base = work.best_base(&cluster);
+    for cluster in clusters.all {
+        let base = work.best_base(&cluster)?;
         let all = cluster.members.into_iter().chain([cluster.base]);
         let others: Vec<usize> = all.filter(|&number| number != base).collect();
-        let lens = work.deltas(&others, base);
+        let lens = work.deltas(&others, base)?;
         for (number, len) in others.into_iter().zip(lens) {
             if work.is_worth(number, len) {
                 chosen[number] = Some(base);
             }
         }
     }
-    chosen
+    Ok(chosen)
 }
 
-struct Work<'a> {
+/// All clusters, and an index of the signatures of their bases.
+#[derive(Default)]
+struct Clusters {
+    all: Vec<Cluster>,
+    index: SignatureIndex,
+}
+
+impl Clusters {
+    /// Starts a cluster with this base.
+    fn found(&mut self, base: usize, candidate: &Candidate) {
+        // Plans have fewer rows than u32 has numbers; one that had more would only lack
+        // these bases.
+        if let Ok(number) = u32::try_from(self.all.len()) {
+            self.index.add(number, &candidate.signature);
+        }
+        let members = Vec::new();
+        self.all.push(Cluster { base, members });
+    }
+
+    /// Returns the numbers of the clusters whose bases are most similar.
+    fn nearest(&self, candidate: &Candidate) -> Vec<usize> {
+        let nearest = self.index.nearest(&candidate.signature, MAX_COMPARED);
+        nearest.into_iter().map(|number| number as usize).collect()
+    }
+}
+
+struct Work<'a, S> {
     engine: &'a Engine,
     candidates: &'a [Candidate],
-    /// The estimated packed size of each checkpoint without a base.
-    plain: Vec<u64>,
-    extended: bool,
+    sketch: S,
+    /// The sketches used last.
+    kept: Mutex<VecDeque<(usize, Arc<Sketch>)>>,
+    edition: Edition,
 }
 
-impl Work<'_> {
+impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
     /// Adds a checkpoint to the cluster with the best base, or starts a cluster with
     /// it.
-    fn add(&self, clusters: &mut Vec<Cluster>, number: usize) {
-        // Only the bases with the most deltas are compared. Of equally good bases, the
-        // first in this order is chosen; the sort is stable, so the choice is
-        // deterministic.
-        clusters.sort_by_key(|cluster| Reverse(cluster.members.len()));
-        let bases: Vec<usize> = clusters.iter().map(|cluster| cluster.base).collect();
-        let bases = &bases[..bases.len().min(MAX_COMPARED)];
-        let lens = self
-            .engine
-            .map(bases.to_vec(), |base| self.delta(number, base));
-        let best = lens.into_iter().enumerate().min_by_key(|(_, len)| *len);
-        match best {
+    fn add(&self, clusters: &mut Clusters, number: usize) -> Result<()> {
+        let candidate = &self.candidates[number];
+        let nearest = clusters.nearest(candidate);
+        let own = match nearest.is_empty() {
+            true => None,
+            false => Some(self.sketch(number)?),
+        };
+        let lens = self.engine.map(nearest.clone(), |cluster| {
+            let base = self.sketch(clusters.all[cluster].base)?;
+            Ok(own.as_ref().map(|own| self.delta(own, &base)))
+        });
+        let lens: Vec<Option<u64>> = lens.into_iter().collect::<Result<_>>()?;
+        let lens = nearest.into_iter().zip(lens.into_iter().flatten());
+        match lens.min_by_key(|(cluster, len)| (*len, *cluster)) {
             Some((cluster, len)) if self.is_worth(number, len) => {
-                clusters[cluster].members.push(number);
+                clusters.all[cluster].members.push(number);
             }
-            _ => clusters.push(Cluster {
-                base: number,
-                members: Vec::new(),
-            }),
+            _ => clusters.found(number, candidate),
         }
+        Ok(())
     }
 
     /// Returns the member that makes its whole cluster smallest as the base.
-    fn best_base(&self, cluster: &Cluster) -> usize {
+    fn best_base(&self, cluster: &Cluster) -> Result<usize> {
         if self.candidates[cluster.base].is_fixed || cluster.members.len() < 2 {
-            return cluster.base;
+            return Ok(cluster.base);
         }
         let mut all = vec![cluster.base];
         all.extend(&cluster.members);
@@ -134,30 +177,58 @@ impl Work<'_> {
                 .copied()
                 .filter(|&witness| witness != candidate)
                 .collect();
-            let lens = self.deltas(&others, candidate);
+            let lens = self.deltas(&others, candidate)?;
             let total = lens
                 .into_iter()
-                .fold(self.plain[candidate], u64::saturating_add);
+                .fold(self.candidates[candidate].plain_bytes, u64::saturating_add);
             if total < best.0 {
                 best = (total, candidate);
             }
         }
-        best.1
+        Ok(best.1)
     }
 
-    fn deltas(&self, numbers: &[usize], base: usize) -> Vec<u64> {
-        self.engine
-            .map(numbers.to_vec(), |number| self.delta(number, base))
+    fn deltas(&self, numbers: &[usize], base: usize) -> Result<Vec<u64>> {
+        if numbers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let base = self.sketch(base)?;
+        let lens = self.engine.map(numbers.to_vec(), |number| {
+            let own = self.sketch(number)?;
+            Ok(self.delta(&own, &base))
+        });
+        lens.into_iter().collect()
     }
 
-    fn delta(&self, number: usize, base: usize) -> u64 {
-        let base = &self.candidates[base].sketch;
-        let sketch = &self.candidates[number].sketch;
-        sketch.estimate_delta(base, self.extended).packed_bytes
+    fn delta(&self, own: &Sketch, base: &Sketch) -> u64 {
+        own.estimate_delta(base, self.edition).packed_bytes
+    }
+
+    /// Returns the sketch of a candidate, and keeps it for a while.
+    fn sketch(&self, number: usize) -> Result<Arc<Sketch>> {
+        let mut kept = self.kept();
+        let at = kept.iter().position(|(other, _)| *other == number);
+        if let Some(entry) = at.and_then(|at| kept.remove(at)) {
+            kept.push_back(entry.clone());
+            return Ok(entry.1);
+        }
+        drop(kept);
+        let sketch = Arc::new((self.sketch)(number)?);
+        let mut kept = self.kept();
+        kept.push_back((number, sketch.clone()));
+        if kept.len() > KEPT_SKETCHES {
+            kept.pop_front();
+        }
+        Ok(sketch)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<Sketch>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_worth(&self, number: usize, len: u64) -> bool {
-        let limit = self.plain[number].saturating_mul(100 - MIN_SAVING_PERCENT);
+        let plain = self.candidates[number].plain_bytes;
+        let limit = plain.saturating_mul(100 - MIN_SAVING_PERCENT);
         len.saturating_mul(100) <= limit
     }
 }
@@ -188,7 +259,7 @@ mod tests {
                 .wrapping_add(1);
             let [.., high] = state.to_le_bytes();
             let changed = step > 0 && number % step == offset;
-            (0x3f00 | (u16::from(high) ^ u16::from(changed))).to_le_bytes()
+            ((0x3e00 + 2 * u16::from(high)) ^ u16::from(changed)).to_le_bytes()
         });
         let bytes: Vec<u8> = words.collect();
         let ranges = runs(Dtype::Bf16, 2 * ELEMENTS).into_iter();
@@ -201,10 +272,11 @@ mod tests {
 
     fn choose(sketches: Vec<(Sketch, bool)>) -> Vec<Option<usize>> {
         let candidates: Vec<Candidate> = sketches
-            .into_iter()
-            .map(|(sketch, is_fixed)| Candidate::new(sketch, is_fixed))
+            .iter()
+            .map(|(sketch, is_fixed)| Candidate::new(sketch, *is_fixed))
             .collect();
-        bases(&Engine::default(), &candidates, false)
+        let sketch = |number: usize| Ok(sketches[number].0.clone());
+        bases(&Engine::default(), &candidates, sketch, false).unwrap()
     }
 
     #[test]
@@ -246,5 +318,26 @@ mod tests {
         assert_eq!(chosen[1..], [None, None, None]);
         assert!(matches!(chosen[0], Some(1 | 2)), "{chosen:?}");
         assert_eq!(choose(Vec::new()), []);
+    }
+
+    #[test]
+    fn small_families_are_found_among_many_large_ones() {
+        // A hundred families of three come before the two members of another one.
+        let crowd = (10..110).flat_map(|seed| (0..3).map(move |offset| sketch(seed, 10, offset)));
+        let pair = [sketch(1, 0, 0), sketch(1, 10, 0)];
+        let chosen = choose(crowd.chain(pair).map(|sketch| (sketch, false)).collect());
+        assert!(chosen[300..].iter().flatten().all(|&base| base >= 300));
+        assert_eq!(chosen[300..].iter().flatten().count(), 1);
+        assert_eq!(chosen.iter().flatten().count(), 201);
+    }
+
+    #[test]
+    fn an_unreadable_sketch_is_an_error() {
+        let sketches = [sketch(1, 0, 0), sketch(1, 10, 0)];
+        let candidates = sketches
+            .each_ref()
+            .map(|sketch| Candidate::new(sketch, false));
+        let lost = |_: usize| Err(crate::Error::Usage("lost".into()));
+        assert!(bases(&Engine::default(), &candidates, lost, false).is_err());
     }
 }

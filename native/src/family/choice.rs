@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::engine::Engine as _;
+use zstn_core::frame::Edition;
 use zstn_core::model::Model;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
@@ -29,9 +31,10 @@ pub struct FamilyOptions {
 }
 
 impl FamilyOptions {
-    /// Sets whether the result may have extension frames, which make deltas smaller;
-    /// the default is false. Sketches do not show how much such frames save without a
-    /// base, so [`BaseChoice::plain`] does not include them.
+    /// Sets whether the result may have extension frames, which make deltas smaller,
+    /// and may be decoded from renamed tensors, from tensors with another number of rows
+    /// and from rows of fused ones; the default is false. Sketches do not show how much
+    /// such frames save without a base, so [`BaseChoice::plain`] does not include them.
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self
@@ -176,7 +179,6 @@ impl Search<'_> {
             saved: Vec::new(),
             unsaved: Vec::new(),
         };
-        let mut candidates = Vec::new();
         let (mut members, left_out) = members::list(family, http)?;
         choice.left_out = left_out;
         let is_own = |form: &Form| own.as_ref().is_some_and(|own| own.is_same(form));
@@ -192,29 +194,56 @@ impl Search<'_> {
             true => Digests::Local,
             false => Digests::Stored,
         };
+        members.retain(|member| {
+            let reason = match member.kind {
+                FileKind::Safetensors if !target.is_of(Some(member.kind.name())) => OTHER_FORMAT,
+                FileKind::Safetensors
+                    if deltas.iter().any(|delta| delta.is_same(&member.form))
+                        || member.form.has_difference() =>
+                {
+                    OWN_DELTA
+                }
+                _ => return true,
+            };
+            choice.left_out.push((member.name.clone(), reason.into()));
+            false
+        });
+        let candidates = self.candidates(members, digests, &mut choice)?;
+        choice.compared = candidates.len();
+        self.take_best(&target, &candidates, &mut choice)?;
+        Ok(choice)
+    }
+
+    /// Reads the sketches of members, or makes those that are missing. Members without
+    /// either are left out.
+    fn candidates(
+        &self,
+        members: Vec<Member>,
+        digests: Digests,
+        choice: &mut BaseChoice,
+    ) -> Result<Vec<Candidate>> {
+        let mut candidates = Vec::with_capacity(members.len());
+        let saved = members.iter().filter(|member| member.has_sketch);
+        let saved: Vec<&Location> = saved.map(|member| &member.sketch).collect();
+        let (engine, http) = (&self.job.engine, &self.job.http);
+        let mut saved = engine
+            .map(saved, |sketch| {
+                let (file, _) = sketch.read_small(http, MAX_FILE_BYTES)?;
+                Sketch::parse(engine, &file).map_err(Error::place(sketch))
+            })
+            .into_iter();
         for member in members {
-            if member.kind == FileKind::Safetensors && !target.is_of(Some(member.kind.name())) {
-                choice.left_out.push((member.name, OTHER_FORMAT.into()));
-                continue;
-            }
-            let is_packed = |form: &Form| deltas.iter().any(|delta| delta.is_same(form));
-            if member.kind == FileKind::Safetensors
-                && (is_packed(&member.form) || member.form.has_difference())
-            {
-                let reason = "its delta from another checkpoint is in the same folder, and may \
-                              need the one that is packed now; if it does not, name it with --base";
-                choice.left_out.push((member.name, reason.into()));
-                continue;
-            }
-            match self.sketch_of(&member, digests, &mut choice) {
+            let sketch = match member.has_sketch {
+                true => saved.next(),
+                false => None,
+            };
+            match sketch.unwrap_or_else(|| self.new_sketch(&member, digests, choice)) {
                 Ok(sketch) => candidates.push(Candidate { member, sketch }),
                 Err(error) if !member.is_local && error.is_external() => return Err(error),
                 Err(error) => choice.left_out.push((member.name, error.to_string())),
             }
         }
-        choice.compared = candidates.len();
-        self.take_best(&target, &candidates, &mut choice)?;
-        Ok(choice)
+        Ok(candidates)
     }
 
     /// Chooses the best candidate whose files match its sketch.
@@ -224,10 +253,21 @@ impl Search<'_> {
         candidates: &[Candidate],
         choice: &mut BaseChoice,
     ) -> Result<()> {
+        let edition = match self.options.extended {
+            // Other formats are compared by names only.
+            true if target.is_of(Some(FileKind::Safetensors.name())) => Edition::Paired,
+            true => Edition::Extended,
+            false => Edition::Plain,
+        };
+        let sketch = &target.sketch;
+        let estimates = self
+            .job
+            .engine
+            .map(candidates.iter().collect(), |candidate: &Candidate| {
+                sketch.estimate_delta(&candidate.sketch, edition)
+            });
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
-        for candidate in candidates {
-            let sketch = &target.sketch;
-            let estimate = sketch.estimate_delta(&candidate.sketch, self.options.extended);
+        for (candidate, estimate) in candidates.iter().zip(estimates) {
             let handicap = match candidate.member.is_delta() {
                 true => 100 + MIN_SAVING_PERCENT,
                 false => 100,
@@ -282,17 +322,13 @@ impl Search<'_> {
         sketch(self.job, input, &SketchOptions::default().digests(digests))
     }
 
-    /// Returns the sketch of a member: the saved one, or a new one.
-    fn sketch_of(
+    /// Makes the sketch of a member that has none.
+    fn new_sketch(
         &self,
         member: &Member,
         digests: Digests,
         choice: &mut BaseChoice,
     ) -> Result<Sketch> {
-        if member.has_sketch {
-            let (file, _) = member.sketch.read_small(&self.job.http, MAX_FILE_BYTES)?;
-            return Sketch::parse(&self.job.engine, &file).map_err(Error::place(&member.sketch));
-        }
         if member.is_delta() {
             return Err(Error::Usage(
                 "it is a delta without a sketch; make one with `zstn sketch FILE --base BASE`"
@@ -363,6 +399,10 @@ impl Search<'_> {
 /// The reason why a member is left out that has or restores another format.
 const OTHER_FORMAT: &str = "it is of another format than the input, and a base has to be of the \
                             same one";
+
+/// The reason why a plain member with its own delta in the same folder is left out.
+const OWN_DELTA: &str = "its delta from another checkpoint is in the same folder, and may need \
+                         the one that is packed now; if it does not, name it with --base";
 
 /// The checkpoint that is packed.
 struct Target {

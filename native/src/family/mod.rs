@@ -28,6 +28,7 @@
 
 mod bases;
 mod choice;
+mod index;
 mod members;
 mod same_checkpoint;
 mod sketching;

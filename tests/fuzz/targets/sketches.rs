@@ -1,9 +1,10 @@
-//! Parses a sketch, writes it again, and estimates its size against itself and another
-//! sketch.
+//! Parses a sketch, writes it again, computes its signature, and estimates its size against
+//! itself and another sketch.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use zstn_core::frame::Edition;
 use zstn_core::pure::Pure;
 use zstn_core::sketch::Sketch;
 use zstn_fuzz::{NATIVE, pair, speak, with_and_without_checksums};
@@ -19,9 +20,10 @@ fuzz_target!(|input: &[u8]| {
         let again = Sketch::parse(&Pure, &written).expect("our own sketch");
         assert!(again == sketch);
         let _ = sketch.estimate_plain();
-        let _ = sketch.estimate_delta(&sketch, true);
+        let _ = sketch.signature();
+        let _ = sketch.estimate_delta(&sketch, Edition::Extended);
         if let Ok(other) = Sketch::parse(&Pure, other) {
-            let _ = sketch.estimate_delta(&other, false);
+            let _ = sketch.estimate_delta(&other, Edition::Paired);
         }
     });
 });

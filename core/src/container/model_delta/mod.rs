@@ -27,6 +27,7 @@ use crate::{Error, Result, Rule, sort};
 mod encode;
 mod in_memory;
 mod incremental;
+pub(crate) mod pairing;
 mod pairs;
 mod payload;
 mod read;

@@ -34,7 +34,7 @@ pub struct BaseRange {
 
 impl BaseRange {
     /// The length of an entry of `SRCS` that has a range.
-    pub(super) const ENTRY_BYTES: u64 = 37;
+    pub(crate) const ENTRY_BYTES: u64 = 37;
 
     pub(super) fn read(cursor: &mut Cursor) -> Result<Self> {
         Ok(Self {

@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 from gateway import program
 from hub_source import files, hub, make_plan, run, tuned, weights, write
 
@@ -86,6 +87,24 @@ def test_new_members_keep_what_was_planned(families: Path, tmp_path: Path) -> No
     new = again[0]
     root = next(row for row in rows if row["repo"].startswith("f0/") and "bases" not in row)
     assert new["repo"] == "a/new" and new["bases"] == [root["key"]]
+
+
+def test_a_grown_vocabulary_has_the_base_of_its_family(families: Path, tmp_path: Path) -> None:
+    grown = tuned(weights(0, 60_000), 5)
+    grown["b.weight"] = np.concatenate([grown["b.weight"], grown["b.weight"][:20]])
+    write(families, "f0/grown/model.safetensors", {f"model.{key}": grown[key] for key in grown})
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    rows = make_plan(families, plan, "--extended", "--base", "auto", "--to", store)
+    own = [row for row in rows if row["repo"].startswith("f0/")]
+    root = next(row for row in own if "bases" not in row)
+    assert len(own) == 5
+    assert all(row["bases"] == [root["key"]] for row in own if row is not root)
+    run(plan, families, store, "--extended")
+    report = json.loads(hub("report", store, "--plan", plan, "--json")[0])
+    assert report["differences"] == 7
+    hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
+    place = Path("f0/grown/model.safetensors")
+    assert (tmp_path / "out" / place).read_bytes() == (families / place).read_bytes()
 
 
 def test_a_difference_from_a_refused_base_is_refused(families: Path, tmp_path: Path) -> None:

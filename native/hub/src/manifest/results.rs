@@ -199,7 +199,8 @@ impl Results {
         write(&location, bytes, false, &self.http)
     }
 
-    /// Returns the files in one of the folders, sorted by name.
+    /// Returns the files in one of the folders, sorted by name; none if there is no such
+    /// folder.
     ///
     /// # Errors
     /// I/O errors and errors of requests.
@@ -248,8 +249,12 @@ impl Results {
 
 fn list_local(folder: &Path) -> Result<Vec<ListedResult>> {
     let failed = |error| Error::file("read the folder", folder)(error);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
+    for entry in entries {
         let entry = entry.map_err(failed)?;
         let metadata = match entry.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,

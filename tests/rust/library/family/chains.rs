@@ -1,6 +1,7 @@
 //! Deltas as bases, and the limit on the length of their chains.
 
 use zstn::{Reader, UnpackOptions};
+use zstn_core::frame::Edition;
 
 use super::*;
 
@@ -165,9 +166,9 @@ fn a_difference_that_saves_enough_is_taken() {
         let limit = target.estimate_plain().packed_bytes * plain_limit;
         let file = std::fs::read(folder.at("models/1.sketch")).unwrap();
         let base = Sketch::parse(&engine(), &file).unwrap();
-        let delta = target.estimate_delta(&base, false).packed_bytes;
+        let delta = target.estimate_delta(&base, Edition::Plain).packed_bytes;
         let full = sketch_of(&folder.at("models/0.safetensors"));
-        let full = target.estimate_delta(&full, false).packed_bytes;
+        let full = target.estimate_delta(&full, Edition::Plain).packed_bytes;
         delta * 100 <= limit && delta * 107 > limit && full * 100 > limit
     };
     assert!((1..60).any(|step| is_between(&step)));

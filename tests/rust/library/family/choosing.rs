@@ -446,3 +446,53 @@ fn a_checkpoint_next_to_its_difference_is_no_base() {
     .unwrap();
     assert_eq!(base_of(&choose()), None);
 }
+
+/// Returns `weights` with another prefix, and with more rows in the first tensor.
+fn renamed_and_grown(weights: &Weights) -> Weights {
+    let mut changed = weights.clone();
+    for (name, _) in &mut changed.0 {
+        *name = format!("language_model.{name}");
+    }
+    let more = Weights::new(9).0.swap_remove(1).1;
+    changed.0[0].1.extend(&more[..1000]);
+    changed
+}
+
+#[test]
+fn extended_deltas_have_renamed_and_grown_tensors_of_their_base() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    folder.write("models/base.safetensors", &base.file("BF16"));
+    let other = Weights::new(2).file("BF16");
+    folder.write("models/another.safetensors", &other);
+    let tuned = renamed_and_grown(&base.tuned(3, 1.0, 0.01));
+    folder.write("new.safetensors", &tuned.file("BF16"));
+    let plain = folder.choose("new.safetensors");
+    assert_eq!((base_of(&plain), plain.compared), (None, 2));
+    let options = FamilyOptions::default().extended(true);
+    let choice = folder.choose_with("new.safetensors", &options).unwrap();
+    assert_eq!(base_of(&choice), Some("base.safetensors"));
+    let expected = choice.base.as_ref().unwrap().estimate;
+    assert_eq!((expected.differing_tensors, expected.whole_tensors), (6, 0));
+    let packing = choice.add_to(PackOptions::default().extended(true));
+    let (input, output) = (folder.at("new.safetensors"), folder.at("new.z4dm"));
+    let report = zstn::pack(&job(), input, output, &packing).unwrap();
+    let (packed, expected) = (report.packed_bytes(), expected.packed_bytes);
+    assert!(
+        packed.abs_diff(expected) < packed / 8 && packed < plain.plain.packed_bytes * 2 / 3,
+        "{packed}, {expected}"
+    );
+}
+
+#[test]
+fn other_formats_are_compared_by_names_alone() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    folder.write("base.gguf", &base.gguf());
+    let (from, to) = (folder.at("base.gguf"), folder.at("models/base.gguf.zstn"));
+    zstn::pack(&job(), from, to, &PackOptions::default()).unwrap();
+    folder.write("new.gguf", &renamed_and_grown(&base).gguf());
+    let options = FamilyOptions::default().extended(true);
+    let choice = folder.choose_with("new.gguf", &options).unwrap();
+    assert_eq!((base_of(&choice), choice.compared), (None, 1));
+}

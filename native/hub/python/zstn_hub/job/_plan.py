@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -73,12 +71,9 @@ class Planner:
         # A content that was planned before keeps its base, and therefore its key.
         same = self._contents.get(_content(file.path, sha256))
         if same is not None:
-            largest, layout, bases = same.largest_tensor, same.layout, same.bases
+            largest, bases = same.largest_tensor, same.bases
         else:
-            (largest, layout), bases = _header(file.location), ()
-            if not file.path.endswith(".safetensors"):
-                # A delta can only be made of safetensors files.
-                layout = None
+            largest, bases = _largest_tensor(file.location), ()
         row = Row(
             file.repo,
             file.revision,
@@ -88,7 +83,6 @@ class Planner:
             key="",
             largest_tensor=largest,
             version=file.version,
-            layout=layout,
         )
         self._locations[sha256] = file.location
         return self.with_bases(row, bases)
@@ -112,17 +106,14 @@ def _content(path: str, sha256: str) -> str:
     return f"{sha256}{dot}{extension}" if stem else sha256
 
 
-def _header(location: str) -> tuple[int | None, str | None]:
-    """Reads the header of a file, and returns the length of the largest tensor and the
-    layout. If the header is invalid, both are `None`; packing then reports the error.
-    """
+def _largest_tensor(location: str) -> int | None:
+    """Returns the length of the largest tensor. If the header is invalid, it is `None`;
+    packing then reports the error."""
     try:
         with open_model(location) as model:
-            infos = sorted((info.name, info.dtype, info.shape) for info in model.values())
-            largest = max((info.nbytes for info in model.values()), default=0)
+            return max((info.nbytes for info in model.values()), default=0)
     except (OSError, ZstnError):
-        return None, None
-    return largest, hashlib.sha256(json.dumps(infos).encode()).hexdigest()
+        return None
 
 
 def with_bases(
@@ -133,43 +124,44 @@ def with_bases(
     known: Sequence[Row] = (),
 ) -> list[Row]:
     """Returns the rows of a plan, with a base wherever one is expected to save at least
-    a tenth. Files with the same layout, which is the names, dtypes and shapes of their
-    tensors, are compared by sketches. Sketches are stored with the results, so each
-    content is sampled once. Rows that were planned before do not change, and may become
-    bases."""
+    a tenth. Safetensors files are compared by sketches, which are stored with the
+    results, so each content is sampled once. Rows that were planned before do not change,
+    and may become bases."""
     results = _native.Results(store)
     refused = _refused(results, rows)
     planned = {row.sha256 for row in known}
-    chosen: dict[str, Row] = {}
-    for group in _groups(rows):
-        group = [row for row in group if row.key not in refused]
-        fixed = [row.sha256 in planned for row in group]
-        if len(group) < 2 or all(fixed):
-            continue
-        with ThreadPoolExecutor(_READERS) as pool:
-            sketches = list(pool.map(lambda row: _sketch(results, row, locations, planner), group))
-        present = [number for number, sketch in enumerate(sketches) if sketch is not None]
-        bases = _native.choose_bases(
-            [sketch for sketch in sketches if sketch is not None],
-            [fixed[number] for number in present],
-            planner.extended,
-        )
-        for number, base in zip(present, bases, strict=True):
-            if base is not None:
-                chosen[group[number].key] = group[present[base]]
+    contents: dict[str, Row] = {}
+    for row in rows:
+        # A delta can only be made of safetensors files. Without a length of its largest
+        # tensor, the header of a file is invalid.
+        if row.path.endswith(".safetensors") and row.largest_tensor is not None:
+            if not row.bases and row.key not in refused:
+                contents.setdefault(row.sha256, row)
+    group = list(contents.values())
+    if all(row.sha256 in planned for row in group):
+        return list(rows)
+    known_sketches = {name for name, _, _ in results.files(_SKETCHES)}
+
+    def is_sketched(row: Row) -> bool:
+        return _sketch_name(row) in known_sketches or _sketch(results, row, locations, planner)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        present = list(pool.map(is_sketched, group))
+    group = [row for row, is_present in zip(group, present, strict=True) if is_present]
+    bases = _native.choose_bases(
+        results,
+        _SKETCHES,
+        [_sketch_name(row) for row in group],
+        [row.sha256 in planned for row in group],
+        planner.extended,
+    )
+    chosen = {
+        row.key: group[base] for row, base in zip(group, bases, strict=True) if base is not None
+    }
     return [
         planner.with_bases(row, (chosen[row.key].key,)) if row.key in chosen else row
         for row in rows
     ]
-
-
-def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Returns groups of containers with the same layout, with each content once."""
-    groups: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        if row.layout is not None and not row.bases:
-            groups.setdefault(row.layout, {}).setdefault(row.sha256, row)
-    return (list(group.values()) for group in groups.values())
 
 
 def _refused(results: _native.Results, rows: Sequence[Row]) -> set[str]:
@@ -180,16 +172,18 @@ def _refused(results: _native.Results, rows: Sequence[Row]) -> set[str]:
     return {key for key, entry in entries.items() if entry["class"] == "refused"}
 
 
+def _sketch_name(row: Row) -> str:
+    return f"{row.sha256}.sketch"
+
+
 def _sketch(
     results: _native.Results, row: Row, locations: Callable[[Row], str], planner: Planner
-) -> bytes | None:
-    name = f"{row.sha256}.sketch"
-    sketch = results.read_file(_SKETCHES, name)
-    if sketch is None:
-        try:
-            sketch = _native.sample_sketch(locations(row))
-        except (OSError, ZstnError) as error:
-            planner.note(f"without a base: {row.place}: {error}")
-            return None
-        results.create_file(_SKETCHES, name, sketch)
-    return sketch
+) -> bool:
+    """Stores the sketch of a file; returns whether that was possible."""
+    try:
+        sketch = _native.sample_sketch(locations(row))
+    except (OSError, ZstnError) as error:
+        planner.note(f"without a base: {row.place}: {error}")
+        return False
+    results.create_file(_SKETCHES, _sketch_name(row), sketch)
+    return True

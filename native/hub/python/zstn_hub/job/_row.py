@@ -31,9 +31,6 @@ class Row:
     largest_tensor: int | None = None
     #: The version of the file in its listing.
     version: str | None = None
-    #: Digest of the names, dtypes and shapes of its tensors. Files with the same layout
-    #: can be bases of each other.
-    layout: str | None = None
 
     @property
     def place(self) -> str:
@@ -65,7 +62,6 @@ class Row:
             "bases": list(self.bases),
             "largest_tensor": self.largest_tensor,
             "version": self.version,
-            "layout": self.layout,
         }
         return {name: value for name, value in values.items() if value not in (None, [])}
 
@@ -83,7 +79,6 @@ class Row:
             tuple(values.get("bases", ())),
             values.get("largest_tensor"),
             values.get("version"),
-            values.get("layout"),
         )
 
 
