@@ -29,7 +29,7 @@ impl FloatType {
     /// Returns the type for `dtype`, or `None` if extension frames do not support
     /// it.
     #[must_use]
-    pub(crate) fn from_dtype(dtype: Dtype) -> Option<Self> {
+    pub fn from_dtype(dtype: Dtype) -> Option<Self> {
         Self::ALL.into_iter().find(|float| float.dtype() == dtype)
     }
 

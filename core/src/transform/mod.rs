@@ -7,6 +7,8 @@ pub mod bitpack;
 pub mod byteplane;
 #[cfg(feature = "gauss")]
 pub mod gmm;
+#[cfg(feature = "mixes")]
+pub mod mix;
 pub mod palette;
 pub mod sparse;
 

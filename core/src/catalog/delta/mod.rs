@@ -21,6 +21,8 @@ use crate::container::model_delta::{
     lost_trailer, outside, table_digest,
 };
 use crate::container::safetensors::Header;
+#[cfg(feature = "mixes")]
+use crate::container::safetensors::HeaderTensor;
 use crate::engine::Engine;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule};
@@ -81,6 +83,10 @@ pub(super) struct FormatContents {
     /// The places in the base's file, if target and base are not safetensors files.
     #[serde(skip)]
     references: Option<References>,
+    /// How the base is computed from several checkpoints.
+    #[cfg(feature = "mixes")]
+    #[serde(skip)]
+    mixes: Option<model_delta::Mixes>,
 }
 
 impl FormatContents {
@@ -198,6 +204,8 @@ impl Contents for FormatContents {
             records: [self.records[number].clone()].into(),
             base_digests: self.base_digests.get(number).copied().into_iter().collect(),
             references: None,
+            #[cfg(feature = "mixes")]
+            mixes: None,
         }
     }
 }
@@ -288,6 +296,8 @@ impl FileCatalog {
             records,
             base_digests: Vec::new(),
             references,
+            #[cfg(feature = "mixes")]
+            mixes: trailer.and_then(|trailer| trailer.mixes.clone()),
         };
         let catalog = Self::new(
             AnyContents::Delta(delta),
@@ -345,6 +355,36 @@ impl FileCatalog {
             BTreeMap::new(),
             tensors,
         )
+    }
+
+    /// Returns how the base of this delta is computed from several checkpoints, if it is.
+    #[cfg(feature = "mixes")]
+    #[must_use]
+    pub fn mixes(&self) -> Option<&model_delta::Mixes> {
+        self.as_delta()?.mixes.as_ref()
+    }
+
+    /// Returns the file of the base of this delta that is computed from `sources`; `None`
+    /// if the base is one checkpoint.
+    ///
+    /// # Errors
+    /// The errors of [`Mixes::base`](model_delta::Mixes::base).
+    #[cfg(feature = "mixes")]
+    pub fn mixed_base(
+        &self,
+        sources: &[model_delta::BaseHeader],
+    ) -> Result<Option<model_delta::MixedBase>> {
+        let Some(mixes) = self.mixes() else {
+            return Ok(None);
+        };
+        let tensors = self.tensors.iter().map(|tensor| HeaderTensor {
+            name: tensor.name.clone(),
+            dtype: tensor.dtype,
+            shape: tensor.shape.clone(),
+            span: tensor.span.clone(),
+        });
+        let tensors: Vec<HeaderTensor> = tensors.collect();
+        mixes.base(&tensors, sources).map(Some)
     }
 
     fn as_delta(&self) -> Option<&FormatContents> {

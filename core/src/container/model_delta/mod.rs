@@ -27,6 +27,8 @@ use crate::{Error, Result, Rule, sort};
 mod encode;
 mod in_memory;
 mod incremental;
+#[cfg(feature = "mixes")]
+mod mixes;
 pub(crate) mod pairing;
 mod pairs;
 mod payload;
@@ -39,6 +41,9 @@ mod write;
 pub use encode::{CodedRecord, code, code_content, divided_shape, record_head};
 pub use in_memory::{Base, ModelDelta};
 pub use incremental::{IncrementalDeltaPacker, Needs, PackedRecord};
+#[cfg(feature = "mixes")]
+pub use mixes::{Counterpart, MixedBase, MixedTensor, Mixes};
+use pairing::{OfBase, OfTarget, Pairing};
 pub use pairs::{Pair, Pairs};
 pub(crate) use payload::decode_payload;
 pub use payload::{Grown, Reference};
@@ -46,6 +51,8 @@ pub use read::{DeltaTable, RestoredCheck};
 pub use record::{DeltaRecord, RecordHead, RecordKind, max_head_bytes};
 pub use source::{BaseRange, References};
 pub(crate) use source::{check_uses, outside};
+#[cfg(feature = "mixes")]
+pub use trailer::source_count;
 pub use trailer::{
     RecordInfo, ShortDigest, TRAILER_END_BYTES, Trailer, TrailerContents, announce,
     fields_len_bytes, not_a_trailer, shortened, usual_bytes,
@@ -247,11 +254,6 @@ impl BaseHeader {
         found.ok()
     }
 
-    /// Returns the tensors in ascending order of their names.
-    fn tensors(&self) -> &[LenientTensor] {
-        &self.tensors
-    }
-
     /// Returns the range in the file of the tensor with this number.
     fn range_of(&self, number: usize) -> Option<Range<u64>> {
         let span = &self.tensors.get(number)?.span;
@@ -274,9 +276,26 @@ impl BaseHeader {
     /// length.
     #[must_use]
     pub fn reference(&self, tensor: &HeaderTensor) -> Option<Range<u64>> {
-        let number = self.number(&tensor.name)?;
+        self.reference_to(self.number(&tensor.name)?, tensor)
+    }
+
+    /// Returns the range in the file of the tensor with this number, if it has the dtype
+    /// and the length of `tensor`.
+    fn reference_to(&self, number: usize, tensor: &HeaderTensor) -> Option<Range<u64>> {
         let usable = self.len_of(number, tensor) == Some(tensor.span.end - tensor.span.start);
         usable.then(|| self.range_of(number)).flatten()
+    }
+
+    /// Returns the tensors of this base and of a target, to find counterparts.
+    fn pairing<'a>(&'a self, target: &'a [HeaderTensor]) -> Pairing<'a> {
+        Pairing::new(
+            target.iter().map(OfTarget::from),
+            self.tensors.iter().map(|tensor| OfBase {
+                name: &tensor.name,
+                dtype: tensor.dtype.as_deref(),
+                len_bytes: tensor.span.end - tensor.span.start,
+            }),
+        )
     }
 
     /// Returns the length in bytes of the tensor with this number, if it has the

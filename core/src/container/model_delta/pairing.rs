@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::container::safetensors::HeaderTensor;
 use crate::dtype::Dtype;
 use crate::tensor::element_count;
 
@@ -40,6 +41,17 @@ pub(crate) struct OfTarget<'a> {
     pub dtype: Dtype,
     pub shape: &'a [u64],
     pub len_bytes: u64,
+}
+
+impl<'a> From<&'a HeaderTensor> for OfTarget<'a> {
+    fn from(tensor: &'a HeaderTensor) -> Self {
+        Self {
+            name: &tensor.name,
+            dtype: tensor.dtype,
+            shape: &tensor.shape,
+            len_bytes: tensor.span.end - tensor.span.start,
+        }
+    }
 }
 
 /// A tensor of the base.

@@ -9,7 +9,6 @@ use alloc::string::String;
 use core::ops::Range;
 
 use super::BaseHeader;
-use super::pairing::{OfBase, OfTarget, Pairing};
 use super::record::RecordKind;
 use super::source::{BaseRange, max_total_bytes};
 use super::trailer::ShortDigest;
@@ -91,21 +90,14 @@ impl Pairs {
     /// `target` with other bytes of `base`.
     pub(super) fn new(target: &[HeaderTensor], base: &BaseHeader) -> Self {
         let Self(mut pairs) = Self::by_name(target, base);
-        let pairing = Pairing::new(
-            target.iter().map(of_target),
-            base.tensors().iter().map(|tensor| OfBase {
-                name: &tensor.name,
-                dtype: tensor.dtype.as_deref(),
-                len_bytes: tensor.span.end - tensor.span.start,
-            }),
-        );
+        let pairing = base.pairing(target);
         let data = base.data();
         let mut left = max_total_bytes(data.end - data.start);
         for tensor in target {
             if pairs.contains_key(&tensor.name) {
                 continue;
             }
-            let found = pairing.find(&of_target(tensor)).and_then(|(number, span)| {
+            let found = pairing.find(&tensor.into()).and_then(|(number, span)| {
                 let whole = base.range_of(number)?;
                 left = left.checked_sub(whole.end - whole.start)?;
                 Some(Pair {
@@ -134,14 +126,5 @@ impl Pairs {
     #[must_use]
     pub fn get(&self, tensor: &HeaderTensor) -> Option<&Pair> {
         self.0.get(&tensor.name)
-    }
-}
-
-fn of_target(tensor: &HeaderTensor) -> OfTarget<'_> {
-    OfTarget {
-        name: &tensor.name,
-        dtype: tensor.dtype,
-        shape: &tensor.shape,
-        len_bytes: tensor.span.end - tensor.span.start,
     }
 }

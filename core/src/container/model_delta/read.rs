@@ -28,7 +28,7 @@ pub struct DeltaTable {
 
 /// The number of bytes that are fetched first, enough for
 /// [`DeltaPrefix::len_bytes`].
-const START_BYTES: u64 = 64;
+pub(super) const START_BYTES: u64 = 64;
 
 /// The number of bytes at the start of a payload that contain its flags.
 const FLAGS_BYTES: u64 = 16;

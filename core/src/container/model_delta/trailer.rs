@@ -5,13 +5,21 @@
 //! (section 5); z4ai and older readers ignore it. A delta that has lost its
 //! whole trailer is then not mistaken for one that never had a trailer.
 
+#[cfg(feature = "mixes")]
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
+#[cfg(feature = "mixes")]
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "mixes")]
+use super::mixes::Mixes;
 use super::record::RecordKind;
 use super::source::{BaseRange, References, read_sources, write_sources};
+#[cfg(feature = "mixes")]
+use super::{DeltaPrefix, read::START_BYTES};
 use crate::bytes::{Cursor, index};
 use crate::container::tagged::{self, Tag};
 use crate::digest::{self, Digest};
@@ -29,6 +37,8 @@ const TAG_HEADER: Tag = *b"HEAD";
 const TAG_RECORDS: Tag = *b"RECS";
 const TAG_REFERENCES: Tag = *b"REFS";
 const TAG_SOURCES: Tag = *b"SRCS";
+#[cfg(feature = "mixes")]
+const TAG_MIXES: Tag = *b"MIXS";
 
 /// The first 16 bytes of a BLAKE3 digest. This length makes it infeasible to
 /// find another input with a given digest, which is the only property required
@@ -74,7 +84,7 @@ pub struct TrailerContents {
 }
 
 /// The digests of a delta and the lengths of its payloads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Trailer {
     /// The BLAKE3 of the base's names and spans.
     pub base_table: [u8; 32],
@@ -85,6 +95,9 @@ pub struct Trailer {
     pub contents: Option<TrailerContents>,
     /// The references of a delta whose target and base are not safetensors files.
     pub references: Option<References>,
+    /// How the tensors of a base are computed from several checkpoints.
+    #[cfg(feature = "mixes")]
+    pub mixes: Option<Mixes>,
 }
 
 /// Returns the number of bytes at the end of a file that contain the whole trailer of
@@ -196,11 +209,15 @@ impl Trailer {
             (Edition::Plain | Edition::Extended, None, ..) => {}
             _ => return Err(bad("the trailer does not match the version of the file")),
         }
+        #[cfg(feature = "mixes")]
+        let mixes = read_mixes(fields, contents.as_ref(), references.is_some())?;
         Ok(Self {
             base_table,
             target,
             contents,
             references,
+            #[cfg(feature = "mixes")]
+            mixes,
         })
     }
 
@@ -221,10 +238,63 @@ impl Trailer {
         if let Some(references) = &self.references {
             field(TAG_REFERENCES, &references.to_bytes());
         }
+        #[cfg(feature = "mixes")]
+        if let Some(mixes) = &self.mixes {
+            field(TAG_MIXES, &mixes.to_bytes());
+        }
         let len = out.len() as u64;
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&MAGIC);
         out
+    }
+}
+
+/// Returns the number of checkpoints from which the base of a delta of `len_bytes` is
+/// computed, 1 if the base is one checkpoint. Only the trailer is read. `fetch` returns the
+/// bytes of a range.
+///
+/// # Errors
+/// The errors of `fetch`, and of a file without a prefix or with a damaged trailer.
+#[cfg(feature = "mixes")]
+pub fn source_count<'f, E: From<Error>>(
+    len_bytes: u64,
+    fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
+) -> Result<usize, E> {
+    let start = fetch(0..len_bytes.min(START_BYTES))?;
+    let prefix_len = DeltaPrefix::len_bytes(&start, len_bytes)?;
+    let Some(end) = len_bytes
+        .checked_sub(TRAILER_END_BYTES)
+        .filter(|end| *end >= prefix_len)
+    else {
+        return Ok(1);
+    };
+    let trailer = fetch(end..len_bytes)?;
+    let Some(fields_len) = fields_len_bytes(&trailer, prefix_len, end - prefix_len)? else {
+        return Ok(1);
+    };
+    let fields = fetch(end - fields_len..end)?;
+    let [mixes] = tagged::read(&fields, [TAG_MIXES], Rule::DeltaSeal)?;
+    let count = mixes.map(|mixes| Mixes::source_count(mixes.bytes));
+    Ok(count.transpose()?.unwrap_or(1))
+}
+
+#[cfg(feature = "mixes")]
+fn read_mixes(
+    fields: &[u8],
+    contents: Option<&TrailerContents>,
+    has_references: bool,
+) -> Result<Option<Mixes>> {
+    let [mixes] = tagged::read(fields, [TAG_MIXES], Rule::DeltaSeal)?;
+    match (mixes, contents) {
+        (None, _) => Ok(None),
+        (Some(mixes), Some(contents)) if !has_references => {
+            let read = Mixes::read(mixes.bytes, contents.records.len());
+            read.map(Some)
+        }
+        (Some(_), _) => Err(Error::malformed(
+            Rule::DeltaSeal,
+            "the trailer combines bases that its other fields do not allow",
+        )),
     }
 }
 

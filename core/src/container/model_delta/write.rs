@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::encode::code;
+#[cfg(feature = "mixes")]
+use super::mixes::Mixes;
 use super::pairs::Pairs;
 use super::source::References;
 use super::trailer::{RecordInfo, Trailer, TrailerContents, short_digest};
@@ -222,6 +224,32 @@ impl DeltaPacker {
         records: Vec<RecordInfo>,
         target_digest: [u8; 32],
     ) -> Vec<u8> {
+        self.sealed(base, records, target_digest).to_bytes()
+    }
+
+    /// Returns the bytes after the records like [`DeltaPacker::trailer`], of a delta whose
+    /// `base` is computed with these `mixes`.
+    #[cfg(feature = "mixes")]
+    #[must_use]
+    pub fn mixed_trailer(
+        &self,
+        (base, mixes): (&BaseHeader, &Mixes),
+        records: Vec<RecordInfo>,
+        target_digest: [u8; 32],
+    ) -> Vec<u8> {
+        let trailer = Trailer {
+            mixes: Some(mixes.clone()),
+            ..self.sealed(base, records, target_digest)
+        };
+        trailer.to_bytes()
+    }
+
+    fn sealed(
+        &self,
+        base: &BaseHeader,
+        records: Vec<RecordInfo>,
+        target_digest: [u8; 32],
+    ) -> Trailer {
         let (references, base_table) = match self.is_virtual {
             true => {
                 let (references, table) = self.references(base, &records);
@@ -229,7 +257,7 @@ impl DeltaPacker {
             }
             false => (None, base.table_digest()),
         };
-        let trailer = Trailer {
+        Trailer {
             base_table,
             target: target_digest,
             contents: Some(TrailerContents {
@@ -237,8 +265,9 @@ impl DeltaPacker {
                 records,
             }),
             references,
-        };
-        trailer.to_bytes()
+            #[cfg(feature = "mixes")]
+            mixes: None,
+        }
     }
 
     /// Returns the references of the records, and the digest of their table.

@@ -1,0 +1,331 @@
+//! A base that is computed from several checkpoints, such as those that a model was
+//! merged from (docs/formats/zstn-delta.md 9).
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::BaseHeader;
+use super::trailer::{ShortDigest, short_digest};
+use crate::bytes::Cursor;
+use crate::container::safetensors::{self, HeaderTensor};
+use crate::float::FloatType;
+use crate::transform::mix::{Arithmetic, Mix};
+use crate::{Error, Result, Rule};
+
+/// The most sources of a base.
+const MAX_SOURCES: usize = 255;
+
+/// How the tensors of a base are computed from tensors of several sources.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixes {
+    sources: usize,
+    mixes: Vec<Mix>,
+    /// One for each tensor of the target, in the order of the records.
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Entry {
+    /// The number of the mix, counted from 1; 0 if the base does not have the tensor.
+    mix: u16,
+    /// For each source that the mix uses, the number of its tensor in ascending order of the
+    /// names, counted from 1; 0 for the tensor of the same name.
+    tensors: Vec<u32>,
+}
+
+/// The bit of the flags that marks numbers of tensors. Without it, all names are the same.
+const HAS_NUMBERS: u8 = 1;
+
+/// A tensor of a source that has the dtype and the length of a tensor of the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counterpart {
+    /// The range in the file of the source.
+    pub range: Range<u64>,
+    /// The number of the tensor in ascending order of the names; `None` for the one of the
+    /// same name.
+    number: Option<u32>,
+}
+
+impl Counterpart {
+    /// Finds the counterpart of each of `tensors` in a source: the tensor of the same name,
+    /// or a renamed one (docs/formats/zstn-delta.md 7).
+    #[must_use]
+    pub fn of_all(tensors: &[HeaderTensor], source: &BaseHeader) -> Vec<Option<Self>> {
+        let pairing = source.pairing(tensors);
+        let found = tensors.iter().map(|tensor| {
+            if let Some(range) = source.reference(tensor) {
+                return Some(Self {
+                    range,
+                    number: None,
+                });
+            }
+            let (number, span) = pairing.find(&tensor.into())?;
+            let range = source.range_of(number)?;
+            let len_bytes = tensor.span.end - tensor.span.start;
+            let is_whole = span == (0..range.end - range.start) && span.end == len_bytes;
+            let number = u32::try_from(number).ok()?;
+            is_whole.then_some(Self {
+                range,
+                number: Some(number),
+            })
+        });
+        found.collect()
+    }
+}
+
+/// A tensor of a base that is computed.
+#[derive(Debug, Clone)]
+pub struct MixedTensor {
+    /// The range in the file of the base.
+    pub range: Range<u64>,
+    /// The type of the elements; `None` if the tensor is copied from its only source.
+    pub float: Option<FloatType>,
+    /// How the elements are computed.
+    pub mix: Mix,
+    /// The number of each source that is used, and the range of the tensor in its file.
+    pub places: Vec<(usize, Range<u64>)>,
+}
+
+/// The file of a base that is computed.
+#[derive(Debug, Clone, Default)]
+pub struct MixedBase {
+    /// The bytes before the data.
+    pub head: Vec<u8>,
+    /// The tensors, which fill the data, in their order.
+    pub tensors: Vec<MixedTensor>,
+}
+
+impl MixedBase {
+    /// Returns the length of the file in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        let last = self.tensors.last();
+        last.map_or(self.head.len() as u64, |tensor| tensor.range.end)
+    }
+}
+
+impl Mixes {
+    /// Creates the base from the mix of each tensor of the target, in the order of the
+    /// records, with the counterpart in each source that the mix uses. Every mix has
+    /// `sources` weights.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for more sources or different
+    /// mixes than the format can store.
+    pub fn new(sources: usize, of_tensors: Vec<Option<(Mix, Vec<&Counterpart>)>>) -> Result<Self> {
+        let too_many = || Error::invalid_input("a base has at most 255 sources and 65 535 mixes");
+        if sources > MAX_SOURCES {
+            return Err(too_many());
+        }
+        let mut known: BTreeMap<Vec<u64>, u16> = BTreeMap::new();
+        let mut mixes = Vec::new();
+        let mut entries = Vec::new();
+        for mixed in of_tensors {
+            let Some((mix, counterparts)) = mixed else {
+                entries.push(Entry::default());
+                continue;
+            };
+            let weights = mix.weights.iter().map(|weight| weight.to_bits());
+            let key = weights.chain([mix.arithmetic as u64]).collect();
+            let next = u16::try_from(mixes.len() + 1).map_err(|_| too_many())?;
+            let number = *known.entry(key).or_insert(next);
+            if number == next {
+                mixes.push(mix);
+            }
+            let numbers = counterparts.iter().map(|found| found.number);
+            entries.push(Entry {
+                mix: number,
+                tensors: numbers.map(|number| number.map_or(0, |n| n + 1)).collect(),
+            });
+        }
+        Ok(Self {
+            sources,
+            mixes,
+            entries,
+        })
+    }
+
+    /// Returns the number of sources.
+    #[must_use]
+    pub fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// Returns the mix of a tensor, if the base has the tensor.
+    fn mix_of(&self, entry: &Entry) -> Option<&Mix> {
+        self.mixes.get(usize::from(entry.mix.checked_sub(1)?))
+    }
+
+    /// Returns the number of sources, given the field of the trailer.
+    pub(super) fn source_count(field: &[u8]) -> Result<usize> {
+        let mut cursor = Cursor::new(field);
+        cursor.take(ShortDigest::default().len() as u64 + 1, "mixes")?;
+        Ok(usize::from(cursor.u8("number of sources")?))
+    }
+
+    /// Reads the field of the trailer of a file with this number of records. The field has
+    /// a digest of its own, since a damaged weight would otherwise only be noticed by the
+    /// digest of a tensor.
+    pub(super) fn read(field: &[u8], record_count: usize) -> Result<Self> {
+        let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
+        let mut cursor = Cursor::new(field);
+        let digest: ShortDigest = cursor.array("digest of the mixes")?;
+        if short_digest([&field[digest.len()..]]) != digest {
+            return Err(bad(
+                "the mixes are not the ones that were packed: the delta is damaged",
+            ));
+        }
+        let flags = cursor.u8("flags of the mixes")?;
+        if flags > HAS_NUMBERS {
+            return Err(bad("the mixes have unknown flags"));
+        }
+        let sources = usize::from(cursor.u8("number of sources")?);
+        let count = cursor.u16("number of mixes")?;
+        let mut mixes = Vec::new();
+        for _ in 0..count {
+            let id = cursor.u8("arithmetic of a mix")?;
+            let arithmetic = Arithmetic::ALL.into_iter().find(|kind| *kind as u8 == id);
+            let Some(arithmetic) = arithmetic else {
+                return Err(bad("a mix has an unknown arithmetic"));
+            };
+            let mut weights = Vec::new();
+            for _ in 0..sources {
+                weights.push(f64::from_bits(cursor.u64("weight of a source")?));
+            }
+            let mix = Mix {
+                arithmetic,
+                weights,
+            };
+            if mix.used().next().is_none() || !mix.weights.iter().all(|w| w.is_finite()) {
+                return Err(bad("the weights of a mix are not usable numbers"));
+            }
+            mixes.push(mix);
+        }
+        let mut entries = Vec::new();
+        while cursor.remaining() > 0 {
+            let mix = cursor.u16("number of a mix")?;
+            let used = match mix.checked_sub(1).map(|mix| mixes.get(usize::from(mix))) {
+                None => 0,
+                Some(Some(mix)) => Mix::used(mix).count(),
+                Some(None) => {
+                    return Err(bad("the trailer refers to a mix that it does not have"));
+                }
+            };
+            let mut tensors = vec![0; used];
+            if flags == HAS_NUMBERS {
+                for tensor in &mut tensors {
+                    *tensor = cursor.u32("number of a tensor")?;
+                }
+            }
+            entries.push(Entry { mix, tensors });
+        }
+        if entries.len() != record_count {
+            return Err(bad("the trailer does not have one mix for each record"));
+        }
+        Ok(Self {
+            sources,
+            mixes,
+            entries,
+        })
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut numbers = self.entries.iter().flat_map(|entry| &entry.tensors);
+        let flags = u8::from(numbers.any(|number| *number > 0));
+        let mut out = Vec::from([flags]);
+        // Both counts have been checked when the mixes were made.
+        out.push(u8::try_from(self.sources).unwrap_or(u8::MAX));
+        let count = u16::try_from(self.mixes.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&count.to_le_bytes());
+        for mix in &self.mixes {
+            out.push(mix.arithmetic as u8);
+            for weight in &mix.weights {
+                out.extend_from_slice(&weight.to_bits().to_le_bytes());
+            }
+        }
+        for entry in &self.entries {
+            out.extend_from_slice(&entry.mix.to_le_bytes());
+            for tensor in entry.tensors.iter().filter(|_| flags == HAS_NUMBERS) {
+                out.extend_from_slice(&tensor.to_le_bytes());
+            }
+        }
+        [&short_digest([&*out])[..], &out].concat()
+    }
+
+    /// Returns the file of the base for a target with these `tensors`, in the order of the
+    /// records.
+    ///
+    /// # Errors
+    /// [`Rule::DeltaReference`] for another number of sources,
+    /// [`Rule::DeltaBaseTensor`] for a source without a tensor that is needed, and
+    /// [`Rule::DeltaSeal`] for a combination of elements that cannot be combined.
+    pub fn base(&self, tensors: &[HeaderTensor], sources: &[BaseHeader]) -> Result<MixedBase> {
+        if sources.len() != self.sources {
+            return Err(Error::malformed(
+                Rule::DeltaReference,
+                format!(
+                    "the delta was made against {} bases together, and {} are given",
+                    self.sources,
+                    sources.len()
+                ),
+            ));
+        }
+        let mut mixed: BTreeMap<&String, (&HeaderTensor, &Mix, &Entry)> = BTreeMap::new();
+        for (tensor, entry) in tensors.iter().zip(&self.entries) {
+            if let Some(mix) = self.mix_of(entry) {
+                mixed.insert(&tensor.name, (tensor, mix, entry));
+            }
+        }
+        let mut end = 0_u64;
+        let mut places = Vec::new();
+        for (tensor, ..) in mixed.values() {
+            let start = end;
+            // The tensors fit into the target's data, unless they share bytes there.
+            end = end.saturating_add(tensor.span.end - tensor.span.start);
+            places.push(HeaderTensor {
+                span: start..end,
+                ..(*tensor).clone()
+            });
+        }
+        let head = safetensors::head(&BTreeMap::new(), &places)?;
+        let data_start = head.len() as u64;
+        let mut found = Vec::new();
+        for (place, (tensor, mix, entry)) in places.iter().zip(mixed.values()) {
+            let float = FloatType::from_dtype(tensor.dtype);
+            if float.is_none() && !mix.is_copy() {
+                let detail = "the trailer combines numbers that cannot be combined";
+                return Err(Error::malformed(Rule::DeltaSeal, detail).tensor(&tensor.name));
+            }
+            let sources = mix.used().zip(&entry.tensors).map(|(source, other)| {
+                let header = &sources[source];
+                let range = match other.checked_sub(1) {
+                    None => header.reference(tensor),
+                    Some(number) => header.reference_to(number as usize, tensor),
+                };
+                let range = range.ok_or_else(|| {
+                    let detail = format!(
+                        "base {} does not have this tensor with the same dtype and length: the \
+                         bases are others, or in another order",
+                        source + 1
+                    );
+                    Error::malformed(Rule::DeltaBaseTensor, detail).tensor(&tensor.name)
+                });
+                Ok((source, range?))
+            });
+            found.push(MixedTensor {
+                range: data_start + place.span.start..data_start.saturating_add(place.span.end),
+                float,
+                mix: (*mix).clone(),
+                places: sources.collect::<Result<_>>()?,
+            });
+        }
+        Ok(MixedBase {
+            head,
+            tensors: found,
+        })
+    }
+}
