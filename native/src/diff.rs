@@ -40,8 +40,9 @@ impl Default for DiffOptions {
 
 impl DiffOptions {
     /// Reads a delta with the base that it was packed against, plain or packed. If the
-    /// base is a delta itself, the next call adds the base's own base, and so on. Without
-    /// a base, the other model is taken as the base of a delta.
+    /// base is a delta itself, the next call adds the base's own base, and so on. If it was
+    /// packed against several bases, the next call adds the next of them. Without a base,
+    /// the other model is taken as the base of a delta.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self

@@ -13,13 +13,14 @@ import blake3
 import ml_dtypes
 import numpy as np
 import z4ai
+from z4ai import model_delta
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
 from corpus import checkpoint, float_grids, integers  # noqa: E402
 from corpus.rounding import nearest, to_bytes  # noqa: E402
-from reference import floats, rans, z4dm, zstn, zxd1, zxq1  # noqa: E402
+from reference import floats, mixes, rans, z4dm, zstn, zxd1, zxq1  # noqa: E402
 from reference.cursor import Malformed  # noqa: E402
 
 VECTORS = TESTS / "vectors"
@@ -299,10 +300,11 @@ class WholeFiles(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.random = np.random.default_rng(12)
 
-    def pack(self, original, *options):
+    def pack(self, original, *options, extended=True):
         source, packed = self.folder / "m.safetensors", self.folder / "m.packed"
         source.write_bytes(original)
-        command = [os.environ["ZSTN_BIN"], "pack", source, "-o", packed, "--extended", "--force", "--quiet", *options]
+        command = [os.environ["ZSTN_BIN"], "pack", source, "-o", packed, "--force", "--quiet", *options]
+        command += ["--extended"] if extended else []
         subprocess.run(list(map(str, command)), check=True)
         return packed.read_bytes()
 
@@ -397,6 +399,47 @@ class WholeFiles(unittest.TestCase):
             self.assertEqual(restored, original, what)
             self.assertEqual(packed[4], 3, what)
             self.assertEqual([kind for kind, _ in payloads.values()], kinds, what)
+
+
+    def test_a_base_computed_from_several_checkpoints(self):
+        merges = {
+            "linear": lambda a, b: a.astype(np.float64) * 0.3 + b.astype(np.float64) * 0.7,
+            "single": lambda a, b: a * np.float32(0.25) + b * np.float32(0.75),
+            "angles": lambda a, b: a.astype(np.float64) * 0.412345678901 + b.astype(np.float64) * 0.600123456789,
+        }
+        sources, merged = [[], []], []
+        for dtype, kind in DTYPES.items():
+            first = nearest(self.weights(48, 64), dtype)
+            second = nearest(first + 0.05 * self.weights(48, 64), dtype)
+            second[0, :3] = [0, -0.0, np.inf]
+            first[1, :3] = [np.nan, 3e38 if dtype == "BF16" else 6e4, 1e-39 if dtype == "BF16" else 1e-7]
+            first, second = (nearest(values, dtype) for values in (first, second))
+            for what, merge in merges.items():
+                for tensors, values in zip(sources, (first, second), strict=True):
+                    tensors.append((f"{what}.{dtype}", dtype, values.shape, to_bytes(values, dtype)))
+                with np.errstate(all="ignore"):
+                    values = merge(first, second).astype(np.float32)
+                merged.append((f"{what}.{dtype}", dtype, values.shape, to_bytes(values, dtype)))
+            steps = [values.astype(kind) for values in (first, second)]
+            halves = (steps[0] * kind(0.5) + steps[1] * kind(0.5)).astype(np.float32)
+            for tensors, values in zip([*sources, merged], (first, second, halves), strict=True):
+                tensors.append((f"stepwise.{dtype}", dtype, values.shape, to_bytes(values, dtype)))
+        numbers = ("numbers", "I64", (3,), np.arange(3).tobytes())
+        for tensors in (sources[1], merged):
+            tensors.append(numbers)
+        sources, original = [checkpoint(tensors) for tensors in sources], checkpoint(merged)
+        options = []
+        for number, source in enumerate(sources):
+            (self.folder / f"{number}.safetensors").write_bytes(source)
+            options += ["--base", self.folder / f"{number}.safetensors"]
+        packed = self.pack(original, *options)
+        base = mixes.base_of(packed, sources)
+        self.assertEqual(z4dm.decode_file(packed, base)[0], original)
+        plain = self.pack(original, *options, extended=False)
+        self.assertEqual(mixes.base_of(plain, sources), base)
+        self.assertEqual(model_delta.decompress(plain, base), original, "z4ai restores it from the computed base")
+        with self.assertRaises(Malformed):
+            mixes.base_of(packed, sources[:1])
 
 
 class Steps(unittest.TestCase):

@@ -13,7 +13,8 @@ from .frame import decode, decode_z4ai
 FULL, DELTA, COPY, DIFFERENCE, GROWN = 0, 1, 2, 3, 4
 
 
-def _base_tensors(base):
+def base_tensors(base):
+    """The bytes of each tensor of a safetensors file, and all of its data."""
     (header_len,) = struct.unpack_from("<Q", base)
     header = json.loads(base[8 : 8 + header_len])
     data = base[8 + header_len :]
@@ -32,14 +33,20 @@ def _delta(blob, reference):
     return bytes(a ^ b for a, b in zip(changes, reference, strict=True))
 
 
-def _sources(file, kinds, names):
-    """For each record, the name of the base's tensor and the range in it; None for the tensor of its name."""
+def trailer_fields(file):
+    """The fields of the trailer, by tag."""
     demand(file[-8:] == b"ZSTNSEAL", "no trailer")
     (length,) = struct.unpack("<Q", file[-16:-8])
     cursor, fields = Cursor(file[-16 - length : -16]), {}
     while cursor.left():
         tag = cursor.take(4)
         fields[tag] = cursor.take(cursor.u64())
+    return fields
+
+
+def _sources(file, kinds, names):
+    """For each record, the name of the base's tensor and the range in it; None for the tensor of its name."""
+    fields = trailer_fields(file)
     demand(b"RECS" in fields and b"REFS" not in fields, "fields of the trailer")
     cursor, sources = Cursor(fields[b"SRCS"]), []
     demand(cursor.take(16) == blake3.blake3(fields[b"SRCS"][16:]).digest(16), "SRCS: another digest")
@@ -71,7 +78,7 @@ def _tensor(version, kind, payload, length, reference):
 
 def decode_file(file, base):
     """The restored safetensors file, and name -> (kind, payload) of its tensors."""
-    tensors, base_data = _base_tensors(base)
+    tensors, base_data = base_tensors(base)
     cursor = Cursor(file)
     demand(cursor.take(4) == b"Z4DM", "not a Z4DM file")
     version = cursor.u8()

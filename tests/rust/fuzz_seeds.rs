@@ -70,6 +70,7 @@ fn main() -> Result<()> {
         seeds.add("requests", request.as_bytes())?;
     }
     of_other_bytes(&mut seeds)?;
+    of_merge(&mut seeds)?;
     println!("{} seeds", seeds.count);
     Ok(())
 }
@@ -281,6 +282,14 @@ fn of_other_bytes(seeds: &mut Seeds) -> Result<()> {
         seeds.add("agreement", &pair_of(&base, &delta))?;
     }
     Ok(())
+}
+
+/// Adds a delta whose base is computed from several checkpoints
+/// (docs/formats/zstn-delta.md 9).
+fn of_merge(seeds: &mut Seeds) -> Result<()> {
+    let folder = repository().join("tests/vectors/released/0.1.0");
+    let [base, delta] = ["base.safetensors", "merged.z4dm"].map(|name| fs::read(folder.join(name)));
+    seeds.add("deltas", &pair_of(&base?, &delta?))
 }
 
 /// Adds a checkpoint in three variants: plain, packed, and as a delta whose target is

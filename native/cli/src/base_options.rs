@@ -17,7 +17,7 @@ use super::{progress, say, size};
 pub struct Bases {
     /// The checkpoint against which a delta is packed, plain or packed: a path or an
     /// address. If the base is a delta itself, name its base with another --base after
-    /// it
+    /// it; if the file was packed against several, name all of them in the same order
     #[arg(id = "base", long = "base", value_name = "BASE", value_parser = base())]
     chain: Vec<Location>,
 }
@@ -42,8 +42,8 @@ impl Bases {
     pub fn or_auto(argument: Arg) -> Arg {
         argument.value_parser(location()).help(
             "The checkpoint to store only the delta from, plain or packed: a path or an address. \
-             If it is a delta itself, name its base with another --base after it. \
-             `auto` looks for the best one in --family",
+             If it is a delta itself, name its base with another --base after it. For a merged \
+             model, name each of its sources with a --base. `auto` looks for the best one in --family",
         )
     }
 

@@ -408,7 +408,8 @@ def open(
         source: a path; an address (``https://``, ``hf://``, ``s3://``, ``gs://``,
             ``az://``, ``file://``, or any address that fsspec supports, if it is
             installed); a bytes-like object; a binary file object; a file of fsspec.
-        base: the base of a delta, or a list of bases if the base is a delta itself.
+        base: the base of a delta, or a list of bases if the base is a delta itself or the
+            delta was packed against several.
         token: sent as ``Authorization: Bearer …`` to the host of `source` only.
         headers: sent to the host of `source` only.
         retries: how many times a request is retried after a transient failure.

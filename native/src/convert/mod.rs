@@ -53,7 +53,8 @@ impl Default for ConvertOptions<'_> {
 
 impl<'a> ConvertOptions<'a> {
     /// Reads a delta with the base that it was packed against, plain or packed. If the
-    /// base is a delta itself, the next call adds the base's own base, and so on.
+    /// base is a delta itself, the next call adds the base's own base, and so on. If it was
+    /// packed against several bases, the next call adds the next of them.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
         self.bases.push(base.into());
         self

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use zstn_core::container::model_delta::DeltaPacker;
+use zstn_core::catalog::{FileKind, recognise};
+use zstn_core::container::model_delta::{self, DeltaPacker, Mixes};
 use zstn_core::container::safetensors::{PREFIX_BYTES, ShardIndex};
+use zstn_core::limits::HEAD_LEN_BYTES;
 use zstn_core::model::{Model, ModelBuilder};
 
 use super::safetensors_head;
@@ -40,7 +42,7 @@ impl File {
     }
 
     /// Returns whether the file is named like a delta.
-    pub(super) fn is_named_delta(&self) -> bool {
+    fn is_named_delta(&self) -> bool {
         matches!(self, Self::Shard(shard) if shard.name.ends_with(".z4dm"))
     }
 
@@ -137,6 +139,24 @@ impl Base {
         model.base_of(&catalog).map_err(Error::place(pair))
     }
 
+    /// Returns the number of checkpoints that this base was made against: 0 if it is not a
+    /// delta, and more than 1 if its base is computed from several.
+    pub(super) fn sources(&self, job: &Job) -> Result<usize> {
+        // A shard that could not be packed as a delta is a container, although its name
+        // ends in .z4dm.
+        let named = self.files.iter().filter(|file| file.is_named_delta());
+        let named: Vec<&File> = named.collect();
+        let are_named = !named.is_empty();
+        for file in named.into_iter().chain(self.files.first()) {
+            let file = file.open(&job.http)?;
+            let head = file.read(0..file.len_bytes().min(HEAD_LEN_BYTES))?;
+            if recognise(&head, file.len_bytes()).is_ok_and(|kind| kind == FileKind::Delta) {
+                return source_count(&*file);
+            }
+        }
+        Ok(usize::from(are_named))
+    }
+
     /// Returns the number of the file that is the base for packing `target`: the one with
     /// the same name, if it has all of the target's tensors that the base has. `None` for
     /// the only file, and for all files as one.
@@ -166,6 +186,21 @@ impl Base {
         });
         Ok(is_enough.then_some(named))
     }
+}
+
+/// Returns the number of checkpoints that a delta was made against.
+pub(super) fn source_count(delta: &dyn Source) -> Result<usize> {
+    let mut read = |range| delta.read(range);
+    let count = model_delta::source_count(delta.len_bytes(), &mut read);
+    count.map_err(|error: Error| error.placed(delta.name()))
+}
+
+/// Returns the number of checkpoints that a delta was made against, and 0 if the model is
+/// not a delta.
+pub(crate) fn sources_of_base(model: &Model) -> usize {
+    let mut deltas = model.files().iter().filter(|file| file.needs_base());
+    let first = deltas.next();
+    first.map_or(0, |delta| delta.mixes().map_or(1, Mixes::sources))
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

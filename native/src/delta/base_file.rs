@@ -5,20 +5,22 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use zstn_core::catalog::{FileKind, recognise_named};
+use zstn_core::container::model_delta::Mixes;
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use super::Checked;
-use super::base::{Base, File, locked};
+use super::base::{Base, File, locked, source_count};
+use super::{Checked, merge};
+use crate::catalog::open_catalog;
 use crate::progress::Total;
 use crate::shards::{BASES, Shard, Shards};
-use crate::source::{HttpOptions, Input, Local, Source};
+use crate::source::{HttpOptions, Input, Local, Mixed, Source, source_header};
 use crate::{Error, Job, Output, Phase, Progress as _, Result, unpack};
 
-/// The maximum number of bases of a delta: one plain or packed checkpoint, and deltas
-/// against it or against each other. Reading one tensor reads every file of a chain,
-/// and restoring writes every generation once. Four bases keep a series of checkpoints
-/// small; after that, a new full base costs only one file.
+/// The maximum number of bases of a delta: plain or packed checkpoints that it was made
+/// against, and deltas against these or against each other. Reading one tensor reads every
+/// file of a chain, and restoring writes every generation once. Four bases keep a series of
+/// checkpoints small; after that, a new full base costs only one file.
 pub const MAX_BASES: usize = 4;
 
 /// Refuses a chain with more than [`MAX_BASES`] bases.
@@ -34,7 +36,8 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
 }
 
 /// The file that a delta is made against: a safetensors file, several of them as one
-/// (docs/formats/zstn-delta.md 8), or a file of another format for a delta between two of
+/// (docs/formats/zstn-delta.md 8), a file that is computed from several checkpoints
+/// (docs/formats/zstn-delta.md 9), or a file of another format for a delta between two of
 /// these (docs/formats/zstn-delta.md 6).
 ///
 /// A packed base, whether a container or a delta, is first restored, with all checks of
@@ -45,7 +48,10 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
 /// of all data of its base, so every tensor would be decoded at least twice, and once
 /// more for each generation in a chain.
 #[derive(Debug)]
-pub(crate) struct BaseFile(Arc<Local>);
+pub(crate) struct BaseFile {
+    file: Arc<Local>,
+    mixes: Option<Mixes>,
+}
 
 impl BaseFile {
     /// Fetches and restores the base of `delta` from a chain whose first input is its
@@ -83,6 +89,12 @@ impl BaseFile {
         Self::of_chain(job, chain, Bases::whole)
     }
 
+    /// Returns how the file is computed from several checkpoints, if it is and
+    /// [`BaseFile::for_packing`] has returned it.
+    pub(crate) fn mixes(&self) -> Option<&Mixes> {
+        self.mixes.as_ref()
+    }
+
     fn of_chain(
         job: &Job,
         chain: &[Input],
@@ -103,12 +115,19 @@ impl Deref for BaseFile {
     type Target = Local;
 
     fn deref(&self) -> &Local {
-        &self.0
+        &self.file
+    }
+}
+
+impl From<Arc<Local>> for BaseFile {
+    fn from(file: Arc<Local>) -> Self {
+        Self { file, mixes: None }
     }
 }
 
 /// The base of deltas, the base of this base if it is a delta itself, and so on. Each of
-/// them is a checkpoint in one or several files.
+/// them is a checkpoint in one or several files. If a delta was made against several
+/// checkpoints together, these follow one another, each with its own bases after it.
 pub(crate) struct Bases(Vec<Base>);
 
 impl Bases {
@@ -167,11 +186,16 @@ impl Bases {
     /// short; every error of fetching and unpacking one of the files; too little space for
     /// the result.
     pub(crate) fn of_delta(&self, job: &Job, delta: &Local) -> Result<BaseFile> {
-        self.of_delta_at(job, 0, delta).map(BaseFile)
+        let base = self.of_delta_at(job, 0, delta)?;
+        let count = source_count(delta)?;
+        let end = (0..count).try_fold(0, |end, _| self.end_of(job, end))?;
+        self.check_end(count, end)?;
+        Ok(base.into())
     }
 
     /// Fetches and restores the base for packing `target`: the file with the same name,
-    /// if it has all of the target's tensors, or all files as one.
+    /// if it has all of the target's tensors, or all files as one. If there are several
+    /// checkpoints, the base is computed from all of them.
     ///
     /// # Errors
     /// The errors of [`Bases::of_delta`] for the files of the base.
@@ -181,8 +205,18 @@ impl Bases {
         target: &Local,
         is_extended: bool,
     ) -> Result<BaseFile> {
+        let places = self.sources(job)?;
+        if places.len() > 1 {
+            let files = places.into_iter().map(|place| self.file(job, place, None));
+            let sources = files.collect::<Result<Vec<_>>>()?;
+            let (file, mixes) = merge::fitted(job, target, &sources)?;
+            return Ok(BaseFile {
+                file: Arc::new(file),
+                mixes: Some(mixes),
+            });
+        }
         let file = self.0[0].file_for_packing(job, target, is_extended)?;
-        self.file(job, 0, file).map(BaseFile)
+        self.file(job, 0, file).map(BaseFile::from)
     }
 
     /// Fetches and restores the nearest base as one file.
@@ -190,7 +224,43 @@ impl Bases {
     /// # Errors
     /// The errors of [`Bases::of_delta`] for the files of the base.
     pub(crate) fn whole(&self, job: &Job) -> Result<BaseFile> {
-        self.file(job, 0, None).map(BaseFile)
+        self.check_end(1, self.end_of(job, 0)?)?;
+        self.file(job, 0, None).map(BaseFile::from)
+    }
+
+    /// Returns the place of each checkpoint, without the bases of those that are deltas.
+    fn sources(&self, job: &Job) -> Result<Vec<usize>> {
+        let mut places = Vec::new();
+        let mut place = 0;
+        while place < self.0.len() {
+            places.push(place);
+            place = self.end_of(job, place)?;
+        }
+        Ok(places)
+    }
+
+    /// Returns the place after the base at `place` and its own bases.
+    fn end_of(&self, job: &Job, place: usize) -> Result<usize> {
+        let Some(base) = self.0.get(place) else {
+            return Ok(place);
+        };
+        match self.0.len() {
+            1 => Ok(place + 1),
+            _ => (0..base.sources(job)?).try_fold(place + 1, |end, _| self.end_of(job, end)),
+        }
+    }
+
+    /// Refuses bases after the last of `count` checkpoints and its own bases, which end at
+    /// the place `end`.
+    fn check_end(&self, count: usize, end: usize) -> Result<()> {
+        match (count, self.0.get(end)) {
+            (_, None) => Ok(()),
+            (1, Some(next)) => Err(takes_no_base(&self.0[end - 1].name, next)),
+            (_, Some(next)) => Err(Error::Usage(format!(
+                "the delta was made against {count} bases together; leave out {}",
+                next.name
+            ))),
+        }
     }
 
     fn of_delta_at(&self, job: &Job, place: usize, delta: &Local) -> Result<Arc<Local>> {
@@ -198,10 +268,32 @@ impl Bases {
             return Err(Error::needs_base(delta.name()));
         };
         if kind(delta)? != FileKind::Delta {
-            return Err(takes_no_base(delta, base));
+            return Err(takes_no_base(delta.name(), base));
+        }
+        if source_count(delta)? != 1 {
+            return self.mixed(job, place, delta);
         }
         let file = base.file_of_delta(job, delta)?;
         self.file(job, place, file)
+    }
+
+    /// Returns the base that is computed for `delta` from the checkpoints that begin at
+    /// `place`.
+    fn mixed(&self, job: &Job, place: usize, delta: &Local) -> Result<Arc<Local>> {
+        let catalog = open_catalog(&job.steady_engine(), delta)?;
+        let count = catalog.mixes().map_or(0, Mixes::sources);
+        let mut files: Vec<Arc<dyn Source>> = Vec::new();
+        let mut end = place;
+        while files.len() < count && end < self.0.len() {
+            files.push(self.file(job, end, None)?);
+            end = self.end_of(job, end)?;
+        }
+        let headers = files.iter().map(|file| source_header(&**file));
+        let base = catalog.mixed_base(&headers.collect::<Result<Vec<_>>>()?);
+        let base = base
+            .map_err(Error::place(delta.name()))?
+            .unwrap_or_default();
+        Ok(Arc::new(Local::mixed(Mixed::new(base, files))))
     }
 
     /// Returns a file of the base at `place` in the chain, or if `number` is `None` the
@@ -232,18 +324,8 @@ impl Bases {
     /// Fetches a file of the base at `place` in the chain, and restores it if it is
     /// packed.
     fn restored(&self, job: &Job, place: usize, number: usize) -> Result<Arc<Local>> {
-        let file = &self.0[place].files[number];
-        let local = file.fetch(job)?;
-        let kind = kind(&local)?;
-        // A shard that could not be packed as a delta is a container, although its name
-        // ends in .z4dm.
-        if kind != FileKind::Delta
-            && !file.is_named_delta()
-            && let Some(next) = self.0.get(place + 1)
-        {
-            return Err(takes_no_base(&local, next));
-        }
-        match kind {
+        let local = self.0[place].files[number].fetch(job)?;
+        match kind(&local)? {
             FileKind::Zstn => {
                 let write = |output: &Output| unpack::restore(job, &local, output).map(drop);
                 Ok(restored(&[&local], write)?.into())
@@ -265,10 +347,9 @@ fn kind(input: &Local) -> Result<FileKind> {
 }
 
 /// The error for a file that is not a delta and therefore takes no base.
-fn takes_no_base(input: &Local, base: &Base) -> Error {
+fn takes_no_base(name: &str, base: &Base) -> Error {
     Error::Usage(format!(
-        "{} is not a delta, so it takes no base; leave out {}",
-        input.name(),
+        "{name} is not a delta, so it takes no base; leave out {}",
         base.name
     ))
 }

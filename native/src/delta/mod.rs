@@ -22,8 +22,10 @@ use crate::{Error, Job, Output, Progress as _, Result, unpack};
 mod base;
 mod base_file;
 mod large_tensor;
+mod merge;
 mod records;
 
+pub(crate) use base::sources_of_base;
 pub use base_file::MAX_BASES;
 pub(crate) use base_file::{BaseFile, Bases, check_chain};
 pub(crate) use records::{write, write_original};

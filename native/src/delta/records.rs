@@ -15,7 +15,7 @@ use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::frame::Edition;
 
-use super::{base_header, data_digest, safetensors_head};
+use super::{BaseFile, base_header, data_digest, safetensors_head};
 use crate::catalog::open_restored;
 use crate::finished_tensor::{self, FinishedTensor};
 use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
@@ -163,7 +163,7 @@ impl DeltaRecords {
 pub(crate) fn write(
     job: &Job,
     plain: Plain<'_>,
-    base: &Local,
+    base: &BaseFile,
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<Packed> {
@@ -193,12 +193,12 @@ pub(crate) fn write(
 pub(crate) fn write_original(
     job: &Job,
     (target, header): (&Local, &VirtualHeader),
-    base: &Local,
+    base: &BaseFile,
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<Packed> {
     let kind = header.kind();
-    let opened = open_restored(&job.engine, base, kind)?;
+    let opened = open_restored(&job.engine, &**base, kind)?;
     let found = opened.kind().name();
     if found != kind {
         return Err(Error::Usage(format!(
@@ -237,7 +237,7 @@ struct Target<'a> {
 fn write_records(
     job: &Job,
     target: Target<'_>,
-    (base, base_header): (&Local, &BaseHeader),
+    (base, base_header): (&BaseFile, &BaseHeader),
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<Packed> {
@@ -286,7 +286,10 @@ fn write_records(
     };
     let target_digest = records.hash.finish();
     let position = records.position;
-    let trailer = packing.trailer(base_header, records.infos, target_digest);
+    let trailer = match base.mixes() {
+        Some(mixes) => packing.mixed_trailer((base_header, mixes), records.infos, target_digest),
+        None => packing.trailer(base_header, records.infos, target_digest),
+    };
     output.write_final(&trailer)?;
     Ok(Packed {
         len_bytes: position + trailer.len() as u64,

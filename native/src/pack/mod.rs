@@ -5,6 +5,7 @@
 //! that is too large for this is coded plane by plane (`large`). The resulting bytes are
 //! the same in both cases, and for any number of threads.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use zstn_core::Rule;
@@ -136,7 +137,7 @@ pub fn pack<'s>(
                 BaseFile::for_packing(job, plain.input, &options.bases, is_extended)?
             }
         };
-        let file = pack_file(job, plain, base.as_deref(), output, options);
+        let file = pack_file(job, plain, base.as_ref(), output, options);
         Ok(PackReport {
             files: vec![file?],
             folder: None,
@@ -179,12 +180,12 @@ pub(crate) struct Packed {
 pub(crate) fn pack_file(
     job: &Job,
     plain: Plain<'_>,
-    base: Option<&Local>,
+    base: Option<&BaseFile>,
     mut output: Output,
     options: &PackOptions,
 ) -> Result<PackedFile> {
     let input = plain.input;
-    let inputs = files([Some(input), base]);
+    let inputs = files([Some(input), base.map(Deref::deref)]);
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));
     let packed = match base {

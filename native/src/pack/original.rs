@@ -44,7 +44,7 @@ pub(crate) fn pack(
         kind: header.kind().into(),
         refusal,
     };
-    let packed = match base.as_deref() {
+    let packed = match base.as_ref() {
         Some(base) => delta::write_original(job, (input, &header), base, &mut output, options),
         None => {
             let coder = FrameCoder::new(job, Data::new(job, input, 0), options.container);

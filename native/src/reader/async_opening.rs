@@ -10,6 +10,7 @@ use zstn_core::model::wants_config;
 
 use super::async_driver::run;
 use super::async_reader::{AsyncReader, Files};
+use super::bases::attach_all;
 use super::external::{self, Beside, Found, FoundFiles, PackedFiles};
 use super::opening::{self, OpenModel};
 use super::options::MAX_OPEN_FILES;
@@ -90,19 +91,11 @@ impl ReaderOptions {
         let bases = self.bases.iter();
         let opened: Vec<_> = bases.map(|base| self.open_files(engine, base)).collect();
         let opened = stream::iter(opened).buffered(FILES_AT_ONCE);
-        let opened: Vec<_> = opened.try_collect().await?;
-        let mut bases = opened.into_iter().rev();
-        let last = bases.next();
-        let base = bases.try_fold(last, |further: Option<AsyncReader>, base| {
-            Ok::<_, Error>(Some(match further {
-                Some(further) => base.attach_base(further)?,
-                None => base,
-            }))
-        });
-        match (base?, view) {
-            (None, _) => Ok(reader),
-            (Some(base), View::Dense) => reader.with_base(base).await,
-            (Some(base), View::Stored) => reader.attach_base(base),
+        let opened: Vec<Result<_>> = opened.collect().await;
+        let attached = attach_all(reader, opened, |delta, bases, _| delta.attach_bases(bases))?;
+        match view {
+            View::Dense => attached.with_all_tensors().await,
+            View::Stored => Ok(attached),
         }
     }
 

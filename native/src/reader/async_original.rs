@@ -48,6 +48,19 @@ impl AsyncReader {
         Ok(self)
     }
 
+    /// Attaches the checkpoints that this delta was made against, like
+    /// `Reader::attach_bases`.
+    pub(super) fn attach_bases(self, mut bases: Vec<Self>) -> Result<Self> {
+        let base = match bases.len() {
+            1 => bases.remove(0),
+            _ => {
+                let sources = bases.iter().map(Self::blocking).collect();
+                self.around(&self.blocking().mixed_base(sources)?)
+            }
+        };
+        self.attach_base(base)
+    }
+
     /// Returns a reader of the tensors that `delta` refers to, like `Reader::into_base_of`.
     fn into_base_of(self, delta: &Model) -> Result<Self> {
         let base = self.blocking().into_base_of(delta)?;
@@ -97,15 +110,15 @@ impl AsyncReader {
         }
     }
 
-    /// Returns a reader of the same tensors as `restored`, which was opened inside this
-    /// reader's file.
+    /// Returns a reader of the same tensors as `restored`, whose bytes are computed from
+    /// files of this reader or its bases.
     fn around(&self, restored: &Reader) -> Self {
         let source = |number| -> Arc<dyn AsyncSource> {
             Arc::new(BlockingSource::new(OneFile::new(restored.clone(), number)))
         };
         Self {
             files: Arc::new(Files {
-                name: self.files.name.clone(),
+                name: restored.name().into(),
                 sources: (0..restored.sources().len()).map(source).collect(),
                 beside: Beside::default(),
             }),

@@ -24,6 +24,7 @@ mod async_reader;
 mod async_selection;
 mod band_cache;
 mod bands;
+mod bases;
 mod batch;
 mod decode;
 mod external;

@@ -9,6 +9,7 @@ use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEADER_LEN_BYTES;
 use zstn_core::model::{Verify, wants_config};
 
+use super::bases::attach_all;
 use super::external::{self, Beside, PackedFiles};
 use super::opening::{OpenModel, of_one_version};
 use super::{Files, Reader, View, check_takes_base};
@@ -68,7 +69,8 @@ impl ReaderOptions {
     }
 
     /// Opens a delta that was packed against `base`. If the base is a delta itself, the
-    /// next call adds the base's own base, and so on. A base that does not match is
+    /// next call adds the base's own base, and so on. If the delta was packed against
+    /// several bases, the next call adds the next one of them. A base that does not match is
     /// refused, and so is a base for a file that needs none; see [`Reader::with_base`],
     /// which accepts a base that is already open.
     pub fn base(mut self, base: impl Into<Input>) -> Self {
@@ -176,21 +178,15 @@ impl ReaderOptions {
         }
     }
 
-    /// Attaches the opened bases: the first is the base of `reader`, the second is the
-    /// base of the first, and so on.
+    /// Attaches the opened bases ([`attach_all`]).
     fn with_bases(&self, reader: Reader, bases: Vec<Result<Reader>>) -> Result<Reader> {
-        let mut base: Option<Reader> = None;
-        for opened in bases.into_iter().rev() {
-            base = Some(match base {
-                None => opened?,
-                Some(further) => opened?.attach_base(further)?,
-            });
-        }
-        match (base, self.view) {
-            (None, _) => Ok(reader),
-            (Some(base), View::Dense) => reader.with_base(base),
-            (Some(base), View::Stored) => reader.attach_base(base),
-        }
+        attach_all(reader, bases, |delta, bases, is_last| {
+            let attached = delta.attach_bases(bases)?;
+            match self.view {
+                View::Dense if is_last => attached.with_all_tensors(),
+                View::Dense | View::Stored => Ok(attached),
+            }
+        })
     }
 
     /// Opens a model without its base. Files on a server are opened at the same time.

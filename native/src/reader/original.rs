@@ -326,6 +326,15 @@ impl Restored {
         }
     }
 
+    /// Uses a model as the safetensors file that it is or was packed from.
+    pub(super) fn of_model(model: Reader) -> Result<Self> {
+        Ok(Self {
+            ranges: UnpackedRanges::new(&model, CACHE_BYTES)?,
+            packed: model,
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
     /// Returns the model of the entries that fill the restored file.
     pub(super) fn entries(&self) -> Arc<Model> {
         Arc::clone(&self.packed.model)

@@ -69,7 +69,7 @@ fn pack_shard(shard: &CurrentShard, output: Output, options: &PackOptions) -> Re
         input: shard.local,
         arriving: shard.arriving,
     };
-    pack_file(shard.job, plain, base.as_deref(), output, options)
+    pack_file(shard.job, plain, base.as_ref(), output, options)
 }
 
 /// Restores the files that `input` was packed from into the new folder `target`, byte

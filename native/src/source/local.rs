@@ -18,6 +18,7 @@ use zstn_core::limits::HEAD_LEN_BYTES;
 use super::arriving_safetensors::Stored;
 use super::file::read_exact_at;
 use super::joined::Joined;
+use super::mixed::Mixed;
 use super::read_ahead::ReadAhead;
 use super::version::{FileId, FileVersion};
 use super::{Feed, Source, check_inside};
@@ -52,6 +53,7 @@ enum Bytes {
     Stored(Arc<Stored>),
     Remote(ReadAhead),
     Joined(Joined),
+    Mixed(Mixed),
 }
 
 /// The number of bytes that [`Local::feed`] reads at a time. Statistics require a
@@ -98,6 +100,12 @@ impl Local {
         let ids = joined.files().iter().flat_map(|file| &file.file_ids);
         let ids: Vec<FileId> = ids.cloned().collect();
         Ok(Self::new(name, Bytes::Joined(joined)).with_file_ids(&ids))
+    }
+
+    /// Uses a base that is computed from several checkpoints.
+    pub(crate) fn mixed(mixed: Mixed) -> Self {
+        let (name, ids) = (mixed.name().to_owned(), mixed.file_ids().to_vec());
+        Self::new(name, Bytes::Mixed(mixed)).with_file_ids(&ids)
     }
 
     /// Uses bytes in memory. Messages call them `name`.
@@ -308,7 +316,11 @@ impl Local {
         match &self.bytes {
             Bytes::File(version) => Some((version.file(), 0)),
             Bytes::Private { file, range } => Some((file, range.start)),
-            Bytes::Owned(_) | Bytes::Stored(_) | Bytes::Remote(_) | Bytes::Joined(_) => None,
+            Bytes::Owned(_)
+            | Bytes::Stored(_)
+            | Bytes::Remote(_)
+            | Bytes::Joined(_)
+            | Bytes::Mixed(_) => None,
         }
     }
 }
@@ -338,6 +350,7 @@ impl Source for Local {
                 let mut files = joined.files().iter();
                 files.try_for_each(|file| file.check_unchanged())
             }
+            Bytes::Mixed(mixed) => mixed.check_unchanged(),
             Bytes::Private { .. } | Bytes::Owned(_) | Bytes::Stored(_) => Ok(()),
         }
     }
@@ -350,6 +363,7 @@ impl Source for Local {
             Bytes::Stored(stored) => stored.len_bytes(),
             Bytes::Remote(remote) => remote.source().len_bytes(),
             Bytes::Joined(joined) => joined.len_bytes(),
+            Bytes::Mixed(mixed) => mixed.len_bytes(),
         }
     }
 
@@ -375,6 +389,7 @@ impl Source for Local {
             Bytes::Stored(stored) => stored.read_into(&self.name, start, out),
             Bytes::Remote(remote) => remote.read_into(start, out),
             Bytes::Joined(joined) => joined.read_into(start, out),
+            Bytes::Mixed(mixed) => mixed.read_into(start, out),
             Bytes::Private { file, range } => {
                 read_exact_at(file, &self.name, range.start, start, out)
             }

@@ -22,6 +22,7 @@ mod local;
 mod location;
 #[cfg(feature = "http")]
 mod merged;
+mod mixed;
 mod open_location;
 pub(crate) mod parallel;
 mod range_reads;
@@ -60,6 +61,7 @@ pub use local::Local;
 pub use location::Location;
 #[cfg(feature = "async")]
 pub(crate) use location::if_any;
+pub(crate) use mixed::{Mixed, source_header};
 #[cfg(feature = "async")]
 pub(crate) use range_reads::check_lens;
 pub(crate) use range_reads::{Wanted, read_parts, read_wanted};

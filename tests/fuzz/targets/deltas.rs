@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zstn_core::container::model_delta::{Base, ModelDelta};
+use zstn_core::container::model_delta::{Base, BaseHeader, ModelDelta};
+use zstn_core::model::Model;
 use zstn_core::pure::Pure;
 use zstn_fuzz::with_and_without_checksums;
 use zstn_fuzz::{LIMIT_BYTES, NATIVE, agree, model, pair, part, parts, speak};
@@ -26,6 +27,7 @@ fuzz_target!(|input: &[u8]| {
             Ok(model) => model,
             Err(error) => return speak(&error),
         };
+        combine(&model, base_file);
         if let Err(error) = model.attach_base(&base) {
             return speak(&error);
         }
@@ -43,4 +45,30 @@ fuzz_target!(|input: &[u8]| {
         }
     });
 });
+
+/// Computes the base of a delta that was made against several checkpoints, all of which are
+/// `source`.
+fn combine(delta: &Model, source: &[u8]) {
+    for file in delta.files() {
+        let count = file.mixes().map_or(0, |mixes| mixes.sources());
+        let headers = (0..count).map(|_| BaseHeader::parse(source, source.len() as u64));
+        let Ok(headers) = headers.collect::<Result<Vec<_>, _>>() else {
+            return;
+        };
+        let base = match file.mixed_base(&headers) {
+            Ok(base) => base.unwrap_or_default(),
+            Err(error) => return speak(&error),
+        };
+        for tensor in base.tensors {
+            let places = tensor.places.iter();
+            let parts = places.map(|(_, range)| part(source, range.clone()));
+            let parts: Vec<&[u8]> = parts.collect();
+            let len_bytes = tensor.range.end - tensor.range.start;
+            assert!(parts.iter().all(|part| part.len() as u64 == len_bytes));
+            if let Some(float) = tensor.float {
+                tensor.mix.apply(float, &parts, &mut parts[0].to_vec());
+            }
+        }
+    }
+}
 zstn_fuzz::keep_lengths!();

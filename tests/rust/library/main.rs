@@ -10,6 +10,7 @@ mod diff;
 mod documents;
 mod family;
 mod formats;
+mod merges;
 mod original_deltas;
 mod original_files;
 mod originals;
