@@ -136,10 +136,9 @@ impl BlockCodecs {
     /// parts have `part_bytes` bytes each.
     ///
     /// Reading a few rows of a tensor fetches one block of each plane, so blocks
-    /// are as small as possible at a cost of about 0.01 % of size ("Blocks for
-    /// reading rows" in `docs/benchmarks.md`). Blocks with a search are larger,
-    /// because matches reach further back than Huffman tables, which span 128
-    /// KiB. Blocks of tensors with many planes are shorter.
+    /// are as small as possible at a cost of about 0.01 % of size. Blocks with a
+    /// search are larger, because matches reach further back than Huffman tables,
+    /// which span 128 KiB. Blocks of tensors with many planes are shorter.
     ///
     /// If the parts can be divided into equal blocks, no block crosses from one
     /// part into the next.
