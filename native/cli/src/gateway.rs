@@ -15,14 +15,9 @@ use super::{say, signals, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Hub whose packed files are shown unpacked (https://…), or a folder
-    /// with repositories in OWNER/NAME: DIR, s3://…, az://…, gs://…
-    #[arg(
-        long,
-        value_name = "URL|DIR",
-        default_value = "https://huggingface.co",
-        verbatim_doc_comment
-    )]
+    /// Hub whose packed files are shown unpacked (https://…), or a folder with
+    /// repositories in OWNER/NAME: DIR, s3://…, az://…, gs://…
+    #[arg(long, value_name = "URL|DIR", default_value = "https://huggingface.co")]
     upstream: String,
     /// Show the files of this plan (docs/whole-hub.md), whose results are in the
     /// upstream, a folder (repeatable)

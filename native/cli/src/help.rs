@@ -186,7 +186,10 @@ const ALL: &[Examples] = &[
         "lfs",
         &[
             ("zstn lfs install --store /mnt/models/lfs", "for this clone"),
-            ("zstn lfs install --global", "for servers that know zstn"),
+            (
+                "zstn lfs install --global",
+                "for servers that store packed objects",
+            ),
             ("zstn lfs status", ""),
         ],
     ),

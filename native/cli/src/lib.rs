@@ -60,10 +60,10 @@ An input is a path, - for standard input, or an address: https://…, http://…
 hf://OWNER/NAME@REVISION/FILE in a model hub, s3://, az:// and gs:// in an object
 store, or file:///… (docs/command-line.md)";
 
-/// Lossless compression of AI model checkpoints, with single tensors readable
-/// out of the packed file.
+/// Make AI model checkpoints smaller without losing a bit, and read single tensors out
+/// of the packed file.
 #[derive(Parser)]
-#[command(name = "zstn", version, about, propagate_version = true)]
+#[command(name = "zstn", version, propagate_version = true)]
 #[command(after_help = ADDRESSES)]
 struct Cli {
     #[command(subcommand)]
@@ -72,7 +72,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Pack a safetensors file or a checkpoint in several files
+    /// Pack a file of any format, or a folder with a checkpoint
     Pack(pack::Options),
     /// Restore the original, byte for byte
     Unpack(unpack::Options),
@@ -82,7 +82,7 @@ enum Verb {
     Ls(ls::Options),
     /// Describe a file
     Info(info::Options),
-    /// Read one tensor
+    /// Read tensors, or rows and other parts of one
     Get(get::Options),
     /// Decode everything and check it
     Verify(verify::Options),
