@@ -36,12 +36,12 @@ export class Model {
   readonly size: number;
   /**
    * Total length of the safetensors files that the model was packed from, in bytes. Equal to `size` for plain
-   * safetensors. For other formats (zTensor, Gauss, GGUF, NPY, NPZ, PyTorch, compressed-tensors) it is the total length of all decoded tensors.
+   * safetensors. For models of other formats it is the total length of all decoded tensors.
    */
   readonly originalSize: number;
   /** The number of files. */
   readonly fileCount: number;
-  /** The `__metadata__` of the safetensors headers, text attributes of a zTensor file, metadata of a GGUF file or plain values of a PyTorch file as text; may be empty. */
+  /** The metadata of the files as text: `__metadata__` of safetensors headers, or the metadata of another format. May be empty. */
   readonly metadata: Readonly<Record<string, string>>;
   /** All tensors by name, file by file, in the order of their data (zTensor: in the order of the file's own list). */
   readonly tensors: ReadonlyMap<string, TensorInfo>;

@@ -12,12 +12,12 @@ interface CommonOptions {
   signal?: AbortSignal;
   /** Called as bytes arrive. */
   onProgress?: OnProgress;
-  /** The time to spend on a smaller result. `"balanced"` by default. */
+  /** How much time packing spends on a smaller result. `"balanced"` by default. */
   effort?: Effort;
   /**
-   * True to write extension frames for tensors that become smaller with them. A file with extension frames can be
-   * read by zstn 0.1 and later; z4ai and older readers reject it because of its version. The packed file is then
-   * buffered in a `Blob`, and a stream in `to` receives its first bytes only when the whole file has been packed.
+   * True to write extension frames for tensors that become smaller with them. zstn reads a file with extension frames
+   * without an option; z4ai rejects it because of its version. The packed file is then buffered in a `Blob`, and a
+   * stream in `to` receives its first bytes only when the whole file has been packed.
    * `false` by default.
    */
   extended?: boolean | undefined;

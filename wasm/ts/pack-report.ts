@@ -29,7 +29,7 @@ export interface PackedOriginal {
 export interface PackReport {
   /** Length of the file that was packed, in bytes. */
   readonly originalSize: number;
-  /** Length of the container or delta, in bytes. */
+  /** Length of the packed file, in bytes. */
   readonly size: number;
   /**
    * True if single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules,
@@ -47,6 +47,6 @@ export interface PackReport {
 
 /** A packed file. */
 export interface Packed extends PackReport {
-  /** The container or delta. Browsers store a large `Blob` on disk. */
+  /** The packed file. Browsers store a large `Blob` on disk. */
   readonly blob: Blob;
 }

@@ -23,7 +23,7 @@ import { writePieces } from "./write-pieces.js";
 const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, signal: 1, onProgress: 1, effort: 1, extended: 1, name: 1, to: 1, allowTruncated: 1, statistics: 1, sha256: 1, ...HTTP_OPTIONS };
 
 /**
- * Packs a file into a `.zstn` container, or a safetensors file with a `base` into a delta (`.z4dm`), one tensor at a
+ * Packs a file into a `.zstn` file, or a safetensors file with a `base` into a delta (`.z4dm`), one tensor at a
  * time. Accepts the same inputs as `open`, and files of any format: a file that is not recognised is packed as bytes.
  * With a stream as `to`, the packed file is written there; otherwise it is the `blob` of the result. Rejects with a
  * `FormatError` for a safetensors file that is cut off and for a failed download, with an `InvalidInputError` for a file

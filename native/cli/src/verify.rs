@@ -14,8 +14,8 @@ use super::{Outcome, each, print, progress, say, size};
 
 #[derive(Args)]
 pub struct Options {
-    /// Files of any kind except plain safetensors, .index.json of sharded checkpoints,
-    /// or local folders: paths, addresses, or - for standard input
+    /// Files of any format, .index.json of sharded checkpoints, or local folders: paths,
+    /// addresses, or - for standard input
     #[arg(required = true, value_name = "INPUT", value_parser = arguments::location())]
     inputs: Vec<Location>,
     /// Compare every byte with this original; for folders, compare every file

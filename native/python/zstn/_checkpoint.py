@@ -32,14 +32,14 @@ def pack(
     token: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> _reports.PackReport:
-    """Packs a checkpoint losslessly: safetensors, or a file of any other format.
+    """Packs a checkpoint losslessly: a safetensors file, or a file of any other format.
 
     A file becomes a ZSTN file, or a delta if `base` is given; a folder or an index of
     shards becomes a folder. `dst` appears only when it is complete. The same input and
     options always give the same bytes.
 
-    After an exception, including `KeyboardInterrupt`, none of the caller's objects is
-    read and `dst` does not appear.
+    After an exception, including `KeyboardInterrupt`, `dst` does not appear, and the
+    call has stopped using the caller's objects.
 
     Args:
         src: a path, an address, bytes or another input of `zstn.open`. Memory must not
@@ -48,7 +48,7 @@ def pack(
             single file while it is packed; bytes that may still be revised, at most as
             many as the largest packed tensor has, are buffered in a temporary file. Its
             `write` returns the number of bytes accepted, as `io.RawIOBase.write` does.
-            After an exception, the bytes written so far are useless.
+            After an exception, the bytes written so far must not be used.
         effort: ``"fast"``, ``"balanced"`` or ``"max"``.
         extended: whether extension frames are written where they are smaller. zstn 0.1
             and later can read a file that contains one; z4ai cannot. If `dst` is a file
@@ -137,9 +137,9 @@ def unpack(
     """Restores a checkpoint that `pack` has packed, byte for byte. See `pack` for the
     arguments.
 
-    A writer receives every tensor once its digest has been compared, and the last byte of
-    the file once all digests have been. After an error, what it has received must not be
-    used.
+    A file object as `dst` receives every tensor once its digest has been compared, and
+    the last byte of the file once all digests have been. After an exception, the bytes
+    written so far must not be used.
     """
     with watching(progress, "unpacking") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
@@ -254,7 +254,8 @@ def convert(
             ZSTN output.
         dense: whether weights in a compressed-tensors format are decoded; otherwise
             their parts are separate tensors.
-        shard_bytes: maximum length of the tensors in a file, if `dst` is an index.
+        shard_bytes: maximum length of the tensors in a file, if `dst` is an index; 5 GiB
+            by default.
 
     See `pack` for the other arguments.
     """

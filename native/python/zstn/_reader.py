@@ -248,7 +248,8 @@ class Reader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The ``__metadata__`` of the safetensors header."""
+        """The metadata of the file as text: ``__metadata__`` of a safetensors header, or
+        the metadata of another format."""
         return self._native.metadata()
 
     def keys(self) -> list[str]:
@@ -412,8 +413,10 @@ def open(
             delta was packed against several.
         token: sent as ``Authorization: Bearer …`` to the host of `source` only.
         headers: sent to the host of `source` only.
-        retries: how many times a request is retried after a transient failure.
-        timeout: seconds that a server may take to respond.
+        retries: how many times a request is retried after a transient failure; 3 by
+            default.
+        timeout: seconds that a server may take to respond, and for every 32 KiB of a
+            body; 30 by default. (``--timeout`` of the command line limits all attempts.)
         max_full_download_bytes: maximum length of a file that is downloaded whole if
             its server ignores range requests; 64 MiB by default, 0 for none.
         threads: number of threads that decode; 0 shares one thread per core with the

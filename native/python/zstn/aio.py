@@ -70,7 +70,7 @@ class AsyncReader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The ``__metadata__`` of the safetensors header."""
+        """The metadata of the file as text, as in `zstn.Reader.metadata`."""
         return self._get().metadata()
 
     def keys(self) -> list[str]:

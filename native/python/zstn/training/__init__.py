@@ -4,7 +4,7 @@ one before. An original is removed only after its packed file has been verified.
 - `zstn.training.transformers.PackCheckpoints` is a callback for ``transformers.Trainer``.
 - `zstn.training.lightning.PackedCheckpointIO` is a plugin for Lightning.
 - `BackgroundPacker` packs the checkpoints of any other program, for example of
-  ``Accelerator.save_state``. `PackedCheckpoints` packs a single checkpoint at once.
+  ``Accelerator.save_state``. `PackedCheckpoints` packs one on the calling thread.
 - `restore_checkpoint` restores a packed checkpoint, to resume from it.
 """
 
