@@ -81,7 +81,7 @@ impl<'a> Listed<'a> {
         let element = ElementType::from_number(number).ok_or_else(|| {
             let detail = format!(
                 "its elements have type {number}, which is unknown or was removed from the \
-                 format, so its length is unknown; a later version of zstn may read it"
+                 format, so its length is unknown"
             );
             refuse(Rule::GgufType, detail)
         })?;
