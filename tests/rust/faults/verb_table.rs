@@ -290,35 +290,28 @@ fn add_group(text: &mut String, table: &Table, group: &Group) {
             verbs.map(|verb| &*verb.name).collect()
         }
     };
-    // Columns of verbs to which no fault of the group applies would be empty.
+    // Verbs to which no fault of the group applies are not named.
     let concerns = |verb: &&&str| {
         let mut faults = group.faults.iter();
         faults.any(|fault| fault.expected(table, verb).is_some())
     };
     let verbs: Vec<&str> = verbs.iter().filter(concerns).copied().collect();
-    writeln!(text, "| fault | {} |", verbs.join(" | ")).expect("written");
-    writeln!(text, "|---|{}", "---|".repeat(verbs.len())).expect("written");
+    writeln!(text, "Verbs: {}.\n", verbs.join(", ")).expect("written");
+    writeln!(
+        text,
+        "| fault | verbs | outcome | reason |\n|---|---|---|---|"
+    )
+    .expect("written");
     for fault in &group.faults {
-        let cells = verbs.iter().map(|verb| match fault.expected(table, verb) {
-            Some(expected) => expected.name,
-            None => "–",
-        });
-        let cells: Vec<_> = cells.collect();
-        writeln!(text, "| {} | {} |", fault.name, cells.join(" | ")).expect("written");
-    }
-    let reasons: Vec<String> = group.faults.iter().flat_map(reasons).collect();
-    if !reasons.is_empty() {
-        writeln!(text, "\n{}", reasons.join("\n")).expect("written");
-    }
-}
-
-/// Returns the reasons for outcomes that differ between verbs.
-fn reasons(fault: &Fault) -> Vec<String> {
-    let exceptions = fault.except.iter();
-    exceptions
-        .map(|exception| {
+        let rest = match fault.except.is_empty() {
+            true => "all",
+            false => "all others",
+        };
+        writeln!(text, "| {} | {rest} | {} | |", fault.name, fault.outcome).expect("written");
+        for exception in &fault.except {
             let verbs = exception.verbs.join(", ");
-            format!("- {}, {verbs}: {}", fault.name, exception.why)
-        })
-        .collect()
+            let outcome = exception.outcome.as_deref().unwrap_or("–");
+            writeln!(text, "| | {verbs} | {outcome} | {} |", exception.why).expect("written");
+        }
+    }
 }
