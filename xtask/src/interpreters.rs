@@ -39,10 +39,13 @@ impl Interpreter {
         } else {
             unpacked
         });
-        command.env("ZSTN_EMULATOR", serde_json::to_string(&self.emulator)?);
+        // Programs on wine start others without naming it.
+        let mut emulator = &self.emulator[..];
         if self.is_on_wine() {
             platforms::with_wine(&mut command);
+            emulator = &[];
         }
+        command.env("ZSTN_EMULATOR", serde_json::to_string(emulator)?);
         Ok(command)
     }
 
@@ -51,14 +54,18 @@ impl Interpreter {
     }
 }
 
+/// Returns the versions of CPython that wheels are tested on, if they are found.
+pub fn versions(is_free_threaded: bool) -> &'static [&'static str] {
+    match is_free_threaded {
+        true => &FREE_THREADED,
+        false => &VERSIONS,
+    }
+}
+
 /// Returns the interpreters for programs of `triple`. Those of other systems are
 /// downloaded and need emulators.
 pub fn all(step: &mut Step, triple: &str, is_free_threaded: bool) -> Result<Vec<Interpreter>> {
-    let versions: &[&str] = if is_free_threaded {
-        &FREE_THREADED
-    } else {
-        &VERSIONS
-    };
+    let versions = versions(is_free_threaded);
     let processor = triple.split('-').next().unwrap_or_default();
     let mut found = Vec::new();
     if cargo::rustc_field("host")? == triple {

@@ -149,8 +149,6 @@ impl Platform {
 
     /// Returns a cargo command with the compiler and the emulator in its environment.
     fn cargo(&self, line: &str) -> Command {
-        let lower = self.triple.replace('-', "_");
-        let upper = lower.to_uppercase();
         let mut command = cargo(line);
         command
             .args(["--target", self.triple])
@@ -160,13 +158,10 @@ impl Platform {
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
             // Emulators are too slow for the full test tables, which this variable
             // selects.
-            .env_remove("ZSTN_TESTS")
-            .env(format!("CC_{lower}"), self.compiler());
-        if self.name != MUSL {
-            command.env(format!("AR_{lower}"), format!("{}ar", self.tools));
-            command.env(format!("CARGO_TARGET_{upper}_LINKER"), self.compiler());
-        }
+            .env_remove("ZSTN_TESTS");
+        self.set_compiler(&mut command);
         if !self.runner.is_empty() {
+            let upper = self.triple.replace('-', "_").to_uppercase();
             command.env(format!("CARGO_TARGET_{upper}_RUNNER"), self.runner);
         }
         // Emulated systems would have to provide shared libraries.
@@ -178,14 +173,38 @@ impl Platform {
         }
         command
     }
+
+    /// Sets the compiler and the linker of a command that runs cargo.
+    fn set_compiler(&self, command: &mut Command) {
+        let lower = self.triple.replace('-', "_");
+        let upper = lower.to_uppercase();
+        command.env(format!("CC_{lower}"), self.compiler());
+        if self.name != MUSL {
+            command.env(format!("AR_{lower}"), format!("{}ar", self.tools));
+            command.env(format!("CARGO_TARGET_{upper}_LINKER"), self.compiler());
+        }
+    }
+}
+
+/// Installs a compiler for Windows and wine.
+fn windows_ready(step: &mut Step) -> Result<&'static Platform> {
+    let windows = ALL.iter().find(|platform| platform.name == WINDOWS);
+    let windows = windows.context("no platform has this name")?;
+    let why = "they compile and run programs for Windows";
+    debian_programs::require(step, windows.needed, why)?;
+    Ok(windows)
+}
+
+/// Sets the compiler and the linker of a command that runs cargo, and installs them.
+pub fn compile_for_windows(step: &mut Step, command: &mut Command) -> Result<()> {
+    windows_ready(step)?.set_compiler(command);
+    Ok(())
 }
 
 /// Installs wine and prepares its folder.
 pub fn wine_ready(step: &mut Step) -> Result<()> {
-    let windows = ALL.iter().find(|platform| platform.name == WINDOWS);
-    let windows = windows.context("wine is not needed")?;
-    debian_programs::require(step, windows.needed, "it runs programs for Windows")?;
-    prepare_wine(step, &windows.compiler())
+    let compiler = windows_ready(step)?.compiler();
+    prepare_wine(step, &compiler)
 }
 
 /// Returns wine's folder, which contains the drive C of Windows programs.
@@ -210,6 +229,8 @@ fn prepare_wine(step: &mut Step, compiler: &str) -> Result<()> {
     const OPTIONS: &str = "-O1 -Wall -Wextra -Werror -o";
     let system = wine().join("drive_c/windows/system32");
     if !system.is_dir() {
+        // wine only creates the last folder of the path.
+        fs::create_dir_all(wine())?;
         step.run(with_wine(&mut cmd("wineboot --init")))?;
     }
     let library = system.join("bcryptprimitives.dll");

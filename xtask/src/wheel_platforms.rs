@@ -1,6 +1,6 @@
 //! Wheels for users: one for the stable interface of Python on each platform, and one
-//! for its free-threaded build. Each is built with zig where zig can link for the
-//! platform, checked, and tested on the interpreters that run here.
+//! for its free-threaded build. On Linux, zig links them, except for Windows, where MinGW
+//! does. Each is checked, and tested on the interpreters that run here.
 
 use std::env::consts::OS;
 
@@ -8,7 +8,7 @@ use crate::cargo::set_flags;
 use crate::interpreters;
 use crate::prelude::*;
 use crate::python::{self, Environment};
-use crate::{wasm, wheel};
+use crate::{platforms, wasm, wheel};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -46,9 +46,13 @@ const fn platform(name: &'static str, triple: &'static str, libc: &'static str) 
     Platform { name, triple, libc }
 }
 
+/// The target of wheels for Windows that are built on other systems. Zig cannot link
+/// them: maturin passes its list of exported symbols to every library of the build, and
+/// one of the dependencies is also built as a DLL.
+const WINDOWS_GNU: &str = "x86_64-pc-windows-gnu";
 const WINDOWS: &str = match cfg!(windows) {
     true => "x86_64-pc-windows-msvc",
-    false => "x86_64-pc-windows-gnu",
+    false => WINDOWS_GNU,
 };
 
 const ALL: [Platform; 7] = [
@@ -106,9 +110,10 @@ impl Platform {
             step.note(titles.join(", "));
             ensure!(
                 !found.is_empty(),
-                "no interpreter for {} was found, so the wheel {} has not been tested",
-                self.triple,
-                paths::show(&wheel)
+                "{} was built but has not been tested: no CPython {} for {} was found",
+                paths::show(&wheel),
+                interpreters::versions(options.free_threaded).join(", "),
+                self.triple
             );
             Ok(found)
         })?;
@@ -137,7 +142,9 @@ impl Platform {
                 RELEASE => toolchain.remapped()?,
                 _ => Vec::new(),
             };
-            if OS == "linux" {
+            if self.triple == WINDOWS_GNU {
+                platforms::compile_for_windows(step, &mut maturin)?;
+            } else if OS == "linux" {
                 maturin.arg("--zig");
             }
             if !self.libc.is_empty() {
