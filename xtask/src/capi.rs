@@ -103,7 +103,7 @@ fn header(write: bool) -> Result<()> {
     })
 }
 
-struct Built {
+pub struct Built {
     shared: PathBuf,
     fixed: PathBuf,
     /// Libraries that programs must also link with the static library. Only rustc knows
@@ -141,13 +141,42 @@ impl Built {
 /// Builds the shared and the static library without the rest of the workspace.
 fn build(step: &mut Step, profile: &str, write: bool) -> Result<Built> {
     let mut rustc = cargo("rustc --package zstn-capi --lib --profile");
-    step.run(rustc.arg(profile).words("-- --print native-static-libs"))?;
+    let private = compile(step, rustc.arg(profile).arg("--"))?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Built::in_folder(folder, Some(private), write)
+}
+
+/// Runs `cargo rustc` of the library, and returns the libraries that programs must also
+/// link with the static library.
+fn compile(step: &mut Step, rustc: &mut Command) -> Result<String> {
+    step.run(rustc.words("--print native-static-libs"))?;
     let output = step.output()?;
     let private = output.rsplit_once("native-static-libs: ");
     let (_, private) = private.context("rustc did not list the libraries it needs")?;
-    let private = private.lines().next().unwrap_or_default().trim();
-    let folder = if profile == "dev" { "debug" } else { profile };
-    Built::in_folder(folder, Some(private.to_owned()), write)
+    Ok(private.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// Builds the library for users of Linux with zig, which links it against the oldest
+/// glibc that Rust supports.
+pub fn build_released(
+    step: &mut Step,
+    tools: &Environment,
+    triple: &str,
+    glibc: &str,
+) -> Result<Built> {
+    let toolchain = cargo::add_target(step, triple)?;
+    let mut rustc = Command::new(tools.program("cargo-zigbuild"));
+    cargo::set_environment(&mut rustc);
+    cargo::set_flags(&mut rustc, &toolchain.remapped()?);
+    rustc
+        .env("PATH", tools.search_path()?)
+        .env("CARGO_INCREMENTAL", "0")
+        .words("rustc --locked --package zstn-capi --lib --release --target")
+        .arg(format!("{triple}.{glibc}"))
+        // Symbols that are not exported make up a third of a shared library.
+        .words("-- -Cstrip=symbols");
+    let private = compile(step, &mut rustc)?;
+    Built::in_folder(&format!("{triple}/release"), Some(private), false)
 }
 
 /// The installed library: a header, a shared and a static library, and a file for
@@ -162,7 +191,7 @@ pub struct Installed {
 
 impl Installed {
     /// Installs the library below `prefix`, replacing an earlier installation.
-    fn new(built: &Built, prefix: PathBuf) -> Result<Self> {
+    pub fn new(built: &Built, prefix: PathBuf) -> Result<Self> {
         let name = |version: &str| match SYSTEM.0 {
             "dylib" => format!("libzstn{version}.dylib"),
             _ => format!("libzstn.so{version}"),

@@ -145,6 +145,29 @@ impl Toolchain {
     }
 }
 
+/// Refuses a folder in which a file contains a path of this machine: the workspace's, or
+/// the path of cargo's downloads.
+pub fn refuse_paths(folder: &Path) -> Result<()> {
+    const BYTES_SHOWN: usize = 120;
+    let refused = [paths::root().to_path_buf(), home()?];
+    for file in paths::walk(folder, &|_| true)? {
+        let contents = fs::read(&file)?;
+        for path in &refused {
+            let path = path.as_os_str().as_encoded_bytes();
+            let mut windows = contents.windows(path.len());
+            if let Some(at) = windows.position(|window| window == path) {
+                let found = contents.iter().skip(at).take(BYTES_SHOWN).copied();
+                bail!(
+                    "{} contains a path of this machine (see `remapped`): {}",
+                    paths::show(&file),
+                    found.collect::<Vec<u8>>().escape_ascii()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Returns a command of rustup's toolchain `name`, without the variables that rustup and
 /// cargo set for this program's toolchain.
 fn rustup_run(name: &str, line: &str) -> Command {

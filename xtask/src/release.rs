@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::deps::{self, NOTICES};
 use crate::prelude::*;
-use crate::{debian_programs, npm, wasm, wheel};
+use crate::{debian_programs, image, libzstn, npm, wasm, wheel};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The target of the static program.
@@ -43,8 +43,11 @@ pub fn run(is_dry_run: bool) -> Result<()> {
     }
     let program = static_program()?;
     step("archive of the program", |step| {
-        archive(step, &program, &folder)
+        let root = program_tree(step, &program)?;
+        archive(step, &root, &folder)
     })?;
+    image::run(&program, &folder)?;
+    libzstn::run(&folder)?;
     deps::sboms(&folder, TARGET)?;
     step("SHA256SUMS", |step| sums(step, &folder))
 }
@@ -108,9 +111,8 @@ fn static_program() -> Result<PathBuf> {
     })
 }
 
-/// Writes the archive of the program to `folder`, with man pages, completions and
-/// licences. The same program always gives the same archive.
-fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
+/// Copies the program into a new folder, with man pages, completions and licences.
+fn program_tree(step: &mut Step, program: &Path) -> Result<PathBuf> {
     let name = format!("zstn-{VERSION}-{TARGET}");
     let root = target("archive").join(&name);
     paths::empty(&root)?;
@@ -126,12 +128,31 @@ fn archive(step: &mut Step, program: &Path, folder: &Path) -> Result<()> {
         let text = ask(Command::new(program).args(["completions", shell]))?;
         fs::write(file, text + "\n")?;
     }
+    cargo::refuse_paths(&root)?;
+    Ok(root)
+}
+
+/// Packs the folder `root` into an archive of the same name in `folder`, and returns its
+/// path. The same files always give the same archive.
+pub fn archive(step: &mut Step, root: &Path, folder: &Path) -> Result<PathBuf> {
+    let name = paths::name(root);
     let archive = folder.join(format!("{name}.tar"));
     let mut tar = cmd("tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner");
     tar.words("--mode=u=rwX,go=rX --format=ustar --create --file")
         .arg(&archive);
-    step.run(tar.arg("--directory").arg(target("archive")).arg(&name))?;
-    step.run(cmd("gzip --no-name --best --force").arg(&archive))
+    step.run(
+        tar.arg("--directory")
+            .arg(root.with_file_name(""))
+            .arg(&name),
+    )?;
+    step.run(cmd("gzip --no-name --best --force").arg(&archive))?;
+    Ok(archive.with_extension("tar.gz"))
+}
+
+/// Returns a digest as hexadecimal digits.
+pub fn sha256(contents: &[u8]) -> String {
+    let digest = Sha256::digest(contents);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the digests of all artifacts, and prints them as a table.
@@ -142,8 +163,7 @@ fn sums(step: &mut Step, folder: &Path) -> Result<()> {
     let mut lines = String::new();
     for file in files {
         let contents = fs::read(&file)?;
-        let digest = Sha256::digest(&contents);
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = sha256(&contents);
         let (name, bytes) = (paths::name(&file), contents.len());
         step.after(format!("{name:<50}  {bytes:>10}  {digest}"));
         lines += &format!("{digest}  {name}\n");

@@ -49,6 +49,13 @@ const MUSL: Runtime = [
     "https://musl.libc.org",
 ];
 
+const CERTIFICATES: Runtime = [
+    "Mozilla's root certificates, in the container image",
+    "CDLA-Permissive-2.0",
+    "Mozilla",
+    "https://github.com/rustls/webpki-roots",
+];
+
 const NATIVE: &[&str] = &[
     "x86_64-unknown-linux-gnu",
     "aarch64-unknown-linux-gnu",
@@ -58,19 +65,25 @@ const NATIVE: &[&str] = &[
     "x86_64-pc-windows-msvc",
 ];
 
-/// All artifacts. Artifacts with the same notices have the same folder. The first one
-/// and the Python package contain the viewer.
+/// All artifacts. Artifacts with the same notices have the same folder. The command line,
+/// and therefore the container image, and the Python package contain the viewer.
 #[rustfmt::skip]
-pub const ARTIFACTS: [Artifact; 4] = [
+pub const ARTIFACTS: [Artifact; 5] = [
     Artifact {
         name: "zstn", description: "The command line zstn", sbom: "zstn.cdx.json",
         component: "application", purl: "pkg:cargo/zstn-cli", folder: "",
         builds: &["--package zstn-cli"], targets: NATIVE, npm: &["uplot"], runtimes: &[STANDARD_LIBRARY, MUSL],
     },
     Artifact {
+        name: "zstn", description: "The container image zstn", sbom: "zstn-image.cdx.json",
+        component: "container", purl: "pkg:generic/zstn-image", folder: "",
+        builds: &["--package zstn-cli"], targets: &["x86_64-unknown-linux-musl"], npm: &["uplot"],
+        runtimes: &[STANDARD_LIBRARY, MUSL, CERTIFICATES],
+    },
+    Artifact {
         name: "libzstn", description: "The C library libzstn", sbom: "libzstn.cdx.json",
         component: "library", purl: "pkg:generic/libzstn", folder: "",
-        builds: &["--package zstn-capi --features store"], targets: NATIVE, npm: &[], runtimes: &[STANDARD_LIBRARY],
+        builds: &["--package zstn-capi"], targets: NATIVE, npm: &[], runtimes: &[STANDARD_LIBRARY],
     },
     Artifact {
         name: "zstn", description: "The Python package zstn", sbom: "zstn-python.cdx.json",

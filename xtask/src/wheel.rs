@@ -16,19 +16,6 @@ const MODULE: &str = if cfg!(windows) {
     "_native.abi3.so"
 };
 
-/// A program that prints the files of a wheel (its first argument) that contain one of
-/// the other arguments.
-const FIND_PATHS: &str = "\
-import os, sys, zipfile
-with zipfile.ZipFile(sys.argv[1]) as wheel:
-    for name in wheel.namelist():
-        content = wheel.read(name)
-        for path in sys.argv[2:]:
-            at = content.find(os.fsencode(path))
-            if at >= 0:
-                print(f'{name}: {content[at:at + 120]!r}')
-";
-
 /// Builds both packages for users and tests the README.
 pub fn with_readme() -> Result<()> {
     let [wheel, _] = release()?;
@@ -43,21 +30,13 @@ pub fn release() -> Result<[PathBuf; 2]> {
     Ok([wheel, hub])
 }
 
-/// Refuses a wheel that contains a path of this machine: the workspace's, or the path
-/// of cargo's downloads.
-pub fn refuse_paths(tools: &Environment, wheel: &Path) -> Result<()> {
-    let mut search = tools.python();
-    search
-        .args(["-c", FIND_PATHS])
-        .arg(wheel)
-        .arg(paths::root());
-    let found = ask(search.arg(cargo::home()?))?;
-    let shown = paths::show(wheel);
-    ensure!(
-        found.is_empty(),
-        "{shown} contains paths of this machine (see `remapped`):\n{found}"
-    );
-    Ok(())
+/// Unpacks a wheel into a folder next to it, and returns that folder.
+pub fn unpack(step: &mut Step, wheel: &Path) -> Result<PathBuf> {
+    let folder = wheel.with_file_name("unpacked");
+    paths::empty(&folder)?;
+    let mut unpack = python::MATURIN.ready()?.python();
+    step.run(unpack.words("-m zipfile -e").arg(wheel).arg(&folder))?;
+    Ok(folder)
 }
 
 /// Returns maturin with the arguments of `line`.

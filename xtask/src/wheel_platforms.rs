@@ -100,11 +100,8 @@ impl Platform {
         };
         let folder = target("wheels").join(format!("{}{threads}", self.name));
         let wheel = self.build(profile, options.free_threaded, &folder)?;
-        let unpacked = folder.join("unpacked");
-        let found = step(&format!("{}: interpreters", self.name), |step| {
-            paths::empty(&unpacked)?;
-            let mut unpack = python::MATURIN.ready()?.python();
-            step.run(unpack.words("-m zipfile -e").arg(&wheel).arg(&unpacked))?;
+        let (unpacked, found) = step(&format!("{}: interpreters", self.name), |step| {
+            let unpacked = wheel::unpack(step, &wheel)?;
             let found = interpreters::all(step, self.triple, options.free_threaded)?;
             let titles: Vec<_> = found.iter().map(|found| found.title.as_str()).collect();
             step.note(titles.join(", "));
@@ -115,7 +112,7 @@ impl Platform {
                 interpreters::versions(options.free_threaded).join(", "),
                 self.triple
             );
-            Ok(found)
+            Ok((unpacked, found))
         })?;
         for interpreter in &found {
             check(&format!("{}: {}", self.name, interpreter.title), |step| {
@@ -162,7 +159,7 @@ impl Platform {
             maturin.env("CARGO_PROFILE_DEV_DEBUG", "false");
             let wheel = wheel::build(step, maturin.arg("--out"), folder)?;
             if profile == RELEASE {
-                wheel::refuse_paths(&tools, &wheel)?;
+                cargo::refuse_paths(&wheel::unpack(step, &wheel)?)?;
             }
             let bytes = fs::metadata(&wheel)?.len();
             step.note(format!("{}, {bytes} bytes", paths::show(&wheel)));
