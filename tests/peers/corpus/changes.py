@@ -53,12 +53,12 @@ def _with_rows(tensor, change):
     return name, dtype, rows.shape, rows.tobytes()
 
 
-def relatives(seed=SEED):
-    """Name -> maker: the fine-tune of which 2 % of the weights changed, with other names and order, with 128 more rows
-    of the vocabulary, and with 512 fewer."""
+def relatives(seed=SEED, rows_more=128):
+    """Name -> maker: the fine-tune of which 2 % of the weights changed, with other names and order, with more rows of
+    the vocabulary, and with 512 fewer."""
     # The first of `fine_tunes`, without the others.
     tuned = lambda: _tensors(_nudged(np.random.default_rng(seed), 0.02))
-    new = lambda rows: np.random.default_rng(seed).permuted(rows[:128], axis=1)
+    new = lambda rows: np.random.default_rng(seed).permuted(rows[:rows_more], axis=1)
     changed = lambda change: checkpoint(
         [_with_rows(tensor, change) if "word_embeddings" in tensor[0] else tensor for tensor in tuned()]
     )
