@@ -88,6 +88,35 @@ def test_the_base_of_a_delta_may_be_in_other_files(tmp_path: Path, run: Callable
     assert error.value.code == "wrong_base"
 
 
+def test_a_merge_has_several_bases(tmp_path: Path, run: Callable[..., Any]) -> None:
+    sources = [make_tensors(), make_tensors()]
+    sources[1]["wte.weight"] *= 1.25
+    merged = make_tensors()
+    merged["wte.weight"] = np.float32(0.3) * sources[0]["wte.weight"] + np.float32(0.7) * sources[1]["wte.weight"]
+    bases = [tmp_path / "a.zstn", tmp_path / "b.safetensors"]
+    for path, tensors in zip(bases, sources, strict=True):
+        zstn.numpy.save_file(tensors, path)
+    plain, delta = tmp_path / "merged.safetensors", tmp_path / "merged.z4dm"
+    zstn.numpy.save_file(merged, plain)
+    report = zstn.pack(plain, delta, base=bases)
+    assert report.packed_bytes * 20 < report.original_bytes
+
+    async def read(*bases: Path) -> dict[str, np.ndarray]:
+        async with zstn.aio.open(delta, base=list(bases)) as model:
+            return {name: await model.numpy(name) for name in model}
+
+    assert_same(run(read, *bases), merged)
+    with zstn.open(delta, base=bases) as model:
+        assert_same({name: model.numpy(name) for name in model}, merged)
+        assert np.array_equal(model.get_slice("wte.weight")[5:9], merged["wte.weight"][5:9])
+    zstn.unpack(delta, tmp_path / "back", base=bases)
+    assert (tmp_path / "back").read_bytes() == plain.read_bytes()
+    for wrong in (bases[:1], bases[::-1]):
+        with pytest.raises(zstn.ZstnError) as error:
+            zstn.unpack(delta, tmp_path / "wrong", base=wrong)
+        assert error.value.code == "wrong_base"
+
+
 INDICES: list[Any] = [
     3, -1, slice(10, 20), slice(None, None, -7), [3, 250, 4, 3], np.array([0, 300]), slice(5, 5),
     np.s_[7:90, ::3], np.s_[..., 2], np.s_[[1, 2, 299], 5], np.s_[:, [3, 1]], None,

@@ -94,7 +94,7 @@ fn differing_bits(element_bytes: usize, one: &[u8], two: &[u8]) -> u64 {
 }
 
 /// Returns the weights with the least squares of the differences; `None` if they are not
-/// determined. Elements that are not finite do not count.
+/// finite. Elements that are not finite do not count.
 fn least_squares(float: FloatType, target: &[u8], sources: &[&[u8]]) -> Option<Vec<f64>> {
     let count = sources.len();
     // One row for each source: its products with all sources, and with the target.
@@ -126,17 +126,19 @@ fn least_squares(float: FloatType, target: &[u8], sources: &[&[u8]]) -> Option<V
     solve(rows)
 }
 
-/// Solves linear equations, each of which has its right side at the end.
+/// Solves linear equations, each of which has its right side at the end. A source that
+/// combines sources before it gets the weight 0.
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
-    /// Sources that are more similar than this to a combination of others are refused.
+    /// The least share of a source that no combination of others has.
     const MIN_SHARE: f64 = 1e-12;
     let count = rows.len();
+    let mut is_used = vec![false; count];
     let diagonal: Vec<f64> = (0..count).map(|column| rows[column][column]).collect();
     for column in 0..count {
         let pivot = rows[column].clone();
-        let is_determined = pivot[column] > diagonal[column] * MIN_SHARE;
-        if !is_determined || !pivot[column].is_finite() {
-            return None;
+        is_used[column] = pivot[column] > diagonal[column] * MIN_SHARE;
+        if !is_used[column] {
+            continue;
         }
         for (number, row) in rows.iter_mut().enumerate() {
             if number != column {
@@ -147,10 +149,11 @@ fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
             }
         }
     }
-    let weights = rows
-        .iter()
-        .enumerate()
-        .map(|(place, row)| row[count] / row[place]);
+    let weights = rows.iter().zip(is_used).enumerate();
+    let weights = weights.map(|(place, (row, is_used))| match is_used {
+        true => row[count] / row[place],
+        false => 0.0,
+    });
     let weights: Vec<f64> = weights.collect();
     weights
         .iter()
