@@ -71,6 +71,50 @@ def test_a_file_whose_delta_is_not_smaller_has_no_base(tmp_path: Path) -> None:
     assert [file and file.lone for file in found] == [0, 1, 2, 3, 1, 2]
 
 
+def write_averaged(folder: Path, step: int) -> Path:
+    """Writes a checkpoint with weights that change completely from step to step, and
+    averages that are close to them."""
+    random = np.random.default_rng(step)
+    weights = random.standard_normal((128, 64)).astype(np.float32)
+    averages = (weights * (1 + random.standard_normal((128, 64)) / 4096)).astype(np.float32)
+    path = folder / f"checkpoint-{step}"
+    (path / "averaged").mkdir(parents=True)
+    zstn.numpy.save_file({"w": weights}, path / "model.safetensors")
+    zstn.numpy.save_file({"w": averages}, path / "averaged" / "model.safetensors")
+    zstn.numpy.save_file({"w": averages[:64]}, path / "other.safetensors")
+    return path
+
+
+def test_averaged_weights_are_a_delta_from_the_weights(tmp_path: Path) -> None:
+    store = PackedCheckpoints(tmp_path / "packed", max_chain=1)
+    originals = [content(store.folder.parent / store.pack(write_averaged(tmp_path, step)).name)
+                 for step in range(4)]  # fmt: skip
+    for step, original in enumerate(originals):
+        packed = store.get(f"checkpoint-{step}")
+        files = {file.path: (file.base, file.base_path) for file in packed.files}
+        assert files == {
+            "averaged/model.safetensors": (None, None),
+            "model.safetensors": (packed.name, "averaged/model.safetensors"),
+            "other.safetensors": (None, None),
+        }
+        assert packed.files[1].stored_bytes < 0.75 * packed.files[0].stored_bytes
+        assert content(store.restore(packed.name, tmp_path / "out" / str(step))) == original
+    assert store.prune(["checkpoint-2"]) == ["checkpoint-3", "checkpoint-1", "checkpoint-0"]
+    assert store.remove_original("checkpoint-2", tmp_path / "checkpoint-2")
+    assert content(store.restore("checkpoint-2")) == originals[2]
+    assert PackedCheckpoints(tmp_path / "whole", max_chain=0).pack(tmp_path / "checkpoint-0").bases == set()
+
+
+def test_the_files_that_a_checkpoint_needs(tmp_path: Path) -> None:
+    store, _ = pack_all(tmp_path, 3)
+    second = [store.folder / "checkpoint-2" / file.stored for file in store.get("checkpoint-2").files]
+    bases = [store.folder / f"checkpoint-{n}" / "model.safetensors" for n in (0, 1)]
+    stored = [bases[0].with_name("model.safetensors.zstn"), bases[1].with_name("model.safetensors.z4dm")]
+    needed = store.needed("checkpoint-2")
+    assert needed == {path: path.stat().st_size for path in [*second, *stored]}
+    assert store.get("checkpoint-2").packed_bytes < sum(needed.values())
+
+
 def test_the_same_checkpoint_is_packed_once(tmp_path: Path) -> None:
     store, _ = pack_all(tmp_path, 2)
     assert store.pack(tmp_path / "checkpoint-0").name == "checkpoint-0"
@@ -201,7 +245,7 @@ def test_cancelling_leaves_whole_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [("path", "../a"), ("path", "/a"), ("path", "a\\b"), ("stored", "a/../../b"), ("base", ".."),
-     ("base", "a/b"), ("sha256", "0"), ("bytes", -1), ("bytes", "1"), ("lone", None)],
+     ("base", "a/b"), ("base_path", "../a"), ("sha256", "0"), ("bytes", -1), ("bytes", "1"), ("lone", None)],
 )  # fmt: skip
 def test_hostile_descriptions_are_refused(tmp_path: Path, key: str, value: Any) -> None:
     store, _ = pack_all(tmp_path, 1)

@@ -37,10 +37,12 @@ class StoredFile:
     """Length of the stored file."""
     base: str | None = None
     """Name of the packed checkpoint that contains the base of this delta, at the same
-    path unless both checkpoints are single files."""
+    path unless both checkpoints are single files or `base_path` is set."""
     lone: int = 0
-    """Number of consecutive checkpoints, ending with this one, that stored the file whole
-    because a delta would not have been smaller."""
+    """Number of consecutive checkpoints, ending with this one, that stored the file
+    without the checkpoint before because such a delta would not have been smaller."""
+    base_path: str | None = None
+    """Path of the original of the base, if the base is another file of this checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,12 @@ class PackedCheckpoint:
     def bases(self) -> frozenset[str]:
         """The names of the checkpoints that contain bases of its deltas."""
         return frozenset(file.base for file in self.files if file.base is not None)
+
+    def base_of(self, file: StoredFile, is_file: bool) -> StoredFile | None:
+        """Returns the base of a file of this checkpoint or of another one."""
+        if file.base_path is not None:
+            return self.file(file.base_path)
+        return self.counterpart(file.path, is_file)
 
     def counterpart(self, path: str, is_file: bool) -> StoredFile | None:
         """Returns the file that can be the base of a file of another checkpoint: the one
@@ -139,7 +147,7 @@ def check_path(path: str, checkpoint: Path) -> None:
 
 
 def _file(fields: Any) -> StoredFile:
-    base = fields["base"]
+    base, base_path = fields["base"], fields["base_path"]
     if re.fullmatch("[0-9a-f]{64}", fields["sha256"]) is None:
         raise ValueError(f"{fields['sha256']!r} is not a SHA-256")
     return StoredFile(
@@ -150,6 +158,7 @@ def _file(fields: Any) -> StoredFile:
         _number(fields["stored_bytes"]),
         None if base is None else _name(base),
         _number(fields["lone"]),
+        None if base_path is None else _path(base_path),
     )
 
 

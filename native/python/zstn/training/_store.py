@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from .._checkpoint import pack, unpack, verify
 from .._errors import ZstnError
 from .._log import LOGGER
 from .._options import check_effort, count, flag, size
+from .._reader import open as open_model
 from .._types import Effort
 from . import _files, _manifest
 from ._manifest import PackedCheckpoint, StoredFile
@@ -33,13 +35,18 @@ _WORTHWHILE = 0.97
 #: A file and the bases that it depends on, the nearest first.
 _Chain: TypeAlias = list[tuple[PackedCheckpoint, StoredFile]]
 
+#: The names, dtypes and shapes of a file's tensors.
+_Layout: TypeAlias = frozenset[tuple[str, str, tuple[int, ...]]]
+
 
 class PackedCheckpoints:
     """Packed checkpoints of one training run, each in a folder of its own inside `folder`.
 
     Files of models and optimisers are packed, as deltas against the checkpoint before
-    where that is smaller; other files are copied. A checkpoint gets its name once every
-    packed file has been decoded and compared with its original.
+    where that is smaller; other files are copied. A file that has no such delta, but the
+    same tensors as another file of its checkpoint, such as averaged weights (EMA), is
+    packed as a delta against that file. A checkpoint gets its name once every packed file
+    has been decoded and compared with its original.
 
     Args:
         folder: the folder, which is created by the first `pack`.
@@ -109,13 +116,24 @@ class PackedCheckpoints:
         part.mkdir()
         try:
             previous = existing[-1] if existing else None
-            stored = []
+            # Bases in this checkpoint are still in the folder `part`.
+            unfinished = PackedCheckpoint(part.name, source.name, 0, source.is_file(), ())
+            stored: list[StoredFile] = []
+            layouts: dict[_Layout, StoredFile] = {}
             for path, original in originals.items():
                 self._check()
                 file = StoredFile(path, states[path][0], digests[path], path, states[path][0])
                 base = previous.counterpart(path, source.is_file()) if previous else None
                 chain = self._chain(previous, base) if previous and base else []
-                stored.append(self._store(original, file, chain, part))
+                layout = _layout(original) if self._is_packable(file) else None
+                twin = layouts.get(layout) if layout else None
+                twin_chain = self._chain(unfinished, twin) if twin else []
+                file = self._store(original, file, chain, twin_chain, part)
+                if twin and file.base == part.name:
+                    file = replace(file, base=target.name, base_path=twin.path)
+                stored.append(file)
+                if layout:
+                    layouts.setdefault(layout, file)
             if states != {path: _state(file) for path, file in _files.listed(source).items()}:
                 raise ZstnError(f"{source} changed while it was packed: pack it again", "changed")
             number = previous.number + 1 if previous else 0
@@ -173,6 +191,17 @@ class PackedCheckpoints:
             raise
         return target
 
+    def needed(self, name: str) -> dict[Path, int]:
+        """Returns the files that restoring a packed checkpoint reads, with their lengths in
+        bytes: its own files, and the bases of its deltas in this checkpoint and others."""
+        checkpoint = self.get(name)
+        chains = (self._chain(checkpoint, file) for file in checkpoint.files)
+        return {
+            self._path(owner, entry): entry.stored_bytes
+            for chain in chains
+            for owner, entry in chain
+        }
+
     def is_original(self, name: str, path: str | os.PathLike[str]) -> bool:
         """Returns whether a file or folder has exactly the content of a packed
         checkpoint, by its digests."""
@@ -191,11 +220,9 @@ class PackedCheckpoints:
         """Removes the original of a packed checkpoint, if its content is still that of
         the packed one, and if all packed files that restoring it needs are present.
         Returns whether it was removed."""
-        checkpoint = self.get(name)
-        for file in checkpoint.files:
-            for owner, entry in self._chain(checkpoint, file):
-                if self._path(owner, entry).stat().st_size != entry.stored_bytes:
-                    return False
+        needed = self.needed(name).items()
+        if any(stored.stat().st_size != length for stored, length in needed):
+            return False
         if not self.is_original(name, path):
             return False
         _files.remove(Path(path))
@@ -260,7 +287,7 @@ class PackedCheckpoints:
         while file.base is not None:
             is_file = checkpoint.is_file
             checkpoint = self.get(file.base)
-            found = checkpoint.counterpart(file.path, is_file)
+            found = checkpoint.base_of(file, is_file)
             if found is None or len(chain) > _MAX_BASES:
                 raise ZstnError(
                     f"{self.folder / checkpoint.name}: it has no base for {file.path} of {chain[0][0].name}",
@@ -270,19 +297,22 @@ class PackedCheckpoints:
             chain.append((checkpoint, file))
         return chain
 
-    def _store(self, original: Path, file: StoredFile, chain: _Chain, part: Path) -> StoredFile:
+    def _store(
+        self, original: Path, file: StoredFile, chain: _Chain, twin: _Chain, part: Path
+    ) -> StoredFile:
         """Packs or copies a file of a checkpoint to the folder `part`. `chain` begins with
-        the file in the checkpoint before."""
+        the file in the checkpoint before, `twin` with another file of this checkpoint that
+        has the same tensors."""
         if self._is_packable(file):
-            lone = chain[0][1].lone if chain else 0
+            lone, packed = chain[0][1].lone if chain else 0, None
             if 0 < lone <= self._max_chain:
-                # A delta was not worthwhile recently.
-                packed = self._pack_whole(original, file, lone + 1, part)
-            elif self._takes_delta(chain):
-                packed = self._pack_delta(original, file, chain, part)
-                packed = packed or self._pack_whole(original, file, 1, part)
+                # A delta from the checkpoint before was not worthwhile recently.
+                lone += 1
             else:
-                packed = self._pack_whole(original, file, 0, part)
+                lone = int(self._takes_delta(chain))
+                packed = self._pack_delta(original, file, chain, 0, part)
+            packed = packed or self._pack_delta(original, file, twin, lone, part)
+            packed = packed or self._pack_whole(original, file, lone, part)
             if packed is not None:
                 return packed
         target = part / file.path
@@ -305,9 +335,12 @@ class PackedCheckpoints:
         return is_packed and len(chain) <= self._max_chain
 
     def _pack_delta(
-        self, original: Path, file: StoredFile, chain: _Chain, part: Path
+        self, original: Path, file: StoredFile, chain: _Chain, lone: int, part: Path
     ) -> StoredFile | None:
-        """Packs a file as a delta. Returns `None` if that would not save enough."""
+        """Packs a file as a delta. Returns `None` if the chain has no base or would be too
+        long, or if a delta would not save enough."""
+        if not self._takes_delta(chain):
+            return None
         bases = [self._path(*entry) for entry in chain]
         whole = chain[-1][1]
         expected_bytes = file.bytes * whole.stored_bytes / max(whole.bytes, 1)
@@ -322,7 +355,8 @@ class PackedCheckpoints:
         if length >= expected_bytes * _WORTHWHILE:
             (part / stored).unlink()
             return None
-        return StoredFile(file.path, file.bytes, file.sha256, stored, length, chain[0][0].name)
+        base = chain[0][0].name
+        return StoredFile(file.path, file.bytes, file.sha256, stored, length, base, lone)
 
     def _pack_whole(
         self, original: Path, file: StoredFile, lone: int, part: Path
@@ -388,6 +422,16 @@ def restore_checkpoint(
     """
     path = Path(packed).absolute()
     return str(PackedCheckpoints(path.parent).restore(path.name, dst))
+
+
+def _layout(path: Path) -> _Layout | None:
+    """Returns the layout of a model, or `None` for a file that has no tensors."""
+    try:
+        with open_model(path) as model:
+            tensors = [(name, model[name]) for name in model.keys()]
+    except (OSError, ZstnError):
+        return None
+    return frozenset((name, tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors) or None
 
 
 def _state(path: Path) -> tuple[int, int]:
