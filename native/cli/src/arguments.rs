@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zstn::internals::Output;
 use zstn::source::HttpOptions;
-use zstn::{Engine, Location, Reader, Result, Sink, View};
+use zstn::{Engine, Location, Reader, ReaderOptions, Result, Sink, View};
 
 use super::base_options::Bases;
 use super::network::FullDownload;
@@ -317,9 +317,7 @@ impl Model {
         http: &HttpOptions,
         engine: Option<&Engine>,
     ) -> Result<Reader> {
-        let mut options = Reader::options()
-            .view(self.stored.view())
-            .http(self.full_download.add_to(http.clone()));
+        let mut options = self.options(http);
         if let Some(engine) = engine {
             options = options.engine(engine);
         }
@@ -329,5 +327,29 @@ impl Model {
         self.bases
             .add_to(options, |o, base| o.base(base))
             .open(input)
+    }
+
+    /// Opens `input` with these `bases` in place of the given ones.
+    pub fn open_with(
+        &self,
+        input: &Location,
+        bases: &[Location],
+        http: &HttpOptions,
+    ) -> Result<Reader> {
+        let bases = bases.iter();
+        bases
+            .fold(self.options(http), |options, base| options.base(base))
+            .open(input)
+    }
+
+    /// Returns whether a base is given.
+    pub fn has_bases(&self) -> bool {
+        self.bases.is_some()
+    }
+
+    fn options(&self, http: &HttpOptions) -> ReaderOptions {
+        Reader::options()
+            .view(self.stored.view())
+            .http(self.full_download.add_to(http.clone()))
     }
 }

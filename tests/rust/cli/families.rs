@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::process::Output;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use zstn_tests::checkpoint;
 #[cfg(target_os = "linux")]
@@ -236,12 +237,93 @@ fn info_says_what_a_chain_costs() {
         (&3.into(), &all.into())
     );
     assert_eq!(report["chain_complete"], true);
+    let links = report["chain"].as_array().unwrap();
+    let names = ["alone.z4dm", "tuned.z4dm", "models/base.safetensors"];
+    for (link, name) in links.iter().zip(names) {
+        let found = (&link["input"], &link["packed_bytes"]);
+        assert_eq!(found, (&name.into(), &len(name).into()));
+        assert_eq!(link["original_bytes"], len("alone.safetensors"));
+        assert!(shown.contains(&format!(" of {name}\n")), "{shown}");
+    }
+    assert_eq!(links.len(), 3);
+    assert_eq!(links[2]["kind"], "safetensors");
     let report = json(&run(folder.path(), "info tuned.z4dm --json"));
     assert_eq!(
         (&report["chain_checkpoints"], &report["chain_complete"]),
         (&1.into(), &false.into())
     );
     assert!(!info("info tuned.safetensors").contains("chain"));
+    let report = json(&run(folder.path(), "info tuned.safetensors --json"));
+    assert!(report["chain"].is_null() && report["chain_bytes"].is_null());
+}
+
+/// `zstn.training` writes such folders (docs/training.md).
+#[test]
+fn info_finds_the_bases_of_packed_checkpoints() {
+    let folder = folder();
+    let packed = folder.path().join("packed");
+    let describe = |checkpoint: &str, is_file: bool, file: Value| {
+        let description = serde_json::json!({
+            "format": "zstn-checkpoint-1", "is_file": is_file, "files": [file],
+        });
+        let path = packed.join(checkpoint).join("zstn-checkpoint.json");
+        std::fs::write(path, description.to_string()).unwrap();
+    };
+    let file = |path: &str, stored: &str, base: Option<&str>, base_path: Option<&str>| {
+        serde_json::json!({
+            "path": path, "stored": stored, "base": base, "base_path": base_path,
+        })
+    };
+    let base = "packed/1/deep/w.zstn";
+    for (checkpoint, line) in [
+        ("1/deep", format!("pack models/base.safetensors -o {base}")),
+        (
+            "2/deep",
+            format!("pack tuned.safetensors -o packed/2/deep/w.z4dm --base {base}"),
+        ),
+    ] {
+        std::fs::create_dir_all(packed.join(checkpoint)).unwrap();
+        say(folder.path(), &line);
+    }
+    let chain = || {
+        let report = json(&run(folder.path(), "info packed/2/deep/w.z4dm --json"));
+        let complete = report["chain_complete"].as_bool().unwrap();
+        (complete, report["chain_checkpoints"].as_u64().unwrap())
+    };
+    assert_eq!(chain(), (false, 1));
+    describe("1", false, file("deep/w", "deep/w.zstn", None, None));
+    describe("2", false, file("deep/w", "deep/w.z4dm", Some("1"), None));
+    assert_eq!(chain(), (true, 2));
+    let shown = text(&run(folder.path(), "info packed/2/deep/w.z4dm").stdout);
+    assert!(shown.contains("2 checkpoints of at most 5"), "{shown}");
+    // The base is another file of a checkpoint, or the only one.
+    describe(
+        "2",
+        false,
+        file("v", "deep/w.z4dm", Some("1"), Some("deep/w")),
+    );
+    assert_eq!(chain(), (true, 2));
+    describe("1", true, file("a.ckpt", "deep/w.zstn", None, None));
+    describe("2", true, file("b.ckpt", "deep/w.z4dm", Some("1"), None));
+    assert_eq!(chain(), (true, 2));
+    // No base is opened outside of the store, and none if the description is wrong.
+    for (base, stored) in [
+        ("../packed/1", "deep/w.zstn"),
+        ("1", "../1/deep/w.zstn"),
+        ("1", "missing"),
+        ("2", "deep/w.z4dm"),
+    ] {
+        describe("1", true, file("a.ckpt", stored, None, None));
+        describe("2", true, file("b.ckpt", "deep/w.z4dm", Some(base), None));
+        assert_eq!(chain(), (false, 1), "{base} {stored}");
+    }
+    // Another model is not the base.
+    describe("1", true, file("a.ckpt", "deep/w.zstn", None, None));
+    describe("2", true, file("b.ckpt", "deep/w.z4dm", Some("1"), None));
+    let wrong = checkpoint(&[("v", "U8", &[1; 99])]);
+    std::fs::write(packed.join("1/deep/w.zstn"), wrong).unwrap();
+    let out = run(folder.path(), "info packed/2/deep/w.z4dm");
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
 }
 
 #[test]

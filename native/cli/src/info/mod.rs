@@ -1,7 +1,7 @@
 //! `zstn info`: describes a file.
 
 use std::collections::BTreeMap;
-use std::{fmt, iter, slice};
+use std::{fmt, slice};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,11 @@ use super::arguments;
 use super::network::Network;
 use super::{Outcome, bench, checkpoints, each, pack, print, size, table};
 
+mod chain;
 mod gauss;
+mod training;
+
+use chain::Chain;
 
 #[derive(Args)]
 pub struct Options {
@@ -52,43 +56,6 @@ impl Total {
     }
 }
 
-/// The checkpoints that have to be read to restore a delta.
-struct Chain {
-    checkpoints: usize,
-    len_bytes: u64,
-    /// True if no base is missing.
-    is_complete: bool,
-}
-
-impl Chain {
-    /// Returns the chain of the delta `reader` and the bases that were given, or `None` if
-    /// no base is needed.
-    fn of(reader: &Reader) -> Option<Self> {
-        reader.model().needs_base().then_some(())?;
-        let readers = iter::successors(Some(reader), |reader| reader.base().map(stored));
-        let last = readers.clone().last()?;
-        Some(Self {
-            checkpoints: readers.clone().count(),
-            len_bytes: readers.map(|reader| reader.model().len_bytes()).sum(),
-            is_complete: !last.model().needs_base(),
-        })
-    }
-}
-
-impl fmt::Display for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, bytes) = (self.checkpoints, size::bytes(self.len_bytes));
-        match self.is_complete {
-            true => write!(f, "{count} checkpoints, {bytes}, are read to restore it"),
-            false => write!(
-                f,
-                "at least {} checkpoints; {bytes} without the base that is not given (--base)",
-                count + 1
-            ),
-        }
-    }
-}
-
 /// Returns the reader of the files that are stored: of the packed file, if `reader` was
 /// opened inside it.
 fn stored(reader: &Reader) -> &Reader {
@@ -108,8 +75,21 @@ pub fn run(options: &Options) -> Outcome {
     })
 }
 
-fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
+/// Opens `input`. The bases of a delta in a packed checkpoint of a training run are found
+/// by its description.
+fn open(options: &Options, http: &HttpOptions, input: &Location) -> Result<Reader> {
     let reader = options.model.open(input, http, None)?;
+    if !stored(&reader).model().needs_base() || options.model.has_bases() {
+        return Ok(reader);
+    }
+    match training::bases(input) {
+        bases if bases.is_empty() => Ok(reader),
+        bases => options.model.open_with(input, &bases, http),
+    }
+}
+
+fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
+    let reader = open(options, http, input)?;
     let model = reader.model();
     let mut by_dtype: BTreeMap<&str, Total> = BTreeMap::new();
     let mut all = Total::default();
@@ -164,9 +144,6 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             "aliased_tensors": aliased,
             "copied_tensors": copied,
             "differing_tensors": differing,
-            "chain_checkpoints": chain.as_ref().map(|chain| chain.checkpoints),
-            "chain_complete": chain.as_ref().map(|chain| chain.is_complete),
-            "chain_bytes": chain.as_ref().map(|chain| chain.len_bytes),
             "elements": all.elements,
             "by_dtype": by_dtype,
             "metadata": metadata,
@@ -177,6 +154,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
             json["gpu_tensors"] = by_gpu.tensors.into();
             json["gpu_bytes"] = by_gpu.len_bytes.into();
         }
+        Chain::add_to(chain.as_ref(), &mut json);
         extensions.add_to(&mut json);
         add_originals(&mut json, &Sha256::of(files));
         return print(json);
@@ -239,6 +217,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
     }
     if let Some(chain) = chain {
         facts.push(("chain", chain.to_string()));
+        facts.extend(chain.reads().map(|file| ("reads", file)));
     }
     if let Some(kind) = original_kind {
         facts.push(("packed from", kind.into()));
