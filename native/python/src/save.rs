@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -190,8 +191,10 @@ fn job(threads: Threads, watch: &Watch) -> Result<Job<'_>> {
     Ok(job.progress(watch).cancel_token(watch.token()))
 }
 
-/// Saves tensors to a safetensors file, or to a ZSTN file if an effort is given.
+/// Saves tensors to a safetensors file, or to a ZSTN file if an effort is given. With
+/// bases, nearest first, the packed file is a delta.
 #[pyfunction]
+#[pyo3(signature = (tensors, filename, metadata, effort, threads, bases=Vec::new()))]
 pub fn save_file(
     py: Python<'_>,
     tensors: Vec<Given<'_>>,
@@ -199,6 +202,7 @@ pub fn save_file(
     metadata: Option<BTreeMap<String, String>>,
     effort: Option<&str>,
     threads: Threads,
+    bases: Vec<PathBuf>,
 ) -> PyResult<()> {
     let mut file = File::new(py, tensors, metadata.as_ref())?;
     let effort = effort.map(arguments::effort).transpose()?;
@@ -212,6 +216,7 @@ pub fn save_file(
     run(py, &watch, move |watch| {
         if let Some(effort) = effort {
             let options = PackOptions::default().effort(effort);
+            let options = bases.into_iter().fold(options, PackOptions::base);
             let sink = destination.sink(true, watch);
             let job = job(threads, watch)?;
             return zstn::pack(&job, Input::source(file), sink, &options).map(drop);

@@ -301,6 +301,7 @@ def save_file(
     metadata: dict[str, str] | None,
     effort: str | None,
     threads: int,
+    bases: Sequence[str] = ...,
 ) -> None: ...
 def compress(
     data: Any, dtype: str | None, effort: str, families: str, threads: int

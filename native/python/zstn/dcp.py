@@ -9,18 +9,23 @@ Each rank writes one ZSTN file, ``__0_0.zstn`` for rank 0, which `zstn.open` rea
 other: a whole tensor has its own name there, and a shard has its offsets appended, as in
 ``layer.weight@128,0``. Loading with another number of ranks reads only the blocks that
 contain the elements needed.
+
+With ``ZstnStorageWriter("step-200", base="step-100")``, the files are deltas from those of
+an earlier checkpoint, such as ``__0_0.z4dm``.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _save
-from ._options import check_effort
+from . import _native
+from ._errors import ZstnError
+from ._options import check_effort, count
 from ._reader import Reader
 from ._reader import open as open_model
 from ._types import Effort
@@ -39,8 +44,6 @@ except ImportError as error:
 from .torch import _NAMES, _bytes
 
 if TYPE_CHECKING:
-    import os
-
     from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
     from torch.distributed.checkpoint.planner import (
         LoadPlan,
@@ -51,7 +54,16 @@ if TYPE_CHECKING:
         WriteItem,
     )
 
+    from ._save import Stored
+
 __all__ = ["StoredItem", "ZstnStorageReader", "ZstnStorageWriter"]
+
+#: The library's limit of bases in a chain.
+_MAX_BASES = 4
+
+#: The entry in the metadata of a delta that has the path of its base, relative to the
+#: folder of the delta, with ``/`` between its parts.
+_BASE = "zstn.base"
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class StoredItem:
     """The place of an item in a checkpoint; part of its ``.metadata``."""
 
     relative_path: str
-    """Path of the ZSTN file, relative to the checkpoint's folder."""
+    """Path of the packed file, relative to the checkpoint's folder."""
     name: str
     """Name of the tensor in this file."""
     raw_dtype: str | None = None
@@ -83,9 +95,16 @@ class ZstnStorageWriter(FileSystemWriter):  # type: ignore[misc]
         overwrite: whether a checkpoint in the folder is replaced. From the moment that
             its first file is replaced until the new checkpoint is complete, the folder
             has no ``.metadata``, so that no mixture of the two can be loaded.
+        base: the folder of an earlier, complete checkpoint of `ZstnStorageWriter`. The
+            file of every rank is stored as a delta from the file of the same rank there,
+            if there is one. The checkpoint can be loaded only while `base` and the bases
+            of its files are unchanged and at the same path relative to `path`.
+        max_chain: the largest number of bases that a file depends on, 0 to 4. After this
+            many deltas, it is packed without a base.
 
     Raises:
         RuntimeError: in ``dcp.save``, if there is a checkpoint and `overwrite` is false.
+        FileNotFoundError: in ``dcp.save``, if `base` is not a complete checkpoint.
     """
 
     def __init__(
@@ -95,10 +114,16 @@ class ZstnStorageWriter(FileSystemWriter):  # type: ignore[misc]
         effort: Effort = "balanced",
         threads: int = 0,
         overwrite: bool = False,
+        base: str | os.PathLike[str] | None = None,
+        max_chain: int = _MAX_BASES,
     ) -> None:
         super().__init__(path, overwrite=overwrite)
         self._effort = check_effort(effort)
         self._threads = threads
+        self._base = None if base is None else Path(base).absolute()
+        self._max_chain = count("max_chain", max_chain, 0, _MAX_BASES) or 0
+        if self._base == Path(path).absolute():
+            raise ValueError(f"{path} cannot be its own base: write to another folder")
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         rank = None if self.use_collectives else self.rank
@@ -107,25 +132,47 @@ class ZstnStorageWriter(FileSystemWriter):  # type: ignore[misc]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         future = Future()
-        file_name = f"{plan.storage_data.prefix}0.zstn"
-        stored: dict[str, _save.Stored] = {}
+        stem = f"{plan.storage_data.prefix}0"
+        chain = self._chain(stem)
+        file_name = _names(stem)[bool(chain)]
+        stored: dict[str, Stored] = {}
         results = []
         for item in plan.items:
             place, tensor = self._stored(item, planner.resolve_data(item), stored, file_name)
             stored[place.name] = tensor
             results.append(WriteResult(item.index, len(tensor[3]), place))
         if stored:
-            path = Path(self.path) / file_name
-            _save.save_file(
-                stored.values(), path, {"format": "pt"}, "zstn", self._effort, self._threads
+            folder, metadata = Path(self.path).absolute(), {"format": "pt"}
+            if chain:
+                metadata[_BASE] = Path(os.path.relpath(chain[0], folder)).as_posix()
+            _native.save_file(
+                list(stored.values()),
+                folder / file_name,
+                metadata,
+                self._effort,
+                self._threads,
+                [str(path) for path in chain],
             )
         future.set_result(results)
         return future
 
+    def _chain(self, stem: str) -> list[Path]:
+        """Returns the bases of the file that this rank writes, nearest first; none if it
+        is packed without a base."""
+        if self._base is None:
+            return []
+        if not (self._base / ".metadata").is_file():
+            raise FileNotFoundError(
+                f"{self._base} is not a complete checkpoint, so it cannot be a base"
+            )
+        found = [path for name in _names(stem) if (path := self._base / name).is_file()]
+        chain = [path for base in found[:1] for path in (base, *_bases(base))]
+        return chain if len(chain) <= self._max_chain else []
+
     @staticmethod
     def _stored(
-        item: WriteItem, data: Any, taken: dict[str, _save.Stored], file_name: str
-    ) -> tuple[StoredItem, _save.Stored]:
+        item: WriteItem, data: Any, taken: dict[str, Stored], file_name: str
+    ) -> tuple[StoredItem, Stored]:
         """Returns the place of an item, and the tensor to store there."""
         name = item.index.fqn
         if item.type == WriteItemType.BYTE_IO:
@@ -189,7 +236,8 @@ class ZstnStorageReader(FileSystemReader):  # type: ignore[misc]
             place = self._place(item.storage_index)
             items.setdefault(place.relative_path, []).append((item, place))
         for relative_path, requests in items.items():
-            with open_model(Path(self.path) / relative_path, threads=self._threads) as model:
+            path = Path(self.path).absolute() / relative_path
+            with open_model(path, base=_bases(path) or None, threads=self._threads) as model:
                 for item, place in requests:
                     _read(model, item, place, planner)
         future = Future()
@@ -200,7 +248,26 @@ class ZstnStorageReader(FileSystemReader):  # type: ignore[misc]
         return self.storage_data[index]
 
 
-def _unused(name: str, taken: dict[str, _save.Stored]) -> str:
+def _names(stem: str) -> tuple[str, str]:
+    """Returns the names of a rank's file without a base, and with one."""
+    return f"{stem}.zstn", f"{stem}.z4dm"
+
+
+def _bases(path: Path) -> list[Path]:
+    """Returns the files that a file of a checkpoint is a delta from, nearest first."""
+    found: list[Path] = []
+    while path.suffix == ".z4dm":
+        with open_model(path) as model:
+            base = model.metadata.get(_BASE)
+        if base is None or len(found) == _MAX_BASES:
+            raise ZstnError(f"{path} does not name the base that it is a delta from", "malformed")
+        # Both writers and readers treat `..` as the folder in the path, also after a link.
+        path = Path(os.path.normpath(path.parent / base))
+        found.append(path)
+    return found
+
+
+def _unused(name: str, taken: dict[str, Stored]) -> str:
     while name in taken:
         name += "'"
     return name

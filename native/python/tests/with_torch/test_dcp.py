@@ -27,7 +27,11 @@ class Run:
         self.model = torch.nn.Sequential(
             torch.nn.Embedding(64, 48), torch.nn.Linear(48, 32), torch.nn.LayerNorm(32)
         )
-        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.step()
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
         self.model(torch.arange(16)).square().sum().backward()
         self.optimizer.step()
 
@@ -87,6 +91,44 @@ def test_dtypes_and_views(tmp_path: Path, name: str) -> None:
         {key: value.contiguous().resolve_conj() for key, value in found.items()},
         {key: value.contiguous().resolve_conj() for key, value in expected.items()},
     )
+
+
+def test_deltas_from_earlier_checkpoints(tmp_path: Path) -> None:
+    run, expected = Run(0), []
+    names = [f"step-{number}" for number in range(4)]
+    folders = [tmp_path / "run" / name for name in names]
+    for number, folder in enumerate(folders):
+        save(run.state(), folder, base=folders[number - 1] if number else None, max_chain=2)
+        expected.append({name: tensor.clone() for name, tensor in run.tensors().items()})
+        run.step()
+    files = [path for folder in folders for path in folder.glob("__*")]
+    assert [path.name for path in files] == ["__0_0.zstn", "__0_0.z4dm", "__0_0.z4dm", "__0_0.zstn"]
+    lengths = [path.stat().st_size for path in files]
+    assert lengths[2] < 0.8 * lengths[0] and lengths[3] > lengths[2]
+    with zstn.open(files[2]) as model:
+        assert model.metadata == {"format": "pt", "zstn.base": "../step-1/__0_0.z4dm"}
+    # The checkpoints of a run can be moved together.
+    (tmp_path / "run").rename(tmp_path / "moved")
+    for name, tensors in zip(names, expected, strict=True):
+        other = Run(1)
+        state = other.state()
+        load(state, tmp_path / "moved" / name)
+        other.model.load_state_dict(state["model"])
+        other.optimizer.load_state_dict(state["optimizer"])
+        assert_same_bits(other.tensors(), tensors)
+    # Other files in place of the base.
+    save(Run(2).state(), tmp_path / "moved" / "step-0", overwrite=True)
+    with pytest.raises(CheckpointException, match="ZstnError"):
+        load(Run(1).state(), tmp_path / "moved" / "step-2")
+
+
+def test_bases_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="own base"):
+        ZstnStorageWriter(tmp_path, base=tmp_path / "." / "")
+    with pytest.raises(ValueError, match="max_chain"):
+        ZstnStorageWriter(tmp_path, max_chain=5)
+    with pytest.raises(CheckpointException, match="not a complete checkpoint"):
+        save({"a": torch.ones(3)}, tmp_path / "new", base=tmp_path / "missing")
 
 
 def test_an_asynchronous_save(tmp_path: Path) -> None:

@@ -304,7 +304,8 @@ class PackedCheckpoints:
         the file in the checkpoint before, `twin` with another file of this checkpoint that
         has the same tensors."""
         if self._is_packable(file):
-            lone, packed = chain[0][1].lone if chain else 0, None
+            packed: StoredFile | None = None
+            lone = chain[0][1].lone if chain else 0
             if 0 < lone <= self._max_chain:
                 # A delta from the checkpoint before was not worthwhile recently.
                 lone += 1
