@@ -101,6 +101,7 @@ impl AsyncReader {
                 sources,
                 data_shards: Vec::new(),
                 packed: None,
+                merged: Vec::new(),
                 beside: self.files.beside.clone(),
             }),
             model: Arc::clone(&self.model),

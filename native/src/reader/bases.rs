@@ -71,6 +71,7 @@ impl Reader {
     /// Sources that are not those of the delta, as far as headers show it.
     pub(super) fn mixed_base(&self, sources: Vec<Self>) -> Result<Self> {
         check_takes_base(self)?;
+        let merged = sources.clone();
         let sources = sources.into_iter().map(|source| {
             let restored = Restored::of_model(source)?;
             Ok(Arc::new(restored) as Arc<dyn Source>)
@@ -95,6 +96,7 @@ impl Reader {
                 sources: files,
                 data_shards: Vec::new(),
                 packed: None,
+                merged,
                 beside: Beside::default(),
             }),
             engine: self.engine.clone(),

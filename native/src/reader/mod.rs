@@ -130,6 +130,8 @@ struct Files {
     data_shards: Vec<Arc<DataShardSource>>,
     /// The reader of the packed file, if the first source is the file that it restores.
     packed: Option<Reader>,
+    /// The checkpoints that the files are computed from.
+    merged: Vec<Reader>,
     beside: Beside,
 }
 
@@ -194,6 +196,13 @@ impl Reader {
     #[must_use]
     pub fn base(&self) -> Option<&Self> {
         self.base.as_deref()
+    }
+
+    /// Returns the checkpoints that this base of a delta is computed from
+    /// (docs/formats/zstn-delta.md 9); none of a model that is not computed.
+    #[must_use]
+    pub fn merged_from(&self) -> &[Self] {
+        &self.files.merged
     }
 
     /// Returns the engine that decodes the tensors.

@@ -56,6 +56,7 @@ impl Reader {
                 sources: vec![Box::new(source)],
                 data_shards: Vec::new(),
                 packed: None,
+                merged: Vec::new(),
                 beside: Beside::default(),
             }),
             engine: self.engine.clone(),

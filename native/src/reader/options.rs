@@ -287,6 +287,7 @@ impl ReaderOptions {
                 sources,
                 data_shards,
                 packed: None,
+                merged: Vec::new(),
                 beside,
             }),
             model: Arc::new(model),

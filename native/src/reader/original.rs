@@ -137,6 +137,7 @@ impl Reader {
                 sources,
                 data_shards: Vec::new(),
                 packed: Some(packed),
+                merged: Vec::new(),
                 beside: Beside::default(),
             }),
             engine: self.engine.clone(),

@@ -257,6 +257,47 @@ fn info_says_what_a_chain_costs() {
     assert!(report["chain"].is_null() && report["chain_bytes"].is_null());
 }
 
+#[test]
+fn the_sources_of_a_merge_belong_to_its_chain() {
+    let folder = folder();
+    let names = ["models/base.safetensors", "other.z4dm", "alone.safetensors"];
+    say(
+        folder.path(),
+        "pack models/other.safetensors -o other.z4dm --base alone.safetensors",
+    );
+    let bases = format!(
+        "--base {} --base {} --base {}",
+        names[0], names[1], names[2]
+    );
+    say(
+        folder.path(),
+        &format!("pack tuned.safetensors -o merged.z4dm {bases}"),
+    );
+    let report = json(&run(
+        folder.path(),
+        &format!("info merged.z4dm {bases} --json"),
+    ));
+    let links = report["chain"].as_array().unwrap();
+    let inputs: Vec<_> = links
+        .iter()
+        .map(|link| link["input"].as_str().unwrap())
+        .collect();
+    assert_eq!(inputs, [&["merged.z4dm"], &names[..]].concat());
+    let lens = inputs
+        .iter()
+        .map(|name| folder.path().join(name).metadata().unwrap().len());
+    assert_eq!(report["chain_bytes"], lens.sum::<u64>());
+    assert_eq!(report["chain_complete"], true);
+    say(
+        folder.path(),
+        &format!("unpack merged.z4dm -o back.safetensors {bases}"),
+    );
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(read("back.safetensors") == read("tuned.safetensors"));
+    let tensor = run(folder.path(), &format!("get merged.z4dm x {bases} -o -"));
+    assert!(tensor.stdout == [1; 99]);
+}
+
 /// `zstn.training` writes such folders (docs/training.md).
 #[test]
 fn info_finds_the_bases_of_packed_checkpoints() {

@@ -1,6 +1,6 @@
 //! The chain of a delta: the checkpoints that have to be read to restore it.
 
-use std::{fmt, iter};
+use std::{fmt, slice};
 
 use serde_json::{Value, json};
 use zstn::Reader;
@@ -29,11 +29,12 @@ impl Chain {
     /// no base is needed.
     pub fn of(reader: &Reader) -> Option<Self> {
         reader.model().needs_base().then_some(())?;
-        let readers = iter::successors(Some(reader), |reader| reader.base().map(stored));
-        let last = readers.clone().last()?;
+        let readers = links(reader);
+        let mut all = readers.iter();
+        let is_complete = all.all(|one| one.base().is_some() || !one.model().needs_base());
         Some(Self {
-            links: readers.map(Link::of).collect(),
-            is_complete: !last.model().needs_base(),
+            links: readers.into_iter().map(Link::of).collect(),
+            is_complete,
         })
     }
 
@@ -59,6 +60,20 @@ impl Chain {
             links.map(Link::json).collect()
         });
     }
+}
+
+/// Returns a checkpoint, its base or the checkpoints from which its base is computed, their
+/// own bases, and so on.
+fn links(reader: &Reader) -> Vec<&Reader> {
+    let mut all = vec![reader];
+    if let Some(base) = reader.base().map(stored) {
+        let bases = match base.merged_from() {
+            [] => slice::from_ref(base),
+            sources => sources,
+        };
+        all.extend(bases.iter().map(stored).flat_map(links));
+    }
+    all
 }
 
 impl fmt::Display for Chain {
