@@ -13,6 +13,8 @@ use crate::{Error, Result, Rule};
 mod estimate;
 mod file;
 mod frame_size;
+#[cfg(feature = "mixes")]
+mod mixed;
 mod signature;
 
 pub use estimate::SizeEstimate;

@@ -165,6 +165,9 @@ pub fn chosen_names(choice: &BaseChoice) -> Vec<String> {
 fn say_compared(choice: &BaseChoice) {
     let compared = super::pack::count(choice.compared, "checkpoint");
     match &choice.base {
+        Some(base) if base.sources > 1 => {
+            say!("{} together are the nearest of {compared}", base.name);
+        }
         Some(base) => say!("{} is the nearest of {compared}", base.name),
         None => say!("{compared} compared, none is near enough to be the base"),
     }
@@ -196,7 +199,10 @@ fn say_choice(choice: &BaseChoice, extended: Extended) {
         Some(base) => say!(
             "expects {} of {original} against {}; {without} about {plain}",
             size::bytes(base.estimate.packed_bytes),
-            chosen_names(choice).join(" and its base ")
+            chosen_names(choice).join(match base.sources {
+                1 => " and its base ",
+                _ => " and ",
+            })
         ),
         None => say!(
             "expects {plain} of {original} {without}: none of {} saves {MIN_SAVING_PERCENT} %",

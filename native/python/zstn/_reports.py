@@ -95,7 +95,8 @@ class FamilyReport:
     """The choice of a base from a family."""
 
     bases: list[str]
-    """The chosen base, followed by its own base if it is a delta, and so on; empty if
+    """The chosen base, followed by its own base if it is a delta, and so on; or the
+    checkpoints that the model was merged from, each followed by its own bases. Empty if
     no base is good enough."""
     candidates: int
     """Number of checkpoints that were compared and could be the base."""

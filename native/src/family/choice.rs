@@ -9,6 +9,7 @@ use zstn_core::model::Model;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
 use super::members::{self, Member};
+use super::merge;
 use super::same_checkpoint::Form;
 use super::sketching::{Digests, SketchOptions, sketch, sketch_reader};
 use crate::delta::MAX_BASES;
@@ -86,8 +87,13 @@ pub struct BaseChoice {
 pub struct ChosenBase {
     /// The name of the base in the family.
     pub name: String,
-    /// The base, followed by its own base if it is a delta, and so on.
+    /// The base, followed by its own base if it is a delta, and so on. If the base is
+    /// computed from several checkpoints, these follow one another, each with its own bases
+    /// after it.
     pub chain: Vec<Location>,
+    /// The number of checkpoints that the base is computed from; 1 if the base is one of
+    /// them.
+    pub sources: usize,
     /// The estimated size of the delta against the base.
     pub estimate: SizeEstimate,
 }
@@ -113,6 +119,10 @@ impl BaseChoice {
 /// out. A plain member whose own delta is in the same folder is left out too, because
 /// that delta may need the input. A base has or restores the format of the input; members
 /// of other formats than safetensors are packed files.
+///
+/// If the input was merged from up to [`MAX_BASES`] members, these are chosen together, as
+/// far as sketches show that this saves at least [`MIN_SAVING_PERCENT`] of the size with the
+/// nearest of them alone.
 ///
 /// The choice is deterministic for the same files. Among equally good bases, the first
 /// by name is chosen. A member that is itself a delta is ranked as if the result were
@@ -287,11 +297,13 @@ impl Search<'_> {
             .plain
             .packed_bytes
             .saturating_mul(100 - MIN_SAVING_PERCENT);
+        // The rank includes the handicap of deltas, so it cannot be used here.
+        ranked.retain(|(_, _, estimate)| estimate.packed_bytes.saturating_mul(100) <= limit);
+        if let Some(merge) = self.merge(target, &ranked, candidates, edition)? {
+            choice.base = Some(merge);
+            return Ok(());
+        }
         for (_, candidate, estimate) in ranked {
-            // The rank includes the handicap of deltas, so it cannot be used here.
-            if estimate.packed_bytes.saturating_mul(100) > limit {
-                continue;
-            }
             let name = &candidate.member.name;
             match chain(candidate, candidates).and_then(|chain| {
                 self.check(&chain, target)?;
@@ -302,6 +314,7 @@ impl Search<'_> {
                     choice.base = Some(ChosenBase {
                         name: name.clone(),
                         chain: chain.collect(),
+                        sources: 1,
                         estimate,
                     });
                     return Ok(());
@@ -316,6 +329,58 @@ impl Search<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Looks for checkpoints that the target was merged from among the `ranked` candidates,
+    /// which begin with the nearest. Returns `None` if they are not worth reading, or do not
+    /// match their sketches.
+    ///
+    /// # Errors
+    /// I/O errors of remote members.
+    fn merge(
+        &self,
+        target: &Target,
+        ranked: &[(u64, &Candidate, SizeEstimate)],
+        candidates: &[Candidate],
+        edition: Edition,
+    ) -> Result<Option<ChosenBase>> {
+        if !target.is_of(Some(FileKind::Safetensors.name())) {
+            return Ok(None);
+        }
+        let related = ranked.iter().filter_map(|(_, candidate, estimate)| {
+            Some(merge::Source {
+                candidate: *candidate,
+                sketch: &candidate.sketch,
+                files: chain(candidate, candidates).ok()?.len(),
+                estimate: *estimate,
+            })
+        });
+        let related: Vec<_> = related.collect();
+        let (engine, sketch) = (&self.job.engine, &target.sketch);
+        let how = (edition, MIN_SAVING_PERCENT);
+        let Some((sources, estimate)) = merge::sources(engine, sketch, &related, how, MAX_BASES)
+        else {
+            return Ok(None);
+        };
+        let mut all = Vec::new();
+        for source in &sources {
+            let chain = chain(source, candidates)?;
+            match self.check(&chain, target) {
+                Ok(()) => all.extend(chain),
+                Err(error) if !source.member.is_local && error.is_external() => return Err(error),
+                // Candidates that do not match their sketches are reported by the search
+                // for one base.
+                Err(_) => return Ok(None),
+            }
+        }
+        let names: Vec<&str> = sources.iter().map(|source| &*source.member.name).collect();
+        let chain = all.iter().map(|link| link.member.location.clone());
+        Ok(Some(ChosenBase {
+            name: names.join(" and "),
+            chain: chain.collect(),
+            sources: sources.len(),
+            estimate,
+        }))
     }
 
     fn sketch(&self, input: &Input, digests: Digests) -> Result<Sketch> {

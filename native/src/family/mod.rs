@@ -30,6 +30,7 @@ mod bases;
 mod choice;
 mod index;
 mod members;
+mod merge;
 mod same_checkpoint;
 mod sketching;
 

@@ -496,3 +496,63 @@ fn other_formats_are_compared_by_names_alone() {
     let choice = folder.choose_with("new.gguf", &options).unwrap();
     assert_eq!((base_of(&choice), choice.compared), (None, 1));
 }
+
+#[test]
+fn the_sources_of_a_merge_are_chosen_together() {
+    let folder = Folder::new();
+    let base = Weights::new(1);
+    let tuned = [2, 3].map(|seed| base.tuned(seed, 1.0, 0.05));
+    folder.write("models/base.safetensors", &base.file("BF16"));
+    folder.write(
+        "models/unrelated.safetensors",
+        &Weights::new(9).file("BF16"),
+    );
+    for (name, weights) in ["code", "math"].iter().zip(&tuned) {
+        folder.write(&format!("models/{name}.safetensors"), &weights.file("BF16"));
+    }
+    let mut merged = base.clone();
+    let mut arithmetic = base.clone();
+    for (number, (_, values)) in merged.0.iter_mut().enumerate() {
+        for (place, value) in values.iter_mut().enumerate() {
+            let stored =
+                |weights: &Weights| half::bf16::from_f32(weights.0[number].1[place]).to_f32();
+            let [base, code, math] = [&base, &tuned[0], &tuned[1]].map(stored);
+            *value = code * 0.4 + math * 0.6;
+            arithmetic.0[number].1[place] = base + 0.7 * (code - base) + 0.5 * (math - base);
+        }
+    }
+    for (name, weights, sources) in [
+        ("merged", &merged, &["code", "math"][..]),
+        ("arithmetic", &arithmetic, &["base", "code", "math"]),
+    ] {
+        let input = format!("{name}.safetensors");
+        folder.write(&input, &weights.file("BF16"));
+        let choice = folder.choose(&input);
+        let found = choice.base.clone().unwrap();
+        let mut names: Vec<String> = found
+            .chain
+            .iter()
+            .map(|one| one.file_name().unwrap())
+            .collect();
+        names.sort();
+        let expected: Vec<String> = sources
+            .iter()
+            .map(|one| format!("{one}.safetensors"))
+            .collect();
+        assert_eq!((names, found.sources), (expected, sources.len()), "{name}");
+        let packed = folder.pack(&input, &format!("{name}.z4dm"), &choice);
+        assert!(packed * 20 < choice.plain.packed_bytes, "{name}: {packed}");
+        let error = packed.abs_diff(found.estimate.packed_bytes);
+        assert!(
+            error < choice.plain.packed_bytes / 50,
+            "{name}: {found:?}, {packed}"
+        );
+    }
+    // A fine-tune of one of them is not a merge.
+    folder.write(
+        "new.safetensors",
+        &tuned[0].tuned(7, 1.0, 0.02).file("BF16"),
+    );
+    let choice = folder.choose("new.safetensors");
+    assert_eq!(base_of(&choice), Some("code.safetensors"));
+}
