@@ -54,7 +54,7 @@ def _mixes(field, records):
     cursor = Cursor(field)
     demand(cursor.take(16) == blake3.blake3(field[16:]).digest(16), "MIXS: another digest")
     flags, sources, count = cursor.u8(), cursor.u8(), cursor.u16()
-    demand(flags < 2, "MIXS: flags")
+    demand(flags < 2 and sources > 1, "MIXS: flags or sources")
     mixes = [None]
     for _ in range(count):
         arithmetic = cursor.u8()

@@ -585,7 +585,8 @@ typedef struct {
     const zstn_engine *engine;
     /**
      * The base of a delta, followed by the base of that base if it is a delta too, and
-     * so on.
+     * so on; or the checkpoints that a model was merged from, each with its own bases
+     * after it.
      */
     const zstn_input *const *bases;
     /**

@@ -62,7 +62,8 @@ pub struct zstn_work_options {
     /// The threads that do the work; NULL for the shared engine.
     pub engine: *const zstn_engine,
     /// The base of a delta, followed by the base of that base if it is a delta too, and
-    /// so on.
+    /// so on; or the checkpoints that a model was merged from, each with its own bases
+    /// after it.
     pub bases: *const *const zstn_input,
     /// Number of elements in `bases`; 0 for none.
     pub base_count: usize,

@@ -56,8 +56,9 @@ def pack(
         threads: number of threads, or 0 to share one per core with the whole process.
         memory: approximate limit in bytes, or a text such as ``"512M"``; by
             default 1 GiB, or 256 MiB for each thread if that is more.
-        base: a plain or packed checkpoint to store the delta from, or ``"auto"`` for
-            the best one in `family`, if one is good enough.
+        base: a plain or packed checkpoint to store the delta from; a list of a delta and
+            its own bases; a list of the checkpoints that a model was merged from; or
+            ``"auto"`` for the best one in `family`, if one is good enough.
         family: a folder of checkpoints, local or in an object store.
         statistics: whether a ZSTN file contains statistics of its tensors, which
             `Reader.statistics` returns.

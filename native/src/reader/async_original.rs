@@ -10,7 +10,7 @@ use super::async_reader::{AsyncReader, Files};
 use super::external::Beside;
 use super::one_file::OneFile;
 use super::{Reader, check_takes_base};
-use crate::delta::check_chain;
+use crate::delta::{check_chain, sources_of_base};
 use crate::source::{AsyncSource, BlockingSource, blocking, on_thread};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ impl AsyncReader {
     /// Attaches the checkpoints that this delta was made against, like
     /// `Reader::attach_bases`.
     pub(super) fn attach_bases(self, mut bases: Vec<Self>) -> Result<Self> {
-        let base = match bases.len() {
+        let base = match sources_of_base(&self.model) {
             1 => bases.remove(0),
             _ => {
                 let sources = bases.iter().map(Self::blocking).collect();

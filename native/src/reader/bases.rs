@@ -57,7 +57,7 @@ fn taken<R: Opened>(delta: &R, waiting: &mut Vec<R>) -> Vec<R> {
 impl Reader {
     /// Attaches the checkpoints that this delta was made against.
     pub(super) fn attach_bases(self, mut bases: Vec<Self>) -> Result<Self> {
-        let base = match bases.len() {
+        let base = match sources_of_base(&self.model) {
             1 => bases.remove(0),
             _ => self.mixed_base(bases)?,
         };

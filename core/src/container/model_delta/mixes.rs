@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use super::BaseHeader;
 use super::trailer::{ShortDigest, short_digest};
@@ -16,8 +16,8 @@ use crate::float::FloatType;
 use crate::transform::mix::{Arithmetic, Mix};
 use crate::{Error, Result, Rule};
 
-/// The most sources of a base.
-const MAX_SOURCES: usize = 255;
+/// The numbers of sources that a base may have.
+const SOURCES: RangeInclusive<usize> = 2..=255;
 
 /// How the tensors of a base are computed from tensors of several sources.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,9 +117,10 @@ impl Mixes {
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for more sources or different
     /// mixes than the format can store.
     pub fn new(sources: usize, of_tensors: Vec<Option<(Mix, Vec<&Counterpart>)>>) -> Result<Self> {
-        let too_many = || Error::invalid_input("a base has at most 255 sources and 65 535 mixes");
-        if sources > MAX_SOURCES {
-            return Err(too_many());
+        let refuse =
+            || Error::invalid_input("a base has 2 to 255 sources and at most 65 535 mixes");
+        if !SOURCES.contains(&sources) {
+            return Err(refuse());
         }
         let mut known: BTreeMap<Vec<u64>, u16> = BTreeMap::new();
         let mut mixes = Vec::new();
@@ -131,7 +132,7 @@ impl Mixes {
             };
             let weights = mix.weights.iter().map(|weight| weight.to_bits());
             let key = weights.chain([mix.arithmetic as u64]).collect();
-            let next = u16::try_from(mixes.len() + 1).map_err(|_| too_many())?;
+            let next = u16::try_from(mixes.len() + 1).map_err(|_| refuse())?;
             let number = *known.entry(key).or_insert(next);
             if number == next {
                 mixes.push(mix);
@@ -162,15 +163,14 @@ impl Mixes {
 
     /// Returns the number of sources, given the field of the trailer.
     pub(super) fn source_count(field: &[u8]) -> Result<usize> {
-        let mut cursor = Cursor::new(field);
-        cursor.take(ShortDigest::default().len() as u64 + 1, "mixes")?;
-        Ok(usize::from(cursor.u8("number of sources")?))
+        Self::start(field).map(|(_, sources, _)| sources)
     }
 
-    /// Reads the field of the trailer of a file with this number of records. The field has
-    /// a digest of its own, since a damaged weight would otherwise only be noticed by the
-    /// digest of a tensor.
-    pub(super) fn read(field: &[u8], record_count: usize) -> Result<Self> {
+    /// Reads the beginning of the field of the trailer. Returns whether it has numbers of
+    /// tensors, the number of sources, and the cursor after it. The field has a digest of
+    /// its own, since a damaged weight would otherwise only be noticed by the digest of a
+    /// tensor.
+    fn start(field: &[u8]) -> Result<(bool, usize, Cursor<'_>)> {
         let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
         let mut cursor = Cursor::new(field);
         let digest: ShortDigest = cursor.array("digest of the mixes")?;
@@ -184,6 +184,16 @@ impl Mixes {
             return Err(bad("the mixes have unknown flags"));
         }
         let sources = usize::from(cursor.u8("number of sources")?);
+        if !SOURCES.contains(&sources) {
+            return Err(bad("a base is computed from two sources or more"));
+        }
+        Ok((flags == HAS_NUMBERS, sources, cursor))
+    }
+
+    /// Reads the field of the trailer of a file with this number of records.
+    pub(super) fn read(field: &[u8], record_count: usize) -> Result<Self> {
+        let bad = |detail| Error::malformed(Rule::DeltaSeal, detail);
+        let (has_numbers, sources, mut cursor) = Self::start(field)?;
         let count = cursor.u16("number of mixes")?;
         let mut mixes = Vec::new();
         for _ in 0..count {
@@ -216,7 +226,7 @@ impl Mixes {
                 }
             };
             let mut tensors = vec![0; used];
-            if flags == HAS_NUMBERS {
+            if has_numbers {
                 for tensor in &mut tensors {
                     *tensor = cursor.u32("number of a tensor")?;
                 }
@@ -268,7 +278,8 @@ impl Mixes {
             return Err(Error::malformed(
                 Rule::DeltaReference,
                 format!(
-                    "the delta was made against {} bases together, and {} are given",
+                    "the delta was made against {} bases together: give all of them in the same \
+                     order, instead of {}",
                     self.sources,
                     sources.len()
                 ),

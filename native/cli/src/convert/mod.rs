@@ -135,8 +135,8 @@ impl Options {
                 _ => "",
             };
             Error::Usage(format!(
-                "the name {destination} does not name a format: end it in .safetensors, .zstn, \
-                 .zt, .gauss or /, or use --to{hint}"
+                "the name {destination} does not name a format that `convert` writes: end it in \
+                 .safetensors, .zstn, .zt, .gauss or /, or use --to{hint}"
             ))
         })?;
         self.check(kind, path)?;
