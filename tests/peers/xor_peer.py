@@ -1,5 +1,5 @@
-"""A packer for comparison with the method of BitX: equal tensors are stored once, and others are stored as the XOR with
-those of the best earlier file, packed with zstd −3."""
+"""A packer for comparison with the method of BitX: it stores equal tensors once, and packs the XOR of each other tensor
+with its counterpart in the best earlier file with zstd −3."""
 
 import hashlib
 import struct

@@ -1,4 +1,4 @@
-//! The sketch of a base that is computed from several checkpoints
+//! The sketch of a base computed from several checkpoints
 //! (docs/formats/zstn-delta.md 9).
 
 use alloc::vec;
@@ -9,8 +9,8 @@ use crate::float::FloatType;
 use crate::transform::mix;
 
 impl Sketch {
-    /// Returns the sketch of the base that is computed from `sources` so that this
-    /// checkpoint differs least from it. Only tensors of the same name, dtype and length
+    /// Returns the sketch of a base computed from `sources` that is as close to this
+    /// checkpoint as possible. Only tensors of the same name, dtype and length
     /// are combined.
     #[must_use]
     pub fn mixed(&self, sources: &[&Self]) -> Self {

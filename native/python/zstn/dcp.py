@@ -10,8 +10,8 @@ other: a whole tensor has its own name there, and a shard has its offsets append
 ``layer.weight@128,0``. Loading with another number of ranks reads only the blocks that
 contain the elements needed.
 
-With ``ZstnStorageWriter("step-200", base="step-100")``, the files are deltas from those of
-an earlier checkpoint, such as ``__0_0.z4dm``.
+With ``ZstnStorageWriter("step-200", base="step-100")``, each file is a delta from the file
+of the same rank in an earlier checkpoint, and is called ``__0_0.z4dm``, for example.
 """
 
 from __future__ import annotations

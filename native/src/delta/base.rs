@@ -145,9 +145,12 @@ impl Base {
         // A shard that could not be packed as a delta is a container, although its name
         // ends in .z4dm.
         let named = self.files.iter().filter(|file| file.is_named_delta());
-        let named: Vec<&File> = named.collect();
-        let are_named = !named.is_empty();
-        for file in named.into_iter().chain(self.files.first()) {
+        let mut likely: Vec<&File> = named.collect();
+        let are_named = !likely.is_empty();
+        if !are_named {
+            likely.extend(self.files.first());
+        }
+        for file in likely {
             let file = file.open(&job.http)?;
             let head = file.read(0..file.len_bytes().min(HEAD_LEN_BYTES))?;
             if recognise(&head, file.len_bytes()).is_ok_and(|kind| kind == FileKind::Delta) {

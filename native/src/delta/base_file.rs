@@ -10,11 +10,11 @@ use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use super::base::{Base, File, locked, source_count};
-use super::{Checked, merge};
+use super::{Checked, base_header, merge};
 use crate::catalog::open_catalog;
 use crate::progress::Total;
 use crate::shards::{BASES, Shard, Shards};
-use crate::source::{HttpOptions, Input, Local, Mixed, Source, source_header};
+use crate::source::{HttpOptions, Input, Local, Mixed, Source};
 use crate::{Error, Job, Output, Phase, Progress as _, Result, unpack};
 
 /// The maximum number of bases of a delta: plain or packed checkpoints that it was made
@@ -186,16 +186,18 @@ impl Bases {
     /// short; every error of fetching and unpacking one of the files; too little space for
     /// the result.
     pub(crate) fn of_delta(&self, job: &Job, delta: &Local) -> Result<BaseFile> {
-        let base = self.of_delta_at(job, 0, delta)?;
-        let count = source_count(delta)?;
-        let end = (0..count).try_fold(0, |end, _| self.end_of(job, end))?;
-        if end < self.0.len() {
-            // A damaged trailer seems to need fewer bases.
-            let table = DeltaTable::read(delta.len_bytes(), &mut |range| delta.read(range));
-            table.map_err(|error: Error| error.placed(delta.name()))?;
+        // Bases that are left are refused before any base is restored.
+        if self.0.len() > 1 && kind(delta)? == FileKind::Delta {
+            let count = source_count(delta)?;
+            let end = (0..count).try_fold(0, |end, _| self.end_of(job, end))?;
+            if end < self.0.len() {
+                // A damaged trailer seems to need fewer bases.
+                let table = DeltaTable::read(delta.len_bytes(), &mut |range| delta.read(range));
+                table.map_err(|error: Error| error.placed(delta.name()))?;
+            }
+            self.check_end(count, end)?;
         }
-        self.check_end(count, end)?;
-        Ok(base.into())
+        self.of_delta_at(job, 0, delta).map(BaseFile::from)
     }
 
     /// Fetches and restores the base for packing `target`: the file with the same name,
@@ -233,7 +235,7 @@ impl Bases {
         self.file(job, 0, None).map(BaseFile::from)
     }
 
-    /// Returns the place of each checkpoint, without the bases of those that are deltas.
+    /// Returns the places of the checkpoints that are not bases of other ones.
     fn sources(&self, job: &Job) -> Result<Vec<usize>> {
         let mut places = Vec::new();
         let mut place = 0;
@@ -287,18 +289,19 @@ impl Bases {
     fn mixed(&self, job: &Job, place: usize, delta: &Local) -> Result<Arc<Local>> {
         let catalog = open_catalog(&job.steady_engine(), delta)?;
         let count = catalog.mixes().map_or(0, Mixes::sources);
-        let mut files: Vec<Arc<dyn Source>> = Vec::new();
+        let mut files: Vec<Arc<Local>> = Vec::new();
         let mut end = place;
         while files.len() < count && end < self.0.len() {
             files.push(self.file(job, end, None)?);
             end = self.end_of(job, end)?;
         }
-        let headers = files.iter().map(|file| source_header(&**file));
+        let headers = files.iter().map(|file| base_header(file));
         let base = catalog.mixed_base(&headers.collect::<Result<Vec<_>>>()?);
         let base = base
             .map_err(Error::place(delta.name()))?
             .unwrap_or_default();
-        Ok(Arc::new(Local::mixed(Mixed::new(base, files))))
+        let files = files.into_iter().map(|file| file as Arc<dyn Source>);
+        Ok(Arc::new(Local::mixed(Mixed::new(base, files.collect()))))
     }
 
     /// Returns a file of the base at `place` in the chain, or if `number` is `None` the

@@ -8,15 +8,14 @@ use zstn_core::engine::Engine as _;
 use zstn_core::float::FloatType;
 use zstn_core::transform::mix::{self, Mix, SAMPLE_ELEMENTS};
 
-use super::safetensors_head;
-use crate::source::{Local, Mixed, Source, source_header};
+use super::{base_header, safetensors_head};
+use crate::source::{Local, Mixed, Source};
 use crate::{Error, Job, Result};
 
 /// The number of elements that are sampled in one piece.
 const PIECE_ELEMENTS: u64 = 1024;
 
-/// Returns the file from which `target` differs least among those that are computed from
-/// `sources`.
+/// Computes a base from `sources` that is as close to `target` as possible.
 ///
 /// # Errors
 /// A source that is not a safetensors file; I/O errors.
@@ -26,7 +25,7 @@ pub(super) fn fitted(job: &Job, target: &Local, sources: &[Arc<Local>]) -> Resul
     let json = head.get(zstn_core::bytes::index(PREFIX_BYTES)..);
     let packer = DeltaPacker::new(json.unwrap_or_default().to_vec(), target.len_bytes());
     let packer = packer.map_err(&refuse)?;
-    let headers = sources.iter().map(|source| source_header(&**source));
+    let headers = sources.iter().map(|source| base_header(source));
     let headers: Vec<BaseHeader> = headers.collect::<Result<_>>()?;
     let counterparts = headers
         .iter()

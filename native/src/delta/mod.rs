@@ -16,7 +16,7 @@ use crate::container::{MAX_CHECKED_BYTES, SHARES, decoded_in_order};
 use crate::finished_tensor::{self, Listed};
 use crate::ordered::{Budget, for_each, in_order};
 use crate::pack::is_foreign;
-use crate::source::{Local, Source};
+use crate::source::{Local, Source, source_header};
 use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
 mod base;
@@ -50,8 +50,7 @@ fn base_header(base: &Local) -> Result<BaseHeader> {
             base.name()
         )));
     }
-    let head = safetensors_head(base)?;
-    BaseHeader::parse(&head, base.len_bytes()).map_err(Error::place(base.name()))
+    source_header(base)
 }
 
 /// Returns the digest of the base's data, computed once for all deltas that share the base.

@@ -9,7 +9,6 @@ use zstn_core::model::Model;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
 use super::members::{self, Member};
-use super::merge;
 use super::same_checkpoint::Form;
 use super::sketching::{Digests, SketchOptions, sketch, sketch_reader};
 use crate::delta::MAX_BASES;
@@ -148,8 +147,8 @@ pub fn choose(
 }
 
 /// The search for the base of one checkpoint.
-struct Search<'a> {
-    job: &'a Job<'a>,
+pub(super) struct Search<'a> {
+    pub(super) job: &'a Job<'a>,
     options: &'a FamilyOptions,
 }
 
@@ -299,7 +298,7 @@ impl Search<'_> {
             .saturating_mul(100 - MIN_SAVING_PERCENT);
         // The rank includes the handicap of deltas, so it cannot be used here.
         ranked.retain(|(_, _, estimate)| estimate.packed_bytes.saturating_mul(100) <= limit);
-        if let Some(merge) = self.merge(target, &ranked, candidates, edition)? {
+        if let Some(merge) = self.merge(target, &ranked, candidates, (edition, &choice.plain))? {
             choice.base = Some(merge);
             return Ok(());
         }
@@ -329,58 +328,6 @@ impl Search<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Looks for checkpoints that the target was merged from among the `ranked` candidates,
-    /// which begin with the nearest. Returns `None` if they are not worth reading, or do not
-    /// match their sketches.
-    ///
-    /// # Errors
-    /// I/O errors of remote members.
-    fn merge(
-        &self,
-        target: &Target,
-        ranked: &[(u64, &Candidate, SizeEstimate)],
-        candidates: &[Candidate],
-        edition: Edition,
-    ) -> Result<Option<ChosenBase>> {
-        if !target.is_of(Some(FileKind::Safetensors.name())) {
-            return Ok(None);
-        }
-        let related = ranked.iter().filter_map(|(_, candidate, estimate)| {
-            Some(merge::Source {
-                candidate: *candidate,
-                sketch: &candidate.sketch,
-                files: chain(candidate, candidates).ok()?.len(),
-                estimate: *estimate,
-            })
-        });
-        let related: Vec<_> = related.collect();
-        let (engine, sketch) = (&self.job.engine, &target.sketch);
-        let how = (edition, MIN_SAVING_PERCENT);
-        let Some((sources, estimate)) = merge::sources(engine, sketch, &related, how, MAX_BASES)
-        else {
-            return Ok(None);
-        };
-        let mut all = Vec::new();
-        for source in &sources {
-            let chain = chain(source, candidates)?;
-            match self.check(&chain, target) {
-                Ok(()) => all.extend(chain),
-                Err(error) if !source.member.is_local && error.is_external() => return Err(error),
-                // Candidates that do not match their sketches are reported by the search
-                // for one base.
-                Err(_) => return Ok(None),
-            }
-        }
-        let names: Vec<&str> = sources.iter().map(|source| &*source.member.name).collect();
-        let chain = all.iter().map(|link| link.member.location.clone());
-        Ok(Some(ChosenBase {
-            name: names.join(" and "),
-            chain: chain.collect(),
-            sources: sources.len(),
-            estimate,
-        }))
     }
 
     fn sketch(&self, input: &Input, digests: Digests) -> Result<Sketch> {
@@ -429,7 +376,7 @@ impl Search<'_> {
 
     /// Refuses a chain with a file of another format than the target, or with one that
     /// does not match its sketch, as far as that can be determined without reading tensors.
-    fn check(&self, chain: &[&Candidate], target: &Target) -> Result<()> {
+    pub(super) fn check(&self, chain: &[&Candidate], target: &Target) -> Result<()> {
         for (number, link) in chain.iter().enumerate() {
             let location = (&link.member.location).into();
             let reader = self.job.open(&location, &[], View::Stored)?;
@@ -470,8 +417,8 @@ const OWN_DELTA: &str = "its delta from another checkpoint is in the same folder
                          the one that is packed now; if it does not, name it with --base";
 
 /// The checkpoint that is packed.
-struct Target {
-    sketch: Sketch,
+pub(super) struct Target {
+    pub(super) sketch: Sketch,
     /// The names of its shards, like [`Member::shards`].
     shards: Vec<String>,
     /// The format of the files between which its delta is made.
@@ -480,7 +427,7 @@ struct Target {
 
 impl Target {
     /// Returns whether the target can be a delta from a checkpoint of this format.
-    fn is_of(&self, format: Option<&str>) -> bool {
+    pub(super) fn is_of(&self, format: Option<&str>) -> bool {
         self.format.is_some() && self.format.as_deref() == format
     }
 }
@@ -495,9 +442,9 @@ fn delta_format(model: &Model) -> Option<&str> {
 }
 
 /// A member of the family and its sketch.
-struct Candidate {
-    member: Member,
-    sketch: Sketch,
+pub(super) struct Candidate {
+    pub(super) member: Member,
+    pub(super) sketch: Sketch,
 }
 
 impl Candidate {
@@ -516,7 +463,10 @@ impl Candidate {
 /// # Errors
 /// A base that is unknown or not in the family; a chain with more than [`MAX_BASES`]
 /// files.
-fn chain<'a>(candidate: &'a Candidate, all: &'a [Candidate]) -> Result<Vec<&'a Candidate>> {
+pub(super) fn chain<'a>(
+    candidate: &'a Candidate,
+    all: &'a [Candidate],
+) -> Result<Vec<&'a Candidate>> {
     let mut chain = vec![candidate];
     loop {
         let last = chain[chain.len() - 1];

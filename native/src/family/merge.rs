@@ -1,10 +1,13 @@
 //! Finds the checkpoints that a model was merged from.
 
+use zstn_core::catalog::FileKind;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::sketch::{SizeEstimate, Sketch};
 
-use crate::Engine;
+use super::choice::{Candidate, ChosenBase, MIN_SAVING_PERCENT, Search, Target, chain};
+use crate::delta::MAX_BASES;
+use crate::{Engine, Result};
 
 /// The number of nearest checkpoints among which sources are looked for.
 const MOST_COMPARED: usize = 8;
@@ -13,68 +16,121 @@ const MOST_COMPARED: usize = 8;
 /// for.
 const LEAST_PERCENT: u64 = 2;
 
-/// A candidate with its sketch, and the number of files that are read with it.
-pub(super) struct Source<'a, T> {
-    pub(super) candidate: &'a T,
-    pub(super) sketch: &'a Sketch,
-    pub(super) files: usize,
-    pub(super) estimate: SizeEstimate,
+/// A candidate, followed by its own bases, and the expected size with it alone.
+struct Source<'a> {
+    chain: Vec<&'a Candidate>,
+    estimate: SizeEstimate,
+}
+
+impl Source<'_> {
+    fn sketch(&self) -> &Sketch {
+        &self.chain[0].sketch
+    }
+}
+
+impl Search<'_> {
+    /// Looks for checkpoints that the target was merged from among the `ranked` candidates,
+    /// which begin with the nearest. `plain` is the expected size without a base. Returns
+    /// `None` if they are not worth reading, or do not match their sketches.
+    ///
+    /// # Errors
+    /// I/O errors of remote members.
+    pub(super) fn merge(
+        &self,
+        target: &Target,
+        ranked: &[(u64, &Candidate, SizeEstimate)],
+        candidates: &[Candidate],
+        (edition, plain): (Edition, &SizeEstimate),
+    ) -> Result<Option<ChosenBase>> {
+        let safetensors = FileKind::Safetensors.name();
+        let Some((_, _, nearest)) = ranked.first().filter(|_| target.is_of(Some(safetensors)))
+        else {
+            return Ok(None);
+        };
+        let least_bytes = plain.packed_bytes.saturating_mul(LEAST_PERCENT);
+        if nearest.packed_bytes.saturating_mul(100) < least_bytes {
+            return Ok(None);
+        }
+        let related = ranked.iter().filter_map(|(_, candidate, estimate)| {
+            Some(Source {
+                chain: chain(candidate, candidates).ok()?,
+                estimate: *estimate,
+            })
+        });
+        let related: Vec<_> = related.take(MOST_COMPARED).collect();
+        let found = sources(&self.job.engine, &target.sketch, &related, edition);
+        let Some((sources, estimate)) = found else {
+            return Ok(None);
+        };
+        for Source { chain, .. } in &sources {
+            match self.check(chain, target) {
+                Ok(()) => {}
+                Err(error) if !chain[0].member.is_local && error.is_external() => {
+                    return Err(error);
+                }
+                // One base is looked for instead.
+                Err(_) => return Ok(None),
+            }
+        }
+        let names: Vec<&str> = sources
+            .iter()
+            .map(|source| &*source.chain[0].member.name)
+            .collect();
+        let links = sources.iter().flat_map(|source| &source.chain);
+        Ok(Some(ChosenBase {
+            name: names.join(" and "),
+            chain: links.map(|link| link.member.location.clone()).collect(),
+            sources: sources.len(),
+            estimate,
+        }))
+    }
 }
 
 /// Returns the sources from which a base of `target` is best computed together, and the
 /// expected size. `related` begins with the nearest checkpoint. `None` if several sources
-/// are not expected to save `saving_percent` of the size with the nearest one alone. The
-/// sources have at most `most_files`.
-pub(super) fn sources<'a, T: Sync>(
+/// are not expected to save [`MIN_SAVING_PERCENT`] of the size with the nearest one alone.
+fn sources<'s, 'a>(
     engine: &Engine,
     target: &Sketch,
-    related: &[Source<'a, T>],
-    (edition, saving_percent): (Edition, u64),
-    most_files: usize,
-) -> Option<(Vec<&'a T>, SizeEstimate)> {
-    let related = &related[..related.len().min(MOST_COMPARED)];
-    let nearest = related.first()?.estimate.packed_bytes;
-    let plain = target.estimate_plain().packed_bytes;
-    if nearest.saturating_mul(100) < plain.saturating_mul(LEAST_PERCENT) {
-        return None;
-    }
-    let mut chosen = vec![0];
+    related: &'s [Source<'a>],
+    edition: Edition,
+) -> Option<(Vec<&'s Source<'a>>, SizeEstimate)> {
+    let nearest = related.first()?;
+    let mut chosen = vec![nearest];
     // The sources after each step, and the size with them.
-    let mut steps: Vec<(Vec<usize>, SizeEstimate)> = Vec::new();
+    let mut steps: Vec<(Vec<&Source>, SizeEstimate)> = Vec::new();
     loop {
-        let files: usize = chosen.iter().map(|number| related[*number].files).sum();
-        let others = (0..related.len()).filter(|number| {
-            !chosen.contains(number) && files + related[*number].files <= most_files
+        let files: usize = chosen.iter().map(|source| source.chain.len()).sum();
+        let others = related.iter().filter(|other| {
+            let is_chosen = chosen.iter().any(|source| std::ptr::eq(*source, *other));
+            !is_chosen && files + other.chain.len() <= MAX_BASES
         });
-        let estimates = engine.map(others.collect(), |number: usize| {
-            let all = chosen.iter().chain([&number]);
-            let sketches: Vec<&Sketch> = all.map(|source| related[*source].sketch).collect();
+        let estimates = engine.map(others.collect(), |other: &'s Source<'a>| {
+            let all = chosen.iter().copied().chain([other]);
+            let sketches: Vec<&Sketch> = all.map(Source::sketch).collect();
             let estimate = target.estimate_delta(&target.mixed(&sketches), edition);
-            (number, estimate)
+            (other, estimate)
         });
         let best = estimates
             .into_iter()
             .min_by_key(|(_, estimate)| estimate.packed_bytes);
-        let Some((number, estimate)) = best else {
+        let Some((other, estimate)) = best else {
             break;
         };
-        chosen.push(number);
+        chosen.push(other);
         steps.push((chosen.clone(), estimate));
     }
     // A source that hardly makes the result smaller is not worth reading.
     let is_as_small = |bytes: u64, limit: u64| {
-        bytes.saturating_mul(100) <= limit.saturating_mul(100 + saving_percent)
+        bytes.saturating_mul(100) <= limit.saturating_mul(100 + MIN_SAVING_PERCENT)
     };
     let least = steps
         .iter()
         .map(|(_, estimate)| estimate.packed_bytes)
         .min()?;
-    let (numbers, estimate) = steps
+    let (found, estimate) = steps
         .into_iter()
         .find(|(_, estimate)| is_as_small(estimate.packed_bytes, least))?;
-    if is_as_small(nearest, estimate.packed_bytes) {
-        return None;
-    }
-    let found = numbers.iter().map(|number| related[*number].candidate);
-    Some((found.collect(), estimate))
+    let is_worth_it = !is_as_small(nearest.estimate.packed_bytes, estimate.packed_bytes);
+    is_worth_it.then_some((found, estimate))
 }

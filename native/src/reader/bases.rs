@@ -1,5 +1,5 @@
-//! Attaches the bases of deltas, and opens a base that is computed from several
-//! checkpoints (docs/formats/zstn-delta.md 9).
+//! Attaches the bases of deltas, and opens the base of a merged model
+//! (docs/formats/zstn-delta.md 9).
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Reader {
     /// several files, so has the base.
     ///
     /// # Errors
-    /// Sources that are not those of the delta, as far as headers show it.
+    /// Sources whose headers do not match the delta.
     pub(super) fn mixed_base(&self, sources: Vec<Self>) -> Result<Self> {
         check_takes_base(self)?;
         let merged = sources.clone();

@@ -1,4 +1,4 @@
-//! A base that is computed from several checkpoints when it is read
+//! The base of a merged model, computed from several checkpoints when it is read
 //! (docs/formats/zstn-delta.md 9).
 
 use std::borrow::Cow;
@@ -145,15 +145,17 @@ impl Source for Mixed {
     }
 }
 
-/// Reads the header of a safetensors file that is a source of a base.
+/// Reads the header of a safetensors file that is a base or one of its sources.
 ///
 /// # Errors
 /// A file that is not safetensors; I/O errors.
 pub(crate) fn source_header(source: &dyn Source) -> Result<BaseHeader> {
-    let refuse = Error::place(source.name());
     let len_bytes = source.len_bytes();
     let start = source.read(0..len_bytes.min(PREFIX_BYTES))?;
-    let header_len = header_len_bytes(&start, len_bytes).map_err(&refuse)?;
-    let head = source.read(0..PREFIX_BYTES + header_len)?;
-    BaseHeader::parse(&head, len_bytes).map_err(refuse)
+    let head = match header_len_bytes(&start, len_bytes) {
+        Ok(header_len) => source.read(0..PREFIX_BYTES + header_len)?,
+        // The header is refused below.
+        Err(_) => start,
+    };
+    BaseHeader::parse(&head, len_bytes).map_err(Error::place(source.name()))
 }

@@ -46,8 +46,7 @@ fuzz_target!(|input: &[u8]| {
     });
 });
 
-/// Computes the base of a delta that was made against several checkpoints, all of which are
-/// `source`.
+/// Computes the base of a merge, with `source` in place of every checkpoint.
 fn combine(delta: &Model, source: &[u8]) {
     for file in delta.files() {
         let count = file.mixes().map_or(0, |mixes| mixes.sources());

@@ -13,7 +13,7 @@ use zstn_tests::{checkpoint, native};
 
 const ELEMENTS: usize = 60_000;
 
-/// Weights as numbers, of which checkpoints of several dtypes are made.
+/// Weights, from which checkpoints in several dtypes are made.
 type Weights = Vec<f32>;
 
 fn weights(seed: u64) -> Weights {
@@ -51,8 +51,8 @@ fn stored(weights: &Weights, dtype: &str) -> Weights {
     rounded.collect()
 }
 
-/// A checkpoint in which the weights are three tensors, beside a tensor of integers that
-/// all checkpoints share.
+/// Returns a checkpoint with the weights in three tensors, and with a tensor of integers
+/// that is the same in all checkpoints.
 fn model(weights: &Weights, dtype: &str) -> Vec<u8> {
     let bytes = bytes_of(weights, dtype);
     let third = bytes.len() / 3;
@@ -123,6 +123,12 @@ impl Family {
     fn write(&self, name: &str, weights: &Weights) -> PathBuf {
         let path = self.at(name);
         std::fs::write(&path, model(weights, self.dtype)).unwrap();
+        path
+    }
+
+    fn write_tensors(&self, name: &str, tensors: &[(&str, &str, &[u8])]) -> PathBuf {
+        let path = self.at(name);
+        std::fs::write(&path, checkpoint(tensors)).unwrap();
         path
     }
 }
@@ -281,17 +287,12 @@ fn sources_may_lack_tensors() {
     let ids: Vec<u8> = (0..999_u32).flat_map(u32::to_le_bytes).collect();
     let [one, two] = [&family.one, &family.two].map(|weights| bytes_of(weights, "BF16"));
     let half = one.len() / 2;
-    let write = |name: &str, tensors: &[(&str, &str, &[u8])]| {
-        let path = family.at(name);
-        std::fs::write(&path, checkpoint(tensors)).unwrap();
-        path
-    };
     let bases = [
-        write(
+        family.write_tensors(
             "a.safetensors",
             &[("x", "BF16", &one[..half]), ("ids", "U8", &ids)],
         ),
-        write(
+        family.write_tensors(
             "b.safetensors",
             &[
                 ("x", "BF16", &two[..half]),
@@ -300,7 +301,7 @@ fn sources_may_lack_tensors() {
             ],
         ),
     ];
-    let merged = write(
+    let merged = family.write_tensors(
         "c.safetensors",
         &[
             ("ids", "U8", &ids),
@@ -319,23 +320,18 @@ fn sources_may_lack_tensors() {
 fn sources_may_contribute_tensors_of_their_own() {
     let family = Family::new("BF16");
     let [tower, words] = [&family.one, &family.two].map(|weights| bytes_of(weights, "BF16"));
-    let write = |name: &str, tensors: &[(&str, &str, &[u8])]| {
-        let path = family.at(name);
-        std::fs::write(&path, checkpoint(tensors)).unwrap();
-        path
-    };
     let bases = [
-        write(
+        family.write_tensors(
             "clip.safetensors",
             &[("vision_model.patch.weight", "BF16", &tower)],
         ),
-        write(
+        family.write_tensors(
             "text.safetensors",
             &[("model.embed.weight", "BF16", &words)],
         ),
     ];
     let tuned = bytes_of(&tuned(&family.two, 5), "BF16");
-    let both = write(
+    let both = family.write_tensors(
         "both.safetensors",
         &[
             ("vision_tower.vision_model.patch.weight", "BF16", &tower),

@@ -1,5 +1,5 @@
-//! A base that is computed from several checkpoints, such as those that a model was
-//! merged from (docs/formats/zstn-delta.md 9).
+//! A base computed from several checkpoints, such as the sources of a merged model
+//! (docs/formats/zstn-delta.md 9).
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -126,8 +126,8 @@ fn least_squares(float: FloatType, target: &[u8], sources: &[&[u8]]) -> Option<V
     solve(rows)
 }
 
-/// Solves linear equations, each of which has its right side at the end. A source that
-/// combines sources before it gets the weight 0.
+/// Solves linear equations. The last value of each row is its right side. A source that is
+/// a combination of the sources before it gets the weight 0.
 fn solve(mut rows: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     /// The least share of a source that no combination of others has.
     const MIN_SHARE: f64 = 1e-12;

@@ -75,8 +75,8 @@ pub fn run(options: &Options) -> Outcome {
     })
 }
 
-/// Opens `input`. The bases of a delta in a packed checkpoint of a training run are found
-/// by its description.
+/// Opens `input`. If it is a delta in a packed checkpoint of a training run, the
+/// description of the checkpoint names its bases.
 fn open(options: &Options, http: &HttpOptions, input: &Location) -> Result<Reader> {
     let reader = options.model.open(input, http, None)?;
     if !stored(&reader).model().needs_base() || options.model.has_bases() {
