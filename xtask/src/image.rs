@@ -10,6 +10,7 @@ use std::fmt::Write;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
+use tar::EntryType;
 
 use crate::deps::NOTICES;
 use crate::prelude::*;
@@ -50,7 +51,7 @@ pub fn run(program: &Path, folder: &Path) -> Result<()> {
 
 /// Returns the archive of the image's files.
 fn layer(program: &Path) -> Result<Vec<u8>> {
-    let mut layer = Tar::default();
+    let mut layer = Tar::new();
     for folder in [
         "etc/",
         "etc/ssl/",
@@ -80,7 +81,7 @@ fn layer(program: &Path) -> Result<Vec<u8>> {
             &fs::read(path(file))?,
         )?;
     }
-    Ok(layer.finish())
+    layer.finish()
 }
 
 /// Returns Mozilla's root certificates in PEM.
@@ -149,7 +150,7 @@ fn image(layer: &[u8], packed: &[u8]) -> Result<Vec<u8>> {
         "RepoTags": [format!("zstn:{VERSION}")],
         "Layers": [blob(packed)],
     }]);
-    let mut archive = Tar::default();
+    let mut archive = Tar::new();
     archive.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
     archive.file("index.json", 0o644, &serde_json::to_vec(&index)?)?;
     archive.file("manifest.json", 0o644, &serde_json::to_vec(&docker)?)?;
@@ -158,7 +159,7 @@ fn image(layer: &[u8], packed: &[u8]) -> Result<Vec<u8>> {
     for contents in [&manifest, &config, packed] {
         archive.file(&blob(contents), 0o644, contents)?;
     }
-    Ok(archive.finish())
+    archive.finish()
 }
 
 fn descriptor(media_type: &str, contents: &[u8]) -> Value {
@@ -250,51 +251,40 @@ fn start(step: &mut Step, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An archive in the ustar format, whose entries have no times. Its names are shorter
-/// than 100 bytes.
-#[derive(Default)]
-struct Tar(Vec<u8>);
+/// An archive in the ustar format, whose entries have no times.
+struct Tar(tar::Builder<Vec<u8>>);
 
 impl Tar {
-    const BLOCK_LEN: usize = 512;
+    fn new() -> Self {
+        Self(tar::Builder::new(Vec::new()))
+    }
 
-    /// Adds a folder, whose name ends with a slash.
     fn folder(&mut self, name: &str, mode: u32, owner: u32) -> Result<()> {
-        self.header(name, mode, owner, 0, b'5')
+        self.entry(EntryType::Directory, name, mode, owner, &[])
     }
 
     fn file(&mut self, name: &str, mode: u32, contents: &[u8]) -> Result<()> {
-        self.header(name, mode, 0, contents.len(), b'0')?;
-        self.0.extend(contents);
-        let len = self.0.len().next_multiple_of(Self::BLOCK_LEN);
-        self.0.resize(len, 0);
-        Ok(())
+        self.entry(EntryType::Regular, name, mode, 0, contents)
     }
 
-    fn header(&mut self, name: &str, mode: u32, owner: u32, len: usize, kind: u8) -> Result<()> {
-        const NAME_LEN: usize = 100;
-        ensure!(name.len() < NAME_LEN, "the name {name} is too long");
-        let mut header = format!("{name:\0<NAME_LEN$}{mode:07o}\0{owner:07o}\0{owner:07o}\0");
-        // The time is 0, and the checksum is computed with spaces in its place.
-        write!(header, "{len:011o}\0{:011o}\0{:8}", 0, "")?;
-        let mut header = header.into_bytes();
-        let checksum_end = header.len();
-        header.push(kind);
-        // No link, and the name and the version of the format.
-        header.resize(header.len() + NAME_LEN, 0);
-        header.extend(b"ustar\0");
-        header.extend(b"00");
-        header.resize(Self::BLOCK_LEN, 0);
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        let sum = format!("{sum:06o}\0 ");
-        header.splice(checksum_end - sum.len()..checksum_end, sum.into_bytes());
-        self.0.append(&mut header);
-        Ok(())
+    fn entry(
+        &mut self,
+        kind: EntryType,
+        name: &str,
+        mode: u32,
+        owner: u32,
+        contents: &[u8],
+    ) -> Result<()> {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(owner.into());
+        header.set_gid(owner.into());
+        header.set_size(contents.len().try_into()?);
+        Ok(self.0.append_data(&mut header, name, contents)?)
     }
 
-    /// Returns the archive, which ends with two empty blocks.
-    fn finish(mut self) -> Vec<u8> {
-        self.0.resize(self.0.len() + 2 * Self::BLOCK_LEN, 0);
-        self.0
+    fn finish(self) -> Result<Vec<u8>> {
+        Ok(self.0.into_inner()?)
     }
 }
