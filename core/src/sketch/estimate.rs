@@ -135,17 +135,34 @@ impl Sketch {
     /// Returns what each tensor is compared with.
     fn matches(&self, base: &Self, edition: Edition) -> Vec<Match> {
         let is_extended = edition >= Edition::Extended;
-        let same_name: Vec<_> = self
-            .tensors
-            .iter()
-            .map(|tensor| {
-                let of_base = base.find(&tensor.name)?;
-                let is_same =
-                    (of_base.dtype, of_base.len_bytes) == (tensor.dtype, tensor.len_bytes);
-                is_same.then_some(of_base)
-            })
-            .collect();
-        let is_paired = edition >= Edition::Paired && same_name.iter().any(Option::is_none);
+        let found = self.counterparts(base, edition >= Edition::Paired);
+        let found = self.tensors.iter().zip(found);
+        let matched = found.map(|(tensor, found)| match found {
+            None => Match::None,
+            Some((of_base, place, _)) if of_base.len_bytes == tensor.len_bytes => {
+                Match::Tensor(Pair::new(tensor, of_base, is_extended), place)
+            }
+            Some((_, _, shared_bytes)) => Match::Rows(shared_bytes),
+        });
+        matched.collect()
+    }
+
+    /// Finds the tensor of `base` with which each tensor is compared, and the number of
+    /// bytes that both have in common: the one of the same name, dtype and length. If
+    /// `is_paired`, a tensor without one is compared with a renamed tensor, or with one of
+    /// another length.
+    pub(super) fn counterparts<'b>(
+        &self,
+        base: &'b Self,
+        is_paired: bool,
+    ) -> Vec<Option<(&'b SketchedTensor, Place, u64)>> {
+        let same_name = self.tensors.iter().map(|tensor| {
+            let of_base = base.find(&tensor.name)?;
+            let is_same = (of_base.dtype, of_base.len_bytes) == (tensor.dtype, tensor.len_bytes);
+            is_same.then_some((of_base, Place::Same, tensor.len_bytes))
+        });
+        let same_name: Vec<_> = same_name.collect();
+        let is_paired = is_paired && same_name.iter().any(Option::is_none);
         let pairing = is_paired.then(|| {
             Pairing::new(
                 self.tensors.iter().map(of_target),
@@ -156,24 +173,14 @@ impl Sketch {
                 }),
             )
         });
-        let matched = self.tensors.iter().zip(same_name);
-        let matched = matched.map(|(tensor, of_base)| {
-            if let Some(of_base) = of_base {
-                return Match::Tensor(Pair::new(tensor, of_base, is_extended), Place::Same);
-            }
-            let found = pairing
-                .as_ref()
-                .and_then(|pairing| pairing.find(&of_target(tensor)));
-            let Some((number, span)) = found else {
-                return Match::None;
-            };
-            let of_base = &base.tensors[number];
-            match of_base.len_bytes == tensor.len_bytes {
-                true => Match::Tensor(Pair::new(tensor, of_base, is_extended), Place::Other),
-                false => Match::Rows(span.end - span.start),
-            }
+        let found = self.tensors.iter().zip(same_name);
+        let found = found.map(|(tensor, same_name)| {
+            same_name.or_else(|| {
+                let (number, span) = pairing.as_ref()?.find(&of_target(tensor))?;
+                Some((&base.tensors[number], Place::Other, span.end - span.start))
+            })
         });
-        matched.collect()
+        found.collect()
     }
 }
 
@@ -198,7 +205,7 @@ enum Match {
 }
 
 /// The tensor of the base that a tensor is compared with.
-enum Place {
+pub(super) enum Place {
     /// The one of the same name.
     Same,
     /// A renamed one.

@@ -16,7 +16,7 @@ use crate::limits::{DIMENSIONS, HEADER_LEN_BYTES};
 use crate::{Error, Result, Rule, TensorRef, sketch};
 
 /// The first bytes of the file.
-const MAGIC: [u8; 8] = *b"ZSTNSKCH";
+pub(crate) const MAGIC: [u8; 8] = *b"ZSTNSKCH";
 const VERSION: u8 = 1;
 
 /// The largest number of bytes that a frame may decode to per stored byte, in

@@ -10,32 +10,39 @@ use crate::transform::mix;
 
 impl Sketch {
     /// Returns the sketch of a base computed from `sources` that is as close to this
-    /// checkpoint as possible. Only tensors of the same name, dtype and length
-    /// are combined.
+    /// checkpoint as possible. Only tensors of the same dtype and length are combined,
+    /// which may be renamed.
     #[must_use]
     pub fn mixed(&self, sources: &[&Self]) -> Self {
-        let tensors = self.tensors.iter();
+        let counterparts = sources.iter().map(|source| self.counterparts(source, true));
+        let counterparts: Vec<_> = counterparts.collect();
+        let tensors = self.tensors.iter().enumerate();
+        let tensors = tensors.filter_map(|(number, tensor)| {
+            let found = counterparts.iter().filter_map(|all| all[number].as_ref());
+            let found = found.map(|(other, _, _)| *other);
+            let found = found
+                .filter(|other| (other.dtype, other.len_bytes) == (tensor.dtype, tensor.len_bytes));
+            mixed(tensor, &found.collect::<Vec<_>>())
+        });
         Self {
             original_len_bytes: self.original_len_bytes,
             base: None,
-            tensors: tensors
-                .filter_map(|tensor| mixed(tensor, sources))
-                .collect(),
+            tensors: tensors.collect(),
         }
     }
 }
 
-fn mixed(tensor: &SketchedTensor, sources: &[&Sketch]) -> Option<SketchedTensor> {
-    let found = sources
-        .iter()
-        .filter_map(|source| source.find(&tensor.name));
-    let found =
-        found.filter(|other| (other.dtype, other.len_bytes) == (tensor.dtype, tensor.len_bytes));
-    let found: Vec<&SketchedTensor> = found.collect();
+/// Returns the tensor that is computed from the tensors `found` in the sources, under the
+/// name of the target's tensor.
+fn mixed(tensor: &SketchedTensor, found: &[&SketchedTensor]) -> Option<SketchedTensor> {
+    let renamed = |other: &SketchedTensor| SketchedTensor {
+        name: tensor.name.clone(),
+        ..other.clone()
+    };
     let is_equal =
         |other: &&&SketchedTensor| other.digest.is_some() && other.digest == tensor.digest;
     if let Some(equal) = found.iter().find(is_equal) {
-        return Some((*equal).clone());
+        return Some(renamed(equal));
     }
     let samples: Vec<&[u8]> = found.iter().map(|other| &*other.samples).collect();
     let float = FloatType::from_dtype(tensor.dtype);
@@ -43,13 +50,13 @@ fn mixed(tensor: &SketchedTensor, sources: &[&Sketch]) -> Option<SketchedTensor>
         let first = found.first()?;
         let width = tensor.dtype.len_bytes().unwrap_or(1);
         let nearest = mix::nearest(width, &tensor.samples, &samples);
-        return Some((*found.get(nearest).unwrap_or(first)).clone());
+        return Some(renamed(found.get(nearest).unwrap_or(first)));
     };
     let numbers: Vec<usize> = (0..samples.len()).collect();
     let mix = mix::fit(float, &tensor.samples, &samples, &numbers, samples.len());
     let used: Vec<usize> = mix.used().collect();
     if let (true, Some(only)) = (mix.is_copy(), used.first()) {
-        return Some(found[*only].clone());
+        return Some(renamed(found[*only]));
     }
     let used: Vec<&[u8]> = used.iter().map(|number| samples[*number]).collect();
     let mut predicted = vec![0; tensor.samples.len()];

@@ -18,6 +18,8 @@ mod mixed;
 mod signature;
 
 pub use estimate::SizeEstimate;
+#[cfg(feature = "other-formats")]
+pub(crate) use file::MAGIC;
 pub use signature::{SIGNATURE_HASHES, Signature};
 
 /// The largest file that is read as a sketch, in bytes. A sketch takes less

@@ -119,8 +119,9 @@ impl BaseChoice {
 /// that delta may need the input. A base has or restores the format of the input; members
 /// of other formats than safetensors are packed files.
 ///
-/// If the input was merged from up to [`MAX_BASES`] members, these are chosen together, as
-/// far as sketches show that this saves at least [`MIN_SAVING_PERCENT`] of the size with the
+/// If the input was merged from up to [`MAX_BASES`] members, or contains tensors of several,
+/// such as a language model and a vision tower, these are chosen together, as far as
+/// sketches show that this saves at least [`MIN_SAVING_PERCENT`] of the size with the
 /// nearest of them alone.
 ///
 /// The choice is deterministic for the same files. Among equally good bases, the first
@@ -298,7 +299,11 @@ impl Search<'_> {
             .saturating_mul(100 - MIN_SAVING_PERCENT);
         // The rank includes the handicap of deltas, so it cannot be used here.
         ranked.retain(|(_, _, estimate)| estimate.packed_bytes.saturating_mul(100) <= limit);
-        if let Some(merge) = self.merge(target, &ranked, candidates, (edition, &choice.plain))? {
+        let nearest = ranked
+            .first()
+            .map_or(choice.plain, |(_, _, estimate)| *estimate);
+        let sizes = (&choice.plain, &nearest);
+        if let Some(merge) = self.merge(target, candidates, edition, sizes)? {
             choice.base = Some(merge);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Finds the checkpoints that a model was merged from.
+//! Finds the checkpoints that a model was merged or assembled from.
 
 use zstn_core::catalog::FileKind;
 use zstn_core::engine::Engine as _;
@@ -9,11 +9,16 @@ use super::choice::{Candidate, ChosenBase, MIN_SAVING_PERCENT, Search, Target, c
 use crate::delta::MAX_BASES;
 use crate::{Engine, Result};
 
-/// The number of nearest checkpoints among which sources are looked for.
-const MOST_COMPARED: usize = 8;
+/// The number of checkpoints among which the second source is looked for: those that are
+/// nearest alone.
+const MOST_COMPARED: usize = 32;
+
+/// The number of checkpoints among which further sources are looked for: the best second
+/// sources.
+const MOST_COMBINED: usize = 8;
 
 /// If the nearest checkpoint alone leaves less than this percentage, no sources are looked
-/// for.
+/// for. A checkpoint that alone saves less is no source.
 const LEAST_PERCENT: u64 = 2;
 
 /// A candidate, followed by its own bases, and the expected size with it alone.
@@ -29,37 +34,32 @@ impl Source<'_> {
 }
 
 impl Search<'_> {
-    /// Looks for checkpoints that the target was merged from among the `ranked` candidates,
-    /// which begin with the nearest. `plain` is the expected size without a base. Returns
-    /// `None` if they are not worth reading, or do not match their sketches.
+    /// Looks for checkpoints among the `candidates` from which the target was merged or
+    /// assembled. `plain` is the expected size without a base, and `nearest` the one with
+    /// the nearest base alone. Returns `None` if they are not worth reading, or do not match
+    /// their sketches.
     ///
     /// # Errors
     /// I/O errors of remote members.
     pub(super) fn merge(
         &self,
         target: &Target,
-        ranked: &[(u64, &Candidate, SizeEstimate)],
         candidates: &[Candidate],
-        (edition, plain): (Edition, &SizeEstimate),
+        edition: Edition,
+        (plain, nearest): (&SizeEstimate, &SizeEstimate),
     ) -> Result<Option<ChosenBase>> {
-        let safetensors = FileKind::Safetensors.name();
-        let Some((_, _, nearest)) = ranked.first().filter(|_| target.is_of(Some(safetensors)))
-        else {
-            return Ok(None);
-        };
         let least_bytes = plain.packed_bytes.saturating_mul(LEAST_PERCENT);
-        if nearest.packed_bytes.saturating_mul(100) < least_bytes {
+        let is_small = nearest.packed_bytes.saturating_mul(100) < least_bytes;
+        if is_small || !target.is_of(Some(FileKind::Safetensors.name())) {
             return Ok(None);
         }
-        let related = ranked.iter().filter_map(|(_, candidate, estimate)| {
-            Some(Source {
-                chain: chain(candidate, candidates).ok()?,
-                estimate: *estimate,
-            })
-        });
-        let related: Vec<_> = related.take(MOST_COMPARED).collect();
-        let found = sources(&self.job.engine, &target.sketch, &related, edition);
-        let Some((sources, estimate)) = found else {
+        let search = Combining {
+            engine: &self.job.engine,
+            target: &target.sketch,
+            edition,
+        };
+        let related = search.related(candidates, plain);
+        let Some((sources, estimate)) = search.sources(&related, nearest) else {
             return Ok(None);
         };
         for Source { chain, .. } in &sources {
@@ -86,51 +86,81 @@ impl Search<'_> {
     }
 }
 
-/// Returns the sources from which a base of `target` is best computed together, and the
-/// expected size. `related` begins with the nearest checkpoint. `None` if several sources
-/// are not expected to save [`MIN_SAVING_PERCENT`] of the size with the nearest one alone.
-fn sources<'s, 'a>(
-    engine: &Engine,
-    target: &Sketch,
-    related: &'s [Source<'a>],
+/// The search for the sources of a base that is computed for `target`.
+struct Combining<'a> {
+    engine: &'a Engine,
+    target: &'a Sketch,
     edition: Edition,
-) -> Option<(Vec<&'s Source<'a>>, SizeEstimate)> {
-    let nearest = related.first()?;
-    let mut chosen = vec![nearest];
-    // The sources after each step, and the size with them.
-    let mut steps: Vec<(Vec<&Source>, SizeEstimate)> = Vec::new();
-    loop {
-        let files: usize = chosen.iter().map(|source| source.chain.len()).sum();
-        let others = related.iter().filter(|other| {
-            let is_chosen = chosen.iter().any(|source| std::ptr::eq(*source, *other));
-            !is_chosen && files + other.chain.len() <= MAX_BASES
-        });
-        let estimates = engine.map(others.collect(), |other: &'s Source<'a>| {
-            let all = chosen.iter().copied().chain([other]);
-            let sketches: Vec<&Sketch> = all.map(Source::sketch).collect();
-            let estimate = target.estimate_delta(&target.mixed(&sketches), edition);
-            (other, estimate)
-        });
-        let best = estimates
-            .into_iter()
-            .min_by_key(|(_, estimate)| estimate.packed_bytes);
-        let Some((other, estimate)) = best else {
-            break;
-        };
-        chosen.push(other);
-        steps.push((chosen.clone(), estimate));
+}
+
+impl Combining<'_> {
+    /// Returns the expected size with a base that is computed from `sources`.
+    fn estimate(&self, sources: &[&Sketch]) -> SizeEstimate {
+        self.target
+            .estimate_delta(&self.target.mixed(sources), self.edition)
     }
-    // A source that hardly makes the result smaller is not worth reading.
-    let is_as_small = |bytes: u64, limit: u64| {
-        bytes.saturating_mul(100) <= limit.saturating_mul(100 + MIN_SAVING_PERCENT)
-    };
-    let least = steps
-        .iter()
-        .map(|(_, estimate)| estimate.packed_bytes)
-        .min()?;
-    let (found, estimate) = steps
-        .into_iter()
-        .find(|(_, estimate)| is_as_small(estimate.packed_bytes, least))?;
-    let is_worth_it = !is_as_small(nearest.estimate.packed_bytes, estimate.packed_bytes);
-    is_worth_it.then_some((found, estimate))
+
+    /// Returns the candidates that can be sources, the nearest one first.
+    fn related<'a>(&self, candidates: &'a [Candidate], plain: &SizeEstimate) -> Vec<Source<'a>> {
+        let limit = plain.packed_bytes.saturating_mul(100 - LEAST_PERCENT);
+        let related = self.engine.map(candidates.iter().collect(), |candidate| {
+            Some(Source {
+                chain: chain(candidate, candidates).ok()?,
+                estimate: self.estimate(&[&candidate.sketch]),
+            })
+        });
+        let related = related.into_iter().flatten();
+        let mut related: Vec<Source> = related
+            .filter(|source| source.estimate.packed_bytes.saturating_mul(100) <= limit)
+            .collect();
+        // The sort is stable, so equally good candidates stay sorted by name.
+        related.sort_by_key(|source| (source.estimate.packed_bytes, source.chain.len()));
+        related.truncate(MOST_COMPARED);
+        related
+    }
+
+    /// Returns the `related` sources from which a base of the target is best computed
+    /// together, and the expected size. `None` if several sources are not expected to save
+    /// [`MIN_SAVING_PERCENT`] of the size with the `nearest` base alone.
+    fn sources<'s, 'a>(
+        &self,
+        related: &'s [Source<'a>],
+        nearest: &SizeEstimate,
+    ) -> Option<(Vec<&'s Source<'a>>, SizeEstimate)> {
+        let mut chosen = vec![related.first()?];
+        let mut others: Vec<&Source> = related.iter().skip(1).collect();
+        // The sources after each step, and the size with them.
+        let mut steps: Vec<(Vec<&Source>, SizeEstimate)> = Vec::new();
+        loop {
+            let files: usize = chosen.iter().map(|source| source.chain.len()).sum();
+            others.retain(|other| files + other.chain.len() <= MAX_BASES);
+            let mut estimates = self.engine.map(others, |other: &'s Source<'a>| {
+                let all = chosen.iter().copied().chain([other]);
+                let sketches: Vec<&Sketch> = all.map(Source::sketch).collect();
+                (other, self.estimate(&sketches))
+            });
+            estimates.sort_by_key(|(_, estimate)| estimate.packed_bytes);
+            estimates.truncate(MOST_COMBINED);
+            let mut best_first = estimates.into_iter();
+            let Some((best, estimate)) = best_first.next() else {
+                break;
+            };
+            chosen.push(best);
+            steps.push((chosen.clone(), estimate));
+            others = best_first.map(|(other, _)| other).collect();
+        }
+        // A source that hardly makes the result smaller is not worth reading.
+        let is_as_small = |bytes: u64, limit: u64| {
+            bytes.saturating_mul(100) <= limit.saturating_mul(100 + MIN_SAVING_PERCENT)
+        };
+        let least = steps
+            .iter()
+            .map(|(_, estimate)| estimate.packed_bytes)
+            .min()?;
+        let (found, estimate) = steps
+            .into_iter()
+            .find(|(_, estimate)| is_as_small(estimate.packed_bytes, least))?;
+        let is_worth_it = !is_as_small(nearest.packed_bytes, estimate.packed_bytes);
+        is_worth_it.then_some((found, estimate))
+    }
 }

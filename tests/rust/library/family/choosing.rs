@@ -556,3 +556,39 @@ fn the_sources_of_a_merge_are_chosen_together() {
     let choice = folder.choose("new.safetensors");
     assert_eq!(base_of(&choice), Some("code.safetensors"));
 }
+
+#[test]
+fn equal_tensors_of_several_checkpoints_are_found() {
+    let folder = Folder::new();
+    let (language, vision) = (Weights::new(1), Weights::new(2));
+    // More checkpoints than are combined are nearer than the one with the vision tower.
+    for seed in 10..20 {
+        let sibling = language.tuned(seed, 1.0, 0.02);
+        folder.write(&format!("models/{seed}.safetensors"), &sibling.file("BF16"));
+    }
+    folder.write("models/language.safetensors", &language.file("BF16"));
+    let mut tower = Weights(vision.0[1..5].to_vec());
+    for (name, _) in &mut tower.0 {
+        *name = name.replace("layer", "encoder.block");
+    }
+    folder.write("models/tower.safetensors", &tower.file("BF16"));
+    let mut both = language.tuned(3, 0.1, 0.01);
+    for (name, _) in &mut both.0 {
+        *name = format!("language_model.{name}");
+    }
+    both.0.extend(tower.0.iter().map(|(name, values)| {
+        let name = format!("vision_tower.{name}");
+        (name, values.clone())
+    }));
+    folder.write("new.safetensors", &both.file("BF16"));
+    let choice = folder.choose("new.safetensors");
+    let found = choice.base.clone().expect("a base");
+    assert_eq!(found.sources, 2, "{found:?}");
+    let mut names = found.chain.iter().map(|one| one.file_name().unwrap());
+    assert!(names.any(|name| name == "tower.safetensors"), "{found:?}");
+    assert_eq!(found.estimate.equal_tensors, tower.0.len());
+    let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
+    let plain = choice.plain.packed_bytes;
+    assert!(packed * 2 < plain, "{packed}, {plain}");
+    assert!(packed.abs_diff(found.estimate.packed_bytes) < plain / 50);
+}
