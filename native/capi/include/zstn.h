@@ -373,6 +373,16 @@ typedef struct {
      * ignores range requests; 0 for 64 MiB, 1 to refuse such servers.
      */
     uint64_t max_full_download_len;
+    /**
+     * The checkpoints that a merged model was packed against, in the same order, instead
+     * of `base`. Each is opened with `ZSTN_VIEW_STORED`, and with its own bases if it is
+     * a delta. They may be freed after the call.
+     */
+    const zstn_reader *const *bases;
+    /**
+     * Number of elements in `bases`; 0 for none.
+     */
+    size_t base_count;
 } zstn_open_options;
 
 /**

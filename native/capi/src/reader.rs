@@ -55,21 +55,28 @@ pub struct zstn_open_options {
     /// Length in bytes of the longest file that is downloaded whole from a server that
     /// ignores range requests; 0 for 64 MiB, 1 to refuse such servers.
     pub max_full_download_len: u64,
+    /// The checkpoints that a merged model was packed against, in the same order, instead
+    /// of `base`. Each is opened with `ZSTN_VIEW_STORED`, and with its own bases if it is
+    /// a delta. They may be freed after the call.
+    pub bases: *const *const zstn_reader,
+    /// Number of elements in `bases`; 0 for none.
+    pub base_count: usize,
 }
 
-// SAFETY: zeros are valid, and the last field has 64 bits, so no padding follows it.
+// SAFETY: zeros are valid, and the last field is as long as a pointer, so no padding
+// follows it.
 unsafe impl Structure for zstn_open_options {}
 
 const CACHE_BYTES: u64 = 256 << 20;
 
 /// The options of one call, converted from `zstn_open_options`.
-struct Options<'a> {
+struct Options {
     options: ReaderOptions,
-    base: Option<&'a zstn_reader>,
+    bases: Vec<Reader>,
     cache_bytes: u64,
 }
 
-impl Options<'_> {
+impl Options {
     /// Converts the options; `url` is the address of the model, if it has one.
     ///
     /// # Safety
@@ -95,8 +102,8 @@ impl Options<'_> {
         }
         Ok(Self {
             options: Reader::options().engine(&engine).view(view).http(http),
-            // SAFETY: `given` is valid, so its base is NULL or a live handle.
-            base: unsafe { given.base.as_ref() },
+            // SAFETY: `given` is valid, so its bases are too.
+            bases: unsafe { bases(&given) }?,
             cache_bytes: match given.cache_len {
                 0 => CACHE_BYTES,
                 len => len,
@@ -106,8 +113,8 @@ impl Options<'_> {
 
     fn open(&self, input: Input) -> Result<zstn_reader, Failure> {
         let mut reader = self.options.open(input)?;
-        if let Some(base) = self.base {
-            reader = reader.with_base(base.reader.clone())?;
+        if !self.bases.is_empty() {
+            reader = reader.with_bases(self.bases.clone())?;
         }
         Ok(zstn_reader {
             model: zstn_model::of_reader(&reader),
@@ -116,6 +123,27 @@ impl Options<'_> {
             unpacked: OnceLock::new(),
         })
     }
+}
+
+/// Returns the bases in the options.
+///
+/// # Safety
+/// `base` is NULL or a live handle, and `bases` is NULL or has `base_count` pointers, each
+/// NULL or a live handle.
+unsafe fn bases(options: &zstn_open_options) -> Result<Vec<Reader>, Failure> {
+    // SAFETY: this function requires that the base is NULL or a live handle.
+    let base = unsafe { options.base.as_ref() };
+    // SAFETY: this function requires that the list is NULL or has `base_count` pointers.
+    let bases = unsafe { pointer::list(options.bases, options.base_count, "the list of bases") }?;
+    if base.is_some() && !bases.is_empty() {
+        return Err(Failure::usage("the options have both base and bases"));
+    }
+    let bases = bases.iter().map(|base| {
+        // SAFETY: this function requires that each is NULL or a live handle.
+        unsafe { base.as_ref() }.ok_or_else(|| Failure::usage("a base is NULL"))
+    });
+    let bases = base.map(Ok).into_iter().chain(bases);
+    bases.map(|base| Ok(base?.reader.clone())).collect()
 }
 
 /// Opens a model in any format: a file, the index of a checkpoint that has several

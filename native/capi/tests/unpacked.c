@@ -32,6 +32,43 @@ static void is_the_original(const zstn_reader *reader, const file_bytes *wanted,
     FAILS(ZSTN_ERROR_USAGE, zstn_unpacked_read_at(reader, UINT64_MAX, &byte, 1, &failure));
 }
 
+/* A merged model, with the checkpoints that it was packed against. */
+static void test_merged(const fixture *files) {
+    static const char *const names[] = {"released/0.1.0/base.safetensors",
+                                        "released/0.1.0/tuned.safetensors"};
+    char path[4096];
+    zstn_open_options options = ZSTN_INIT;
+    zstn_reader *sources[2], *reader;
+    file_bytes wanted;
+    size_t number;
+    options.struct_size = sizeof options;
+    options.view = ZSTN_VIEW_STORED;
+    for (number = 0; number < 2; number++) {
+        join(path, sizeof path, files->vectors, names[number]);
+        OK(zstn_open_path(path, &options, &sources[number], &failure));
+    }
+    join(path, sizeof path, files->vectors, "released/0.1.0/merged.safetensors");
+    wanted = load(path);
+    join(path, sizeof path, files->vectors, "released/0.1.0/merged.z4dm");
+    options.bases = (const zstn_reader *const *)sources;
+    options.base_count = 2;
+    OK(zstn_open_path(path, &options, &reader, &failure));
+    is_the_original(reader, &wanted, 0);
+    zstn_reader_free(reader);
+    options.base = sources[0];
+    FAILS(ZSTN_ERROR_USAGE, zstn_open_path(path, &options, &reader, &failure));
+    options.bases = NULL;
+    FAILS(ZSTN_ERROR_USAGE, zstn_open_path(path, &options, &reader, &failure));
+    options.base_count = 0;
+    FAILS(ZSTN_ERROR_USAGE, zstn_open_path(path, &options, &reader, &failure));
+    options.base = NULL;
+    OK(zstn_open_path(path, &options, &reader, &failure));
+    zstn_reader_free(reader);
+    zstn_reader_free(sources[0]);
+    zstn_reader_free(sources[1]);
+    free(wanted.bytes);
+}
+
 void test_unpacked(const fixture *files) {
     zstn_open_options options = ZSTN_INIT;
     zstn_unpacked file = ZSTN_INIT;
@@ -62,4 +99,5 @@ void test_unpacked(const fixture *files) {
     zstn_reader_free(base);
     is_the_original(delta, &files->tuned, 0);
     zstn_reader_free(delta);
+    test_merged(files);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zstn_core::catalog::FileCatalog;
 use zstn_core::model::{self, Model};
 
-use crate::delta::check_chain;
+use crate::delta::{check_chain, sources_of_base};
 use crate::source::data_shard::DataShardSource;
 use crate::source::{Input, Source};
 use crate::{Engine, Error, Result, Tensor};
@@ -165,6 +165,40 @@ impl Reader {
     /// A model that takes no base; a base that does not match; the errors of reading.
     pub fn with_base(self, base: Self) -> Result<Self> {
         self.attach_base(base)?.with_all_tensors()
+    }
+
+    /// Attaches all checkpoints that a merged model was packed against, in the order in
+    /// which they were named then (docs/formats/zstn-delta.md 9). A source that is a delta
+    /// has its own base attached. A list with one base is the same as
+    /// [`with_base`](Self::with_base).
+    ///
+    /// # Errors
+    /// More or fewer bases than the delta was packed against; more than
+    /// four files in total; the errors of `with_base`.
+    pub fn with_bases(self, bases: Vec<Self>) -> Result<Self> {
+        check_takes_base(&self)?;
+        let expected = sources_of_base(&self.model);
+        if bases.len() != expected {
+            return Err(Error::Usage(format!(
+                "{} was packed against {expected} checkpoints, not {}; pass them all, in the \
+                 order in which they were named then",
+                self.name(),
+                bases.len()
+            )));
+        }
+        let names: Vec<&str> = bases.iter().flat_map(Self::files_of_all).collect();
+        check_chain(&names)?;
+        self.attach_bases(bases)?.with_all_tensors()
+    }
+
+    /// Returns the names of the files or indices of this checkpoint and of its bases.
+    fn files_of_all(&self) -> Vec<&str> {
+        let own = match self.merged_from() {
+            [] => vec![self.name()],
+            sources => sources.iter().flat_map(Self::files_of_all).collect(),
+        };
+        let of_base = self.base().map(Self::files_of_all).unwrap_or_default();
+        [own, of_base].concat()
     }
 
     /// Attaches the base of a delta, whose tensors remain the stored ones.
