@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use zstn_core::bytes;
-use zstn_core::catalog::BaseUse;
+use zstn_core::catalog::{BaseUse, FileKind};
 use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine as _;
 use zstn_core::model::TensorInfo;
@@ -13,7 +13,7 @@ pub use zstn_core::statistics::{Difference, DifferenceSize};
 
 use crate::progress::Progress as _;
 use crate::source::Input;
-use crate::{Job, Reader, Result, View};
+use crate::{Error, Job, Reader, Result, View};
 
 /// The decoded bytes of each model that are in memory at the same time, unless a single
 /// tensor has more.
@@ -90,8 +90,7 @@ pub struct DiffReport {
     /// The number of elements of all tensors that have the same shape in both models.
     pub elements: u64,
     /// The number of equal tensors that were not read, because the digests in both files
-    /// are equal, because a delta states that its tensor is the one of the other model, or
-    /// because they have no elements.
+    /// are equal, or because they have no elements.
     pub equal_unread: usize,
     /// The names of the tensors that only the first model has.
     pub only_in_first: Vec<String>,
@@ -200,11 +199,29 @@ pub fn diff(
 ) -> Result<DiffReport> {
     let (first, second) = (first.into(), second.into());
     job.run(|job| {
-        let comparison = Comparison {
-            job,
-            first: &options.open(job, &first, &second)?,
-            second: &options.open(job, &second, &first)?,
-        };
+        let (first, second) = (
+            &options.open(job, &first, &second)?,
+            &options.open(job, &second, &first)?,
+        );
+        let is_delta = |reader: &Reader| reader.model().needs_base();
+        if let (Some(base), false) = (options.bases.first(), is_delta(first) || is_delta(second)) {
+            return Err(Error::Usage(format!(
+                "neither {} nor {} is a delta; leave out the base {base}",
+                first.name(),
+                second.name()
+            )));
+        }
+        for reader in [first, second] {
+            let mut files = reader.model().files().iter();
+            if files.any(|file| file.delta_format().is_none()) {
+                return Err(Error::Usage(format!(
+                    "{} was packed as bytes, so it has no tensors to compare; `verify` compares it \
+                     with its original",
+                    reader.name()
+                )));
+            }
+        }
+        let comparison = Comparison { job, first, second };
         comparison.report(options)
     })
 }
@@ -214,6 +231,13 @@ pub fn diff(
 struct Pair {
     first: usize,
     second: usize,
+}
+
+/// One of the two models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    First,
+    Second,
 }
 
 struct Comparison<'a> {
@@ -243,7 +267,7 @@ impl Comparison<'_> {
             unreadable: Vec::new(),
             metadata: self.metadata(),
         };
-        let mut pairs = Vec::new();
+        let (mut pairs, mut copies) = (Vec::new(), Vec::new());
         for (number, name) in first.names().enumerate() {
             match (others.remove(name), refused[1].get(name)) {
                 (Some(other), _) => {
@@ -259,10 +283,16 @@ impl Comparison<'_> {
                         Some(false) if !options.figures => {
                             report.changed.push(self.changed(number, other, None));
                         }
-                        _ => pairs.push(Pair {
-                            first: number,
-                            second: other,
-                        }),
+                        _ => {
+                            let pair = Pair {
+                                first: number,
+                                second: other,
+                            };
+                            match self.copying(number, other) {
+                                Some(delta) => copies.push((delta, pair)),
+                                None => pairs.push(pair),
+                            }
+                        }
                     }
                 }
                 (None, Some(reason)) => report.unreadable.push((name.into(), reason.clone())),
@@ -277,7 +307,7 @@ impl Comparison<'_> {
         }
         self.add_refused(&refused, &mut report);
         report.unreadable.sort();
-        self.read(pairs, options, &mut report)?;
+        self.read(pairs, &copies, options, &mut report)?;
         report.changed.sort_by(|a, b| {
             let by_finiteness = b.changed_finiteness().cmp(&a.changed_finiteness());
             let size = |tensor: &TensorDiff| tensor.relative().unwrap_or(-1.0);
@@ -306,6 +336,13 @@ impl Comparison<'_> {
 
     /// Returns the keys of the metadata that differ.
     fn metadata(&self) -> Vec<String> {
+        let is_safetensors = |reader: &Reader| {
+            let mut files = reader.model().files().iter();
+            files.all(|file| file.delta_format() == Some(FileKind::Safetensors.name()))
+        };
+        if !is_safetensors(self.first) || !is_safetensors(self.second) {
+            return Vec::new();
+        }
         let (first, second) = (self.first.metadata(), self.second.metadata());
         let missing = second.keys().filter(|key| !first.contains_key(*key));
         let differing = first
@@ -345,13 +382,6 @@ impl Comparison<'_> {
         if a_bytes == 0 && b_bytes == 0 {
             return Some(true);
         }
-        let is_copy = |delta: &Reader, tensor: &TensorInfo, other: &Reader| {
-            let is_base = delta.base().is_some_and(|base| base.name() == other.name());
-            is_base && tensor.base == Some(BaseUse::Copy)
-        };
-        if is_copy(self.first, a, self.second) || is_copy(self.second, b, self.first) {
-            return Some(true);
-        }
         let own = self.first.model().tensor_digest(first)?;
         let are_equal = own == self.second.model().tensor_digest(second)?;
         match (a.format(), b.format()) {
@@ -361,16 +391,56 @@ impl Comparison<'_> {
         }
     }
 
+    /// Returns the model that is a delta and states that its tensor is the one of the other
+    /// model, which was taken as its base.
+    fn copying(&self, first: usize, second: usize) -> Option<Side> {
+        let (a, b) = self.tensors(first, second);
+        let is_copy = |delta: &Reader, tensor: &TensorInfo, other: &Reader| {
+            let is_base = delta.base().is_some_and(|base| base.name() == other.name());
+            is_base && tensor.base == Some(BaseUse::Copy)
+        };
+        if is_copy(self.first, a, self.second) {
+            Some(Side::First)
+        } else {
+            is_copy(self.second, b, self.first).then_some(Side::Second)
+        }
+    }
+
     /// Reads tensors of both models, window by window, and adds the results to the report.
-    fn read(&self, pairs: Vec<Pair>, options: &DiffOptions, report: &mut DiffReport) -> Result<()> {
+    /// Of `copies`, only the tensor of the delta is read. This reads the other model, which
+    /// is the base, and compares the tensor with its digest in the delta.
+    fn read(
+        &self,
+        pairs: Vec<Pair>,
+        copies: &[(Side, Pair)],
+        options: &DiffOptions,
+        report: &mut DiffReport,
+    ) -> Result<()> {
         // Tensors of different numbers of elements are not compared element by element.
         let (pairs, others): (Vec<_>, Vec<_>) =
             pairs.into_iter().partition(|pair| self.is_comparable(pair));
         for Pair { first, second } in others {
             report.changed.push(self.changed(first, second, None));
         }
-        self.job
-            .begin(pairs.iter().map(|pair| self.len_bytes(pair)).sum());
+        let copied: Vec<Pair> = copies.iter().map(|(_, pair)| *pair).collect();
+        let all = pairs.iter().chain(&copied);
+        self.job.begin(all.map(|pair| self.len_bytes(pair)).sum());
+        for range in self.windows(&copied) {
+            self.job.ensure_running()?;
+            for (side, reader) in [(Side::First, self.first), (Side::Second, self.second)] {
+                let of_side = copies[range.clone()]
+                    .iter()
+                    .filter(|(delta, _)| *delta == side);
+                let numbers = of_side.map(|(_, pair)| match side {
+                    Side::First => pair.first,
+                    Side::Second => pair.second,
+                });
+                let numbers: Vec<usize> = numbers.collect();
+                report.equal += self.tensors_of(reader, &numbers)?.len();
+            }
+            let lens = copied[range].iter().map(|pair| self.len_bytes(pair));
+            self.job.advance(lens.sum());
+        }
         for range in self.windows(&pairs) {
             self.job.ensure_running()?;
             self.window(&pairs[range], options, report)?;
@@ -405,30 +475,25 @@ impl Comparison<'_> {
         windows
     }
 
-    fn window(&self, pairs: &[Pair], options: &DiffOptions, report: &mut DiffReport) -> Result<()> {
-        let quiet = self.job.quiet();
-        let sides = [
-            (
-                self.first,
-                pairs.iter().map(|pair| pair.first).collect::<Vec<_>>(),
-            ),
-            (self.second, pairs.iter().map(|pair| pair.second).collect()),
-        ];
-        let mut read = Vec::new();
-        for (reader, numbers) in sides {
-            let mut buffers = Vec::with_capacity(numbers.len());
-            for number in &numbers {
-                buffers.push(bytes::buffer(reader.tensors()[*number].len_bytes())?);
-            }
-            let names = numbers
-                .iter()
-                .map(|number| &*reader.tensors()[*number].name);
-            let wanted = names.zip(buffers.iter_mut().map(|buffer| &mut buffer[..]));
-            reader.read_many_into(wanted.collect(), &quiet)?;
-            read.push(buffers);
+    /// Reads the tensors with these numbers.
+    fn tensors_of(&self, reader: &Reader, numbers: &[usize]) -> Result<Vec<Vec<u8>>> {
+        let mut buffers = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            buffers.push(bytes::buffer(reader.tensors()[*number].len_bytes())?);
         }
-        let [a, b] = &read[..] else { return Ok(()) };
-        let compared = pairs.iter().zip(a.iter().zip(b)).collect();
+        let names = numbers
+            .iter()
+            .map(|number| &*reader.tensors()[*number].name);
+        let wanted = names.zip(buffers.iter_mut().map(|buffer| &mut buffer[..]));
+        reader.read_many_into(wanted.collect(), &self.job.quiet())?;
+        Ok(buffers)
+    }
+
+    fn window(&self, pairs: &[Pair], options: &DiffOptions, report: &mut DiffReport) -> Result<()> {
+        let numbers = |of: fn(&Pair) -> usize| pairs.iter().map(of).collect::<Vec<_>>();
+        let a = self.tensors_of(self.first, &numbers(|pair| pair.first))?;
+        let b = self.tensors_of(self.second, &numbers(|pair| pair.second))?;
+        let compared = pairs.iter().zip(a.iter().zip(&b)).collect();
         let engine = self.first.engine();
         let differences = engine.map(compared, |(pair, (a, b)): (&Pair, _)| {
             let (first, second) = self.tensors(pair.first, pair.second);

@@ -215,6 +215,8 @@ fn same_dtype(dtype: Dtype, a: &[u8], b: &[u8], scale: f64) -> Sums {
                 });
                 runs::<1>(a, b, scale, |[code]| table[usize::from(code)])
             }
+            64 if dtype == Dtype::I64 => integers(a, b, |e| i64::from_le_bytes(e).into()),
+            64 if dtype == Dtype::U64 => integers(a, b, |e| u64::from_le_bytes(e).into()),
             16 => runs::<2>(a, b, scale, |e| element::value(&e, dtype)),
             32 => runs::<4>(a, b, scale, |e| element::value(&e, dtype)),
             _ => runs::<8>(a, b, scale, |e| element::value(&e, dtype)),
@@ -229,6 +231,25 @@ fn runs<const BYTES: usize>(
     scale: f64,
     value: impl Fn([u8; BYTES]) -> f64,
 ) -> Sums {
+    pairs(a, b, |sums, a, b| sums.add_pair(value(a), value(b), scale))
+}
+
+/// Compares integers that may not be numbers of the type f64, which their difference
+/// nearly always is.
+fn integers(a: &[u8], b: &[u8], value: impl Fn([u8; 8]) -> i128) -> Sums {
+    pairs(a, b, |sums, a, b| {
+        let (a, b) = (value(a), value(b));
+        sums.add_finite(a as f64, b as f64, b.abs_diff(a) as f64);
+    })
+}
+
+/// Compares elements of one dtype, run by run. `add` adds everything about two of them but
+/// whether they differ.
+fn pairs<const BYTES: usize>(
+    a: &[u8],
+    b: &[u8],
+    add: impl Fn(&mut Sums, [u8; BYTES], [u8; BYTES]),
+) -> Sums {
     let (a, b) = (a.as_chunks::<BYTES>().0, b.as_chunks::<BYTES>().0);
     let mut all = Sums::default();
     for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {
@@ -236,7 +257,7 @@ fn runs<const BYTES: usize>(
         for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
             for ((a, b), lane) in a.iter().zip(b).zip(&mut lanes) {
                 lane.changed += u64::from(a != b);
-                lane.add_pair(value(*a), value(*b), scale);
+                add(lane, *a, *b);
             }
         }
         lanes.iter().for_each(|lane| all.add(lane));
@@ -273,7 +294,18 @@ impl Sums {
         };
         self.magnitude = larger(self.magnitude, larger(a.abs(), b.abs()));
         let (a, b) = (a * scale, b * scale);
-        let distance = (b - a).abs();
+        self.add_distance(a, (b - a).abs());
+    }
+
+    /// Adds two finite values and their distance.
+    #[inline(always)]
+    fn add_finite(&mut self, a: f64, b: f64, distance: f64) {
+        self.magnitude = larger(self.magnitude, larger(a.abs(), b.abs()));
+        self.add_distance(a, distance);
+    }
+
+    #[inline(always)]
+    fn add_distance(&mut self, a: f64, distance: f64) {
         self.squares += distance * distance;
         self.first_squares += a * a;
         self.max_abs = larger(self.max_abs, distance);
@@ -284,6 +316,23 @@ impl Sums {
 mod tests {
     use super::*;
     use crate::pure::Pure;
+
+    #[test]
+    fn long_integers_are_subtracted_exactly() {
+        for (dtype, first, second, distance) in [
+            (Dtype::I64, 1_u64 << 60, (1 << 60) + 63, 63.0),
+            (Dtype::U64, 1 << 63, (1 << 63) + 1, 1.0),
+            (Dtype::I64, u64::MAX, 1 << 63, (i64::MAX as f64)),
+        ] {
+            let [a, b] = [first, second].map(u64::to_le_bytes);
+            let found = Difference::of(&Pure, (dtype, &a), (dtype, &b)).unwrap();
+            let size = found.size.unwrap();
+            assert_eq!(
+                (found.changed, size.max_abs, size.norm),
+                (1, distance, distance)
+            );
+        }
+    }
 
     fn f64s(values: &[f64]) -> Vec<u8> {
         values

@@ -7,7 +7,7 @@ use half::bf16;
 use tempfile::TempDir;
 use zstn::{DiffOptions, DiffReport, Error, Job, PackOptions, Result, TensorDiff};
 use zstn_tests::rng::Rng;
-use zstn_tests::{checkpoint, with_header};
+use zstn_tests::{checkpoint, gguf, with_header};
 
 /// A folder of models.
 struct Models(TempDir);
@@ -133,7 +133,7 @@ fn a_fine_tune_is_described_whatever_the_files_are() {
         ("base.zstn", "tuned.safetensors", 1),
         ("base.zstn", "tuned.zstn", 2),
         ("base.zstn", "tuned.z4dm", 2),
-        ("base.safetensors", "tuned.z4dm", 2),
+        ("base.safetensors", "tuned.z4dm", 1),
         ("base.zstn", "bare.zstn", 1),
     ] {
         let report = models.diff(first, second, &DiffOptions::default()).unwrap();
@@ -150,6 +150,65 @@ fn a_fine_tune_is_described_whatever_the_files_are() {
     let equal = models.diff("tuned.safetensors", "tuned.z4dm", &with_base);
     let equal = equal.unwrap();
     assert!(equal.is_equal() && equal.equal == 7, "{equal:?}");
+}
+
+#[test]
+fn a_delta_is_not_equal_to_a_model_that_is_not_its_base() {
+    let mut rng = Rng(6);
+    let kept = rng.bf16_weights(40_000);
+    let mut other = kept.clone();
+    other[0] ^= 1;
+    let file = |weights: &[u8]| checkpoint(&[("kept", "BF16", weights)]);
+    let models = Models::new(&[
+        ("base.safetensors", file(&kept)),
+        ("other.safetensors", file(&other)),
+        ("same.safetensors", file(&kept)),
+    ]);
+    let plain = PackOptions::default();
+    models.pack("other.safetensors", "other.zstn", &plain);
+    let against = plain.base(models.at("base.safetensors"));
+    models.pack("same.safetensors", "same.z4dm", &against);
+    for figures in [true, false] {
+        let options = DiffOptions::default().figures(figures);
+        let equal = models.diff("base.safetensors", "same.z4dm", &options);
+        assert!(equal.expect("compared").is_equal());
+        for other in ["other.safetensors", "other.zstn"] {
+            for (first, second) in [(other, "same.z4dm"), ("same.z4dm", other)] {
+                let report = models.diff(first, second, &options);
+                let is_equal = report.is_ok_and(|report| report.is_equal());
+                assert!(!is_equal, "{first} {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_were_packed_as_bytes_are_not_called_equal() {
+    let models = Models::new(&[("a.bin", vec![1; 500]), ("b.bin", vec![2; 500])]);
+    for name in ["a.bin", "b.bin"] {
+        models.pack(name, &format!("{name}.zstn"), &PackOptions::default());
+    }
+    let error = models.diff("a.bin.zstn", "b.bin.zstn", &DiffOptions::default());
+    let said = error.expect_err("no tensors").to_string();
+    assert!(said.contains("packed as bytes"), "{said}");
+}
+
+#[test]
+fn metadata_of_other_formats_are_not_compared() {
+    let file = |value| {
+        let weights = vec![0; 128];
+        gguf::file(
+            &[("my.key", gguf::Value::U16(value))],
+            &[("w", gguf::F32, &[32], weights)],
+        )
+    };
+    let models = Models::new(&[("a.gguf", file(1)), ("b.gguf", file(2))]);
+    models.pack("a.gguf", "a.gguf.zstn", &PackOptions::default());
+    for second in ["b.gguf", "a.gguf.zstn"] {
+        let report = models.diff("a.gguf", second, &DiffOptions::default());
+        let report = report.expect("compared");
+        assert!(report.metadata.is_empty() && report.is_equal(), "{second}");
+    }
 }
 
 #[test]

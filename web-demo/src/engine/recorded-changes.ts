@@ -28,10 +28,8 @@ function isSameTensor(a: TensorInfo, b: TensorInfo): boolean | undefined {
   // Equal values of different dtypes have different bytes.
   if (a.dtype !== b.dtype || a.byteLength !== b.byteLength) return undefined;
   if (a.byteLength === 0) return true;
-  if (a.digest !== undefined && b.digest !== undefined) return a.digest === b.digest;
-  // If one of the models is a delta of the other, it copies the tensors that are equal.
-  const base = a.base ?? b.base;
-  return base === undefined ? undefined : base === "copy";
+  // A delta states which tensors equal those of its base, but the other model may not be that base.
+  return a.digest !== undefined && b.digest !== undefined ? a.digest === b.digest : undefined;
 }
 
 const nonFiniteIn = ({ nans, infinities }: TensorStatistics): number => nans + infinities;
