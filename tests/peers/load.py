@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 import typing
-from concurrent.futures import ThreadPoolExecutor
 
 import corpus
 import ml_dtypes
@@ -47,11 +46,6 @@ class Peer(typing.NamedTuple):
     #: Writes the file, or `None` if it is the file of the contestant before.
     save: typing.Callable | None = None
     is_in_memory: bool = False
-
-
-def load_stored(path):
-    with zstn.open(path, verify="stored") as model, ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(model, pool.map(model.numpy, model), strict=True))
 
 
 def save_z4ai(tensors, path):
@@ -121,7 +115,6 @@ def contestants(threads):
     """The contestants, and the endings of their files."""
     found = {
         OURS: "zstn",
-        Peer('zstn, `verify="stored"`', load_stored): "zstn",
         Peer("z4ai, of zstn's file", load_z4ai): "zstn",
         Peer("zstn, plain", zstn.numpy.load_file, zstn.numpy.save_file): "safetensors",
         Peer("safetensors", safetensors.numpy.load_file, safetensors.numpy.save_file): "plain",
@@ -228,9 +221,8 @@ def circumstances(rounds):
     packages = versions("zstn", "safetensors", "z4ai", "zipnn", "numpy")
     software = ", ".join([machine, *packages, f"Python {platform.python_version()}"])
     return (
-        f'{software}; medians of {rounds} rounds. All load from files, except "ZipNN, in memory". `verify="stored"` skips '
-        "the digests of tensors ([checks](python.md#checks)). The peak is the memory by which a new process grows while "
-        "it loads: the tensors, and pages of files that are mapped."
+        f'{software}; medians of {rounds} rounds. All load from files, except "ZipNN, in memory". The peak is the memory '
+        "by which a new process grows while it loads: the tensors, and pages of files that are mapped."
     )
 
 

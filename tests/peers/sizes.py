@@ -13,6 +13,7 @@ import tempfile
 
 import openzl_peer
 import remembered
+import xor_peer
 import z4ai
 import zipnn_peer
 import zstandard
@@ -124,6 +125,25 @@ def deltas(folder, wanted, columns, seed):
         row(name, cell(len(original)), cell(theirs), *(cell(size, theirs) for size in sizes), cell(openzl))
 
 
+def merges(folder, wanted, seed):
+    """Packs merges against all of their sources. The peers take the nearest one."""
+    row("merge", "original", "zstn", "from the nearest", "z4ai 0.2.0", "OpenZL 0.3.0, of differences", "XOR and zstd −3")
+    row("---", *["--:"] * 6)
+    for name, make in corpus.merged_models(seed).items():
+        if wanted and name not in wanted:
+            continue
+        original, sources = make()
+        paths = [folder / f"source{number}.safetensors" for number in range(len(sources))]
+        for path, source in zip(paths, sources, strict=True):
+            path.write_bytes(source)
+        every = [argument for path in paths for argument in ("--base", path)]
+        sizes = [ours(folder, original, *against) for against in (every, every[:2])]
+        hub = xor_peer.Hub()
+        hub.add(paths[:1])
+        theirs = [*delta_peers(original, sources[0]), hub.add([folder / "m.safetensors"])]
+        row(name, *map(cell, [len(original), *sizes, *theirs]))
+
+
 def xet_size(content):
     """The sum over chunks of the shortest of Xet's schemes: stored, LZ4, or LZ4 of four groups of bytes.
 
@@ -221,6 +241,8 @@ def main():
         containers(folder, options.names, columns, options.zstd_level)
         print()
         deltas(folder, options.names, columns, options.seed)
+        print()
+        merges(folder, options.names, options.seed)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 the fp32 weights of all-MiniLM-L6-v2 and from fixed seeds. `differences()` returns the checkpoints that have a base.
 """
 
-from . import published, quantised, trained
+import functools
+
+from . import merges, published, quantised, trained
 from .adapters import merged
 from .base_model import minilm, rounded
 from .changes import FINE_TUNES, SEED, fine_tunes, relatives
@@ -12,7 +14,10 @@ from .layout import checkpoint, split
 from .plain import as_shipped, gaussian, half_precision_in_float32, pruned, tied
 from .rounding import bf16
 
-__all__ = ["SEED", "bf16", "checkpoint", "differences", "fine_tunes", "minilm", "models", "split", "variants"]
+__all__ = [
+    *("SEED", "bf16", "checkpoint", "differences", "fine_tunes", "merged_models", "minilm", "models", "split"),
+    "variants",
+]
 
 
 def variants():
@@ -46,3 +51,18 @@ def differences(seed=SEED):
         made[f"minilm-lora{rank}-{dtype.lower()}"] = (make, base[dtype])
     made |= {name: (make, base["BF16"]) for name, make in relatives(seed).items()}
     return {**made, **published.pairs(), **trained.pairs()}
+
+
+def merged_models(seed=SEED):
+    """Name -> maker of a merge and of its sources, the nearest of them first."""
+    tuned = functools.cache(lambda: [fine_tunes(seed + number)[FINE_TUNES[-1]] for number in range(2)])
+
+    def arithmetic():
+        sources = [rounded("BF16"), *tuned()]
+        return merges.task_arithmetic(*sources, (0.7, 0.5), "BF16"), [*sources[1:], sources[0]]
+
+    return {
+        "minilm-linear-bf16": lambda: (merges.linear(*tuned(), 0.4, "BF16"), tuned()),
+        "minilm-slerp-bf16": lambda: (merges.spherical(*tuned(), 0.4, "BF16"), tuned()),
+        "minilm-arithmetic-bf16": arithmetic,
+    }
