@@ -1,6 +1,7 @@
 /**
- * The errors of this package. Distinguish them by `error.code`, which also works across copies of this package and
- * across workers, or by `instanceof`. An aborted call rejects with the reason of its signal instead.
+ * The errors of this package. Distinguish them by `error.code`, which also works across copies of this package, or by
+ * `instanceof`. Copying an error to another thread drops its class and its `code`, so send the `code` separately. An
+ * aborted call rejects with the reason of its signal instead.
  */
 
 /** The cause of an error, as a stable string. */

@@ -6,9 +6,11 @@
 import { openFile } from "./catalog.js";
 import type { CoreVirtualHeader } from "./core.js";
 import { loadFormats } from "./core-loaders.js";
+import { InvalidInputError } from "./errors.js";
 import { isRefusal } from "./original.js";
 import type { PackedOriginal } from "./pack-report.js";
 import { ProgressMeter } from "./progress.js";
+import { isShardIndex } from "./safetensors/shard-index.js";
 import type { Source } from "./source/source.js";
 
 /** A file that is packed with a virtual header. */
@@ -22,9 +24,13 @@ export interface DescribedOriginal {
 
 /**
  * Returns whether a file with this name and these first bytes is packed with a virtual header, as in the Rust library.
- * Rejects with an `InvalidInputError` for a file of another format that is called `.safetensors`.
+ * Rejects with an `InvalidInputError` for a file of another format that is called `.safetensors`, and for the index of a
+ * model in several files, whose shards contain the tensors.
  */
 export async function isOtherFormat(name: string, sizeBytes: number, head: Uint8Array): Promise<boolean> {
+  if (isShardIndex(head) && /"weight_map"\s*:\s*\{/.test(new TextDecoder("latin1").decode(head))) {
+    throw new InvalidInputError(`${name || "The file"} is the index of a model in several files and contains no tensors. Pack each shard alone, or the whole model with the program \`zstn pack\`.`);
+  }
   return (await loadFormats()).call((core) => core.isOtherFormat(name, sizeBytes, head));
 }
 

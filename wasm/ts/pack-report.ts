@@ -12,9 +12,9 @@ export interface PackedTensor {
   readonly aliasOf?: string;
   /**
    * In a delta, how the tensor uses a tensor of the base. `"copy"`: the two are equal, and nothing is
-   * stored. `"difference"`: the delta between the two is stored. Absent if the tensor does not use the base.
+   * stored. `"delta"`: the delta between the two is stored. Absent if the tensor does not use the base.
    */
-  readonly base?: "copy" | "difference";
+  readonly base?: "copy" | "delta";
 }
 
 /** A file that was packed and is not a safetensors file. */
@@ -32,8 +32,8 @@ export interface PackReport {
   /** Length of the packed file, in bytes. */
   readonly size: number;
   /**
-   * True if single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules,
-   * which is stored as one frame.
+   * True if single tensors can be read from the packed file. `false` for a file that breaks the safetensors rules, which
+   * is stored as one frame, and for a file that is packed as bytes (`original.kind` is `"bytes"`).
    */
   readonly indexed: boolean;
   /**

@@ -24,11 +24,12 @@ const OPTIONS: OptionNames<AllPackOptions & { base: unknown }> = { base: 1, sign
 
 /**
  * Packs a file into a `.zstn` file, or a safetensors file with a `base` into a delta (`.z4dm`), one tensor at a
- * time. Accepts the same inputs as `open`, and files of any format: a file that is not recognised is packed as bytes.
- * With a stream as `to`, the packed file is written there; otherwise it is the `blob` of the result. Rejects with a
- * `FormatError` for a safetensors file that is cut off and for a failed download, with an `InvalidInputError` for a file
- * that is packed already or is called `.safetensors` and is none, and with a `LimitError` for a tensor that does not fit
- * into memory.
+ * time. Accepts the same types of input as `open`, and files of any format: a file that is not recognised is packed as
+ * bytes. Of a model in several files, pack each shard alone. With a stream as `to`, the packed file is written there;
+ * otherwise it is the `blob` of the result. Rejects with a `FormatError` for a safetensors file that is cut off and for a
+ * failed download, with an `InvalidInputError` for a file that is already packed, that is called `.safetensors` and is
+ * none, or that is the index of a model in several files, and with a `LimitError` for a tensor that does not fit into
+ * memory.
  */
 export async function pack<Input extends ModelInput>(source: Input, options: PackOptionsFor<Input> & { to: WritableStream<Uint8Array> }): Promise<PackReport>;
 export async function pack<Input extends ModelInput>(source: Input, options?: PackOptionsFor<Input> & { to?: undefined }): Promise<Packed>;
@@ -109,7 +110,8 @@ async function packAlone(sink: Sink, source: Source, reads: Source, name: string
       size += prefix.byteLength;
     }
     const tensors = instance.call(() => packing.packed());
-    return { originalSize, size, indexed: instance.call(() => packing.isIndexed()), tensors, ...(described && { original: described.original }) };
+    const indexed = described?.original.kind !== "bytes" && instance.call(() => packing.isIndexed());
+    return { originalSize, size, indexed, tensors, ...(described && { original: described.original }) };
   } finally {
     instance.free(packing);
   }

@@ -1,5 +1,6 @@
 /** Destinations of packed bytes: a `Blob`, or the caller's stream. */
 
+import { InvalidInputError } from "./errors.js";
 import { abortable } from "./source/abortable.js";
 
 /** Receives the chunks of a file in order. */
@@ -45,7 +46,11 @@ export class BlobSink implements Sink {
 export class StreamSink implements Sink {
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
 
+  /** Throws an `InvalidInputError` if `stream` is not a `WritableStream`. */
   constructor(stream: WritableStream<Uint8Array>) {
+    if (typeof stream.getWriter !== "function") {
+      throw new InvalidInputError("`to` takes a WritableStream. Convert a stream of Node with `Writable.toWeb` from node:stream.");
+    }
     this.#writer = stream.getWriter();
     // Every write reports a failure again. Without this handler, a failure before the first write would be an unhandled
     // rejection.

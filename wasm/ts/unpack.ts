@@ -1,13 +1,13 @@
 /** Restores the file that a packed file was packed from. */
 
 import type { HttpOptions } from "./source/http/options.js";
-import { InvalidInputError } from "./errors.js";
+import { InvalidInputError, UnsupportedError } from "./errors.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
 import { HEAD_BYTES } from "./limits.js";
 import type { Model } from "./model.js";
 import type { LocalInput, ModelInput } from "./model-input.js";
-import { nameOf, sourceOf } from "./model-source.js";
+import { isRemote, nameOf, sourceOf } from "./model-source.js";
 import { open } from "./open.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
@@ -34,7 +34,10 @@ export type UnpackOptionsFor<Input extends ModelInput> = [Input] extends [LocalI
 
 /** The result of unpacking a file. */
 export interface UnpackReport {
-  /** The name of the restored file: `model.gguf` for `model.gguf.zstn`. Absent if the packed file has no name that states it. */
+  /**
+   * The name of the restored file: `model.gguf` for `model.gguf.zstn`. The percent-encoding of an address is decoded.
+   * Absent if the packed file has no name that states it.
+   */
   readonly name?: string;
   /** The format of the restored file, as the packed file states it: `"safetensors"`, `"gguf"`, …, or `"bytes"`. */
   readonly kind: string;
@@ -58,7 +61,8 @@ const OPTIONS: OptionNames<AllOptions> = { signal: 1, onProgress: 1, to: 1, base
  * Restores the file that a `.zstn` or `.z4dm` file was packed from, byte for byte, whatever its format is. Compares the
  * checksums and digests that the packed file contains. Accepts the same inputs as `open`. With a stream as `to`, the
  * restored file is written there; otherwise it is the `blob` of the result. Rejects with an `InvalidInputError` for a
- * file that is not packed, and with a `LimitError` for a tensor that does not fit into memory.
+ * file that is not packed, with an `UnsupportedError` for a safetensors file that is stored as one frame, and with a
+ * `LimitError` for a tensor that does not fit into memory.
  */
 export async function unpack<Input extends ModelInput>(source: Input, options: UnpackOptionsFor<Input> & { to: WritableStream<Uint8Array> }): Promise<UnpackReport>;
 export async function unpack<Input extends ModelInput>(source: Input, options?: UnpackOptionsFor<Input> & { to?: undefined }): Promise<Unpacked>;
@@ -94,8 +98,10 @@ async function restore(given: ModelInput, all: AllOptions, sink: Sink): Promise<
   const meter = new ProgressMeter(onProgress, { stage: "unpack" });
   const file = isOriginal
     ? await (await import("./unpack-original.js")).openRestored(source, packedSize, head, nameOf(input), reading)
-    : await openDelta(given, rest, magic === "Z4DM");
-  const name = restoredName(nameOf(input), file.isOther);
+    : await openDelta(given, rest, magic === "Z4DM").catch((error: unknown) => {
+        throw magic === "ZSTN" && isSingleFrame(head.subarray(4)) && error instanceof UnsupportedError ? singleFrameError(error) : error;
+      });
+  const name = restoredName(decodedName(input), file.isOther);
   try {
     meter.expect(file.size);
     await writePieces(sink, signal, async () => {
@@ -132,6 +138,29 @@ async function openDelta(input: ModelInput, options: Omit<AllOptions, "to" | "on
   } catch (error) {
     model.close();
     throw error;
+  }
+}
+
+/** Returns whether a `.zstn` file stores the original as one frame, given its bytes after the magic number. */
+const isSingleFrame = ([version, flag]: Uint8Array): boolean => (version === 3 || version === 4) && flag === 0;
+
+const singleFrameError = (cause: UnsupportedError): UnsupportedError =>
+  new UnsupportedError("This file breaks the safetensors rules and is stored as one frame. Only the program `zstn unpack` restores it.", {}, { cause });
+
+/** Returns the name, path or address of an input. The last segment of an address is decoded where that gives a file name. */
+function decodedName(input: ModelInput): string {
+  const name = nameOf(input);
+  const isAddress = input instanceof URL || (typeof input === "string" && (/^file:/i.test(input) || isRemote(input)));
+  return isAddress ? name.replace(/[^/]*$/, decodedSegment) : name;
+}
+
+function decodedSegment(segment: string): string {
+  try {
+    const decoded = decodeURIComponent(segment);
+    // A separator or a control character does not belong in a file name.
+    return /[/\\\p{Cc}]/u.test(decoded) ? segment : decoded;
+  } catch {
+    return segment;
   }
 }
 

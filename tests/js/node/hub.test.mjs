@@ -104,6 +104,12 @@ test("shards are those of the index, even if somebody pushes meanwhile", async (
   assert.deepEqual(await valuesOf(await open(hub("me/moving", at))), [20, 21]);
 });
 
+test("packing a repository in several files is refused with its index", async () => {
+  const expected = { code: "invalid_input", message: /model\.safetensors\.index\.json is the index of a model in several files/ };
+  await assert.rejects(pack(hub("me/sharded", at)), expected);
+  await assert.rejects(pack("hf://me/sharded", at), expected);
+});
+
 test("hf:// addresses are read from the hub of the environment", async () => {
   process.env.HF_ENDPOINT = `${server.endpoint}/`;
   try {

@@ -90,8 +90,9 @@ test("a file that is not recognised, or is refused, is packed as bytes with the 
   const onnx = readFileSync(vectorPath("onnx", goodForeign("onnx")[0].file));
   const files = [new Uint8Array(), text("GGUF"), text("PK\u0003\u0004 a zip archive, say, of some length"), text('{"a": [1, 2, 3]}'), new Uint8Array(100_000), onnx, model.subarray(0, 100_000)];
   for (const [number, file] of files.entries()) {
-    const { blob, original } = await pack(file);
+    const { blob, original, indexed } = await pack(file);
     assert.equal(original.kind, "bytes", String(number));
+    assert.equal(indexed, false, String(number));
     assert.match(original.refusal, /\w{2,}.* .*\w{2,}/s, "a sentence");
     await assertRestored(blob, file, `bytes-${number}`);
   }
@@ -129,6 +130,20 @@ for (const [what, source, expected, options] of [
     await assert.rejects(pack(source, options), expected);
   });
 }
+
+test("the index of a model in several files is refused, with and without a base", async () => {
+  const index = '{\n  "metadata": {"total_size": 4},\n  "weight_map": {"a": "model-00001-of-00001.safetensors"}\n}';
+  const path = join(scratch, "model.safetensors.index.json");
+  writeFileSync(path, index);
+  const expected = { name: "InvalidInputError", message: /^(.*model\.safetensors\.index\.json|The file) is the index of a model in several files .* each shard .*`zstn pack`\.$/ };
+  for (const source of [path, text(index), new File([index], "model.safetensors.index.json")]) {
+    await assert.rejects(pack(source), expected);
+    await assert.rejects(pack(source, { base: plain }), expected);
+  }
+  const keras = '{"weight_map": {"/layers/a": ["model_00000.weights.h5"]}}';
+  await assert.rejects(pack(text(keras)), expected);
+  assert.equal((await pack(text('{"weight_map": 1, "other": "text"}'))).original.kind, "bytes");
+});
 
 test("only safetensors files are packed against a base", async () => {
   await assert.rejects(pack(new File([model], "model.gguf"), { base: plain }), { name: "InvalidInputError", message: /^model\.gguf is not a safetensors file, and only these are stored as a delta; leave out the base/ });

@@ -5,6 +5,7 @@ import { createWriteStream, mkdirSync, readFileSync, statSync, writeFileSync } f
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { before, test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { open, pack, unpack } from "zstn";
 import { writeLanguageModel, xorshift } from "../support/checkpoint.mjs";
 import { packAll } from "../support/cli.mjs";
@@ -81,6 +82,41 @@ test("every input and sink gives the same bytes, and progress counts them", asyn
   const report = await unpack(packed, { to: Writable.toWeb(createWriteStream(streamed)) });
   assert.equal(report.blob, undefined);
   assert.ok(readFileSync(streamed).equals(model));
+});
+
+test("the name is that of the address, without percent-encoding, or that of the file as it is", async () => {
+  const bytes = readFileSync(packed);
+  const server = await startServer((request, response) => answerRange(request, response, bytes, { etag: '"1"' }));
+  const cases = [["my%20model.gguf.zstn", "my model.gguf"], ["a%2520b.gguf.zstn?x=%20", "a%20b.gguf"], ["100%.gguf.zstn", "100%.gguf"], ["%E0%A4%A.gguf.zstn", "%E0%A4%A.gguf"], ["..%2Fa.gguf.zstn", "..%2Fa.gguf"], ["a%5Cb.gguf.zstn", "a%5Cb.gguf"], ["a%00b.gguf.zstn", "a%00b.gguf"]];
+  try {
+    for (const [path, name] of cases) {
+      assert.equal((await unpack(`${server.url}${path}`)).name, name);
+      assert.equal((await unpack(new URL(path, server.url))).name, name);
+    }
+  } finally {
+    await server.stop();
+  }
+  const local = join(scratch, "my%20model.gguf.zstn");
+  writeFileSync(local, bytes);
+  assert.equal((await unpack(local)).name, "my%20model.gguf");
+  assert.equal((await unpack(new File([bytes], "my%20model.gguf.zstn"))).name, "my%20model.gguf");
+  assert.equal((await unpack(pathToFileURL(local))).name, "my%20model.gguf");
+  assert.equal((await unpack(pathToFileURL(local).href)).name, "my%20model.gguf");
+});
+
+test("a safetensors file that is stored as one frame is left to the command line", async () => {
+  const longer = Buffer.concat([readFileSync(vectorPath("zstn", "all_dtypes.safetensors")), Buffer.from("more")]);
+  const { blob, indexed } = await pack(longer);
+  assert.equal(indexed, false);
+  await assert.rejects(unpack(blob), { code: "unsupported", message: /^This file .* one frame\. Only the program `zstn unpack` restores it\.$/ });
+  const newer = await bytesOf(blob);
+  newer[4] = 200;
+  await assert.rejects(unpack(newer), ({ message }) => !message.includes("one frame"));
+});
+
+test("unpacking into a stream of Node is refused", async () => {
+  const to = new Writable({ write: (_chunk, _encoding, done) => done() });
+  await assert.rejects(unpack(packed, { to }), { code: "invalid_input", message: /WritableStream.*Writable\.toWeb/ });
 });
 
 test("no file of another format is restored under the name of a safetensors file", async () => {

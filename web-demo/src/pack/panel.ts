@@ -85,13 +85,14 @@ export class PackPanel {
     const name = `${file.name.replace(/\.safetensors$/i, "")}.${base ? "z4dm" : "zstn"}`;
     const copies = tensors.filter((tensor) => tensor.base === "copy").length;
     announce(`${file.name} has been packed: ${formatRatio(originalSize / size)}.`);
+    const howStored = indexed ? "lossless" : original ? "lossless, stored as bytes" : "stored as one blob (not valid safetensors)";
     const entry = (label: string, value: HTMLElement, note: string) => element("div", { class: "figure" }, element("dt", {}, label), element("dd", {}, value), element("dd", { class: "note" }, note));
     const list = element(
       "dl",
       { class: "figures" },
       entry("Original", dataValue(originalSize, formatBytes(originalSize)), base ? `${plural(tensors.length, "tensor")}, ${copies} as in the base` : (original?.kind ?? plural(tensors.length, "tensor"))),
       entry("Packed", dataValue(size, formatBytes(size), { "data-packed": "size" }), size < originalSize ? `${formatShare(1 - size / originalSize)} saved` : "no savings"),
-      entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), base ? `lossless, with ${base.name}` : indexed ? "lossless" : "stored as one blob (not valid safetensors)"),
+      entry("Ratio", dataValue(originalSize / size, formatRatio(originalSize / size)), base ? `lossless, with ${base.name}` : howStored),
       entry("Time", dataValue(tookMs, formatDuration(tookMs)), `${formatBytes((originalSize / Math.max(1, tookMs)) * 1000)}/s`),
     );
     const buttons = element(
