@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import io
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -237,6 +238,79 @@ def test_errors_are_those_of_the_synchronous_functions(
         assert "closed" in repr(model)
 
     run(fail)
+
+
+def test_a_device_that_a_framework_does_not_have(packed: Path, run: Callable[..., Any]) -> None:
+    async def fail() -> None:
+        async with zstn.aio.open(packed) as model:
+            for call in (
+                lambda: model.tensor("ids", "numpy", "cuda"),
+                lambda: model.rows("ids", 0, "numpy", "cuda"),
+                lambda: anext(model.stream(None, "numpy", "cuda")),
+            ):
+                with pytest.raises(zstn.ZstnError, match="Device cuda is not supported"):
+                    await call()
+
+    run(fail)
+
+
+def test_a_call_in_a_thread(tmp_path: Path, plain: Path, run: Callable[..., Any]) -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    found: list[str] = []
+
+    async def call() -> None:
+        variable.set("value")
+        report = await zstn.to_thread(
+            zstn.pack, plain, tmp_path / "a.zstn", progress=lambda *_: found.append(variable.get())
+        )
+        assert report.files[0].storage == "indexed" and set(found) == {"value"}
+        with pytest.raises(zstn.TensorNotFoundError):
+            await zstn.to_thread(zstn.open(tmp_path / "a.zstn").read, "none")
+
+    run(call)
+
+
+def test_a_cancelled_task_ends_a_call_in_a_thread(tmp_path: Path, run: Callable[..., Any]) -> None:
+    source, out = tmp_path / "a.safetensors", tmp_path / "out"
+    tensors = {f"t{n}": np.random.default_rng(n).random((256, 1024)) for n in range(24)}
+    zstn.numpy.save_file(tensors, source)
+    out.mkdir()
+    calls: list[int] = []
+    errors: list[BaseException] = []
+    begun = threading.Event()
+
+    def progress(done: int, total: int) -> None:
+        calls.append(done)
+        begun.set()
+
+    async def pack() -> None:
+        try:
+            await zstn.to_thread(
+                zstn.pack, source, out / "a.zstn", effort="max", threads=1, progress=progress
+            )
+        except BaseException as error:
+            errors.append(error)
+            # The work has stopped when the task receives the cancellation.
+            errors_after.append(len(calls))
+            raise
+
+    errors_after: list[int] = []
+
+    async def cancel() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(pack)
+            await anyio.to_thread.run_sync(begun.wait)
+            group.cancel_scope.cancel()
+        assert [type(error) for error in errors] == [anyio.get_cancelled_exc_class()]
+        assert errors_after == [len(calls)]
+        # A task that is cancelled already does not begin.
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await zstn.to_thread(calls.append, -1)
+        assert scope.cancelled_caught
+
+    run(cancel)
+    assert list(out.iterdir()) == []
 
 
 class Stalling(Handler):

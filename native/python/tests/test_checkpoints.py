@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,9 @@ def test_packing_and_back(tmp_path: Path, plain: Path, tensors) -> None:
     assert report.tensors == len(tensors) and report.files[0].storage == "indexed"
     assert report.ratio == report.original_bytes / report.packed_bytes
 
+    # Without a packed input, only tensors are compared.
+    unpacked = zstn.verify(plain, original=plain)
+    assert unpacked.compared and not unpacked.identical
     verified = zstn.verify(packed, original=plain)
     assert verified.compared and verified.has_digests
     report = zstn.unpack(packed, restored)
@@ -148,6 +152,19 @@ def test_a_delta_needs_its_base(tmp_path: Path, plain: Path, tensors) -> None:
     with pytest.raises(zstn.ZstnError) as error:
         zstn.unpack(delta, restored)
     assert error.value.code == "needs_base"
+    # These functions have no argument for a base.
+    for call in (
+        lambda: zstn.numpy.load_file(delta),
+        lambda: zstn.numpy.load(delta.read_bytes()),
+        lambda: zstn.safe_open(delta, "np").get_tensor("wte.weight"),
+        lambda: zstn.safe_open(delta, "np").get_slice("wte.weight")[:2],
+        lambda: zstn.open(delta).read("wte.weight"),
+    ):
+        advice = "; give that checkpoint to `zstn.open(…, base=…)` or `zstn.unpack(…, base=…)`"
+        with pytest.raises(zstn.ZstnError, match=f"is a delta .*{re.escape(advice)}$") as error:
+            call()
+        assert error.value.code == "needs_base"
+        assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
     zstn.unpack(delta, restored, base=plain)
     assert restored.read_bytes() == tuned.read_bytes()
     assert zstn.verify(delta, base=[plain]).has_digests

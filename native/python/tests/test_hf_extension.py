@@ -159,9 +159,9 @@ def test_pull(hub: StubHub, pushed: HfApi, plain: Path, packed: Path, tmp_path: 
     target = tmp_path / "target"
     target.mkdir()
     (target / "mine").touch()
-    assert "exists already" in refusal("pull", REPO, "--unpack", "-o", target)
+    assert "already exists" in refusal("pull", REPO, "--unpack", "-o", target)
     # The download would replace the user's files.
-    assert "exists already" in refusal("pull", REPO, "-o", target)
+    assert "already exists" in refusal("pull", REPO, "-o", target)
     assert files(target) == {"mine": b""}
 
 
@@ -173,7 +173,7 @@ def test_pack(hub: StubHub, plain_folder: Path, tmp_path: Path) -> None:
     hub.add(REPO, plain_folder)
     output("pack", REPO, "-o", tmp_path / "of-repository")
     assert files(tmp_path / "of-repository") == expected
-    assert "exists already" in refusal("pack", REPO, "-o", tmp_path / "of-repository")
+    assert "already exists" in refusal("pack", REPO, "-o", tmp_path / "of-repository")
     shard = next(name for name in files(plain_folder) if name.endswith(".safetensors"))
     output("pack", f"{REPO}/{shard}", "-o", tmp_path / "one.zstn")
     assert (tmp_path / "one.zstn").read_bytes() == expected[shard.replace("safetensors", "zstn")]

@@ -82,6 +82,16 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         zstn.numpy.load("a.safetensors")
 
 
+def test_the_effort_is_checked_even_if_nothing_is_packed(tmp_path: Path, tensors) -> None:
+    for call in (
+        lambda: zstn.numpy.save({}, effort="zzz"),
+        lambda: zstn.numpy.save_file(tensors, tmp_path / "a.safetensors", effort="zzz"),
+    ):
+        with pytest.raises(ValueError, match="effort must be"):
+            call()
+    assert not (tmp_path / "a.safetensors").exists()
+
+
 def test_many_small_and_some_large_tensors(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     tensors = {f"small.{n}": random.standard_normal(n + 1).astype(np.float32) for n in range(200)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import safetensors.numpy
 import zstn
 import zstn.numpy
 import zstn.z4ai
+from conftest import make_tensors
 
 
 def _readers(threads: Any, plain: Path, packed: Path, folder: Path) -> list[Any]:
@@ -167,20 +169,30 @@ def test_errors_of_the_system_name_the_file(tmp_path: Path, plain: Path) -> None
 
 
 def test_names_that_mislead(tmp_path: Path, plain: Path, packed: Path) -> None:
-    for call in (
-        lambda: zstn.pack(plain, tmp_path / "x.zip"),
-        lambda: zstn.pack(plain, tmp_path / "y.z4dm"),
-        lambda: zstn.pack(plain, tmp_path / "y.zstn", base=plain),
-        lambda: zstn.unpack(packed, tmp_path / "u.zstn"),
+    tuned, family = tmp_path / "tuned.safetensors", tmp_path / "family"
+    zstn.numpy.save_file(make_tensors(seed=1), tuned)
+    family.mkdir()
+    auto: dict[str, Any] = {"base": "auto", "family": family}
+    for call, expected in (
+        (lambda: zstn.pack(plain, tmp_path / "x.zip"), ".zstn, not in .zip"),
+        (lambda: zstn.pack(plain, tmp_path / "y.z4dm"), ".zstn, not in .z4dm"),
+        (lambda: zstn.pack(plain, tmp_path / "z.z4dm", base=[]), ".zstn, not in .z4dm"),
+        (lambda: zstn.pack(plain, tmp_path / "a.z4dm", **auto), ".zstn, not in .z4dm"),
+        (lambda: zstn.pack(tuned, tmp_path / "y.zstn", base=plain), ".z4dm, not in .zstn"),
+        (lambda: zstn.unpack(packed, tmp_path / "u.zstn"), "its name ends in .zstn"),
+        (lambda: zstn.unpack(packed, tmp_path / "u.Z4DM"), "its name ends in .z4dm"),
     ):
-        with pytest.warns(UserWarning, match="expect to end in") as warned:
+        with pytest.warns(UserWarning, match=re.escape(expected)) as warned:
             call()
-        assert warned[0].filename == __file__
+        assert [warning.filename for warning in warned] == [__file__]
     # A name with an unknown extension, and that of the original, do not cause a warning.
     zstn.pack(plain, tmp_path / "model-v1.2")
-    np.save(tmp_path / "a.npy", np.ones(3))
-    zstn.pack(tmp_path / "a.npy", tmp_path / "a.npy.zstn")
-    zstn.unpack(tmp_path / "a.npy.zstn", tmp_path / "b.npy")
+    assert zstn.pack(plain, tmp_path / "auto.zstn", **auto).files[0].storage == "indexed"
+    zstn.pack(tuned, tmp_path / "tuned.z4dm", base=plain)
+    np.savez(tmp_path / "a.npz", a=np.ones(3))
+    for name in ("a.npz.zstn", "a.zstn"):
+        zstn.pack(tmp_path / "a.npz", tmp_path / name)
+        zstn.unpack(tmp_path / name, tmp_path / f"{name}.npz")
 
 
 def test_a_wrong_base_has_a_code_of_its_own(tmp_path: Path, plain: Path) -> None:

@@ -209,6 +209,24 @@ def test_a_checkpoint_that_is_removed_before_its_turn_is_skipped(
     assert store.names() == ["checkpoint-1"]
 
 
+def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    missing = tmp_path / "typo"
+    with BackgroundPacker(PackedCheckpoints(tmp_path / "packed")) as packer:
+        with pytest.raises(FileNotFoundError) as error:
+            packer.submit(missing)
+        assert str(error.value.filename) == str(missing)
+        # A trainer is not stopped.
+        with pytest.warns(RuntimeWarning, match="typo could not be packed.*No such file"):
+            packer._submit_or_warn(missing)
+        packer.submit(write(tmp_path, 0))
+    assert packer.store.names() == ["checkpoint-0"]
+
+
+def test_the_store_is_not_a_path(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="store must be a PackedCheckpoints, not .* of type str"):
+        BackgroundPacker(str(tmp_path / "packed"))  # type: ignore[arg-type]
+
+
 def test_a_failure_leaves_the_original_and_warns(tmp_path: Path) -> None:
     packer = BackgroundPacker(PackedCheckpoints(tmp_path / "packed"))
     first, second = write(tmp_path, 0), write(tmp_path, 1)

@@ -79,9 +79,10 @@ def test_a_reader_is_a_mapping(plain: Path, packed: Path, tensors) -> None:
                 model["scal"]
             with pytest.raises(KeyError):
                 model.numpy("scal")
-        with pytest.raises(zstn.ZstnError) as error:
-            model.keys()
-        assert error.value.code == "closed" and "closed" in repr(model)
+        for use in (model.keys, lambda: "scale" in model, lambda: "scales" in model):
+            with pytest.raises(zstn.ZstnError) as error:
+                use()
+            assert error.value.code == "closed" and "closed" in repr(model)
 
 
 def test_memory_is_writable_and_aligned(packed: Path, tensors) -> None:

@@ -149,6 +149,22 @@ def test_an_unknown_framework_is_told_the_known_ones(path: tuple[Path, Path]) ->
         zstn.safe_open(path[1], "pytroch")  # type: ignore[call-overload, unused-ignore]
 
 
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", 0])
+def test_a_device_that_a_framework_does_not_have(path: tuple[Path, Path], device: Any) -> None:
+    with zstn.open(path[1]) as model:
+        name = model.keys()[0]
+        for framework, library in (("numpy", "numpy"), ("jax", "flax"), ("mlx", "mlx")):
+            message = f"^Device {device} is not supported for framework {library}$"
+            for call in (
+                lambda: zstn.safe_open(path[1], framework, device),
+                lambda: model.tensor(name, framework, device),
+                lambda: model.slice(name, framework, device),
+            ):
+                with pytest.raises(zstn.ZstnError, match=message) as error:
+                    call()
+                assert error.value.code == "usage"
+
+
 @pytest.mark.parametrize("name", OPENING)
 def test_opening(path: tuple[Path, Path], name: str) -> None:
     args, keywords, expected = OPENING[name]

@@ -89,7 +89,8 @@ def pack(
                 common,
             )
         )
-    _note(dst, "a packed file", {".zstn"} if base is None else {".z4dm"})
+    is_delta = any(file.storage == "delta" for file in packed.files)
+    _note_packed(dst, ".z4dm" if is_delta else ".zstn")
     LOGGER.info(
         "packed %d bytes into %d: %d tensors", packed.original_bytes, packed.packed_bytes, packed.tensors
     )
@@ -145,10 +146,7 @@ def unpack(
     with watching(progress, "unpacking") as report:
         common = _common(threads, memory, overwrite, report, token, headers)
         restored = _reports.unpacked(_native.unpack(src, dst, base, common))
-    if isinstance(src, str | os.PathLike):
-        # A file of another format keeps its extension in the name of its packed file.
-        original = PurePath(PurePath(os.fsdecode(src)).stem).suffix.lower()
-        _note(dst, "a restored file", {original if original in _KNOWN else ".safetensors"})
+    _note_restored(dst)
     LOGGER.info("restored %d bytes from %d", restored.original_bytes, restored.packed_bytes)
     return restored
 
@@ -171,6 +169,8 @@ def verify(
     arguments.
 
     Args:
+        original: the checkpoint to compare with. If `src` is not packed, only the tensors
+            are compared, not the metadata, so that `VerifyReport.identical` is False.
         confirm: whether a ``.zstn`` file records that its SHA-256, which `pack` was
             given, has been compared. The file is then replaced by a copy.
         fast: whether the digest of each file as a whole, usually its SHA-256, is left
@@ -303,15 +303,32 @@ _KNOWN = frozenset(
 )
 
 
-def _note(dst: Any, what: str, endings: set[str]) -> None:
-    """Warns if the file name extension of an output does not match its content."""
-    if not isinstance(dst, str | os.PathLike) or os.path.isdir(dst):
-        return
-    ending = PurePath(os.fsdecode(dst)).suffix.lower()
-    if ending in _KNOWN and ending not in endings:
-        expected = " or ".join(sorted(endings))
+def _note_packed(dst: Any, expected: str) -> None:
+    """Warns if the name of a packed file has the extension of other content."""
+    ending = _ending(dst)
+    if ending in _KNOWN and ending != expected:
         warnings.warn(
-            f"{os.fsdecode(dst)} is {what}, which other programs expect to end in {expected}, "
-            f"not in {ending}",
+            f"{os.fsdecode(dst)} is a packed file, which other programs expect to end in "
+            f"{expected}, not in {ending}",
             stacklevel=3,
         )
+
+
+def _note_restored(dst: Any) -> None:
+    """Warns if the name of a restored file has the extension of a packed file. Packed
+    files do not record the extension of their original, so no other name is wrong."""
+    ending = _ending(dst)
+    if ending in (".zstn", ".z4dm"):
+        warnings.warn(
+            f"{os.fsdecode(dst)} is a restored file, but other programs expect a packed file, "
+            f"because its name ends in {ending}",
+            stacklevel=3,
+        )
+
+
+def _ending(dst: Any) -> str:
+    """Returns the extension of an output file in lower case; an empty string for folders
+    and file objects."""
+    if not isinstance(dst, str | os.PathLike) or os.path.isdir(dst):
+        return ""
+    return PurePath(os.fsdecode(dst)).suffix.lower()

@@ -6,6 +6,12 @@ import sys
 from typing import Any, Self
 
 
+#: How messages of the native module about a missing base end. Functions such as `load_file`
+#: have no argument for it, so the message of the exception names functions that have one.
+_NATIVE_ADVICE = "give that checkpoint as its base"
+_ADVICE = "give that checkpoint to `zstn.open(…, base=…)` or `zstn.unpack(…, base=…)`"
+
+
 class _Base(Exception):
     """The base of `ZstnError` until safetensors is imported."""
 
@@ -32,6 +38,8 @@ class ZstnError(_Base):
         return super().__new__(cls, *args, **options)
 
     def __init__(self, message: str, code: str = "usage", retryable: bool = False) -> None:
+        if code == "needs_base":
+            message = message.replace(_NATIVE_ADVICE, _ADVICE)
         super().__init__(message)
         self.code = code
         self.retryable = retryable

@@ -186,14 +186,26 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
 }
 
 
-def find(framework: str) -> tuple[str, Maker]:
-    """Returns the name of a framework and the function that makes its tensors."""
+#: Frameworks whose tensors are only made on the CPU, or on the framework's default device.
+_WITHOUT_DEVICES = frozenset({"numpy", "flax", "mlx", "tensorflow"})
+
+
+def find(framework: str, device: Any) -> tuple[str, Maker]:
+    """Returns the name of a framework and the function that makes its tensors.
+
+    Raises:
+        ZstnError: with the code ``"usage"``, if there is no such framework, or if its
+            tensors cannot be put on the device.
+    """
     try:
-        return _MAKERS[framework]
+        found = _MAKERS[framework]
     except (KeyError, TypeError):
         names = ", ".join(map(repr, _MAKERS))
         message = f"framework {framework} is invalid; it is one of {names}"
         raise ZstnError(message, "usage") from None
+    if found[0] in _WITHOUT_DEVICES and not is_cpu(device):
+        raise ZstnError(f"Device {device} is not supported for framework {found[0]}", "usage")
+    return found
 
 
 #: The names of packages that differ from those of their modules.

@@ -51,7 +51,7 @@ class Slice(Generic[_T]):
         self._reader = reader
         self._info = info
         self._framework = framework
-        self._library, self._make = find(framework)
+        self._library, self._make = find(framework, device)
         self._on_gpu = on_gpu
         self._device = device
         self._opening = opening
@@ -272,7 +272,9 @@ class Reader:
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and self._native.find(name) is not None
-        except ZstnError:
+        except ZstnError as error:
+            if error.code == "closed":
+                raise
             # The tensor exists but cannot be read.
             return True
 
@@ -311,9 +313,14 @@ class Reader:
     ) -> Any: ...
     def tensor(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Any:
         """Reads a tensor as a tensor of a framework: ``"numpy"``, ``"torch"``,
-        ``"jax"``, ``"mlx"``, …"""
-        info = self[name]
-        return find(framework)[1](self._native.read(name), info.dtype, info.shape, device)
+        ``"jax"``, ``"mlx"``, …
+
+        Raises:
+            ZstnError: with the code ``"usage"``, if tensors of the framework cannot be put
+                on the device.
+        """
+        info, make = self[name], find(framework, device)[1]
+        return make(self._native.read(name), info.dtype, info.shape, device)
 
     @overload
     def slice(
@@ -408,7 +415,8 @@ def open(
     Args:
         source: a path; an address (``https://``, ``hf://``, ``s3://``, ``gs://``,
             ``az://``, ``file://``, or any address that fsspec supports, if it is
-            installed); a bytes-like object; a binary file object; a file of fsspec.
+            installed, except ``memory://``, which is zstn's own store inside the process);
+            a bytes-like object; a binary file object; a file of fsspec.
         base: the base of a delta, or a list of bases if the base is a delta itself or the
             delta was packed against several.
         token: sent as ``Authorization: Bearer …`` to the host of `source` only.

@@ -256,7 +256,8 @@ class TensorDiff:
     """Norm of the change divided by the norm of the tensor in the first model; None if
     it is unknown, or if the tensor has only zeros there."""
     max_change: float | None
-    """Largest distance between the values of an element."""
+    """Largest distance between the values of an element. Elements that are NaN or infinite
+    in either model are left out."""
 
 
 @dataclass(frozen=True, slots=True)

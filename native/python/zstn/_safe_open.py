@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from . import _gpu, _native
 from ._errors import TensorNotFoundError, ZstnError
-from ._frameworks import find, imported, is_cpu
+from ._frameworks import find, imported
 from ._reader import Opening, Slice, tensor_name
 from ._sources import http_options
 from ._types import Backend, JaxName, NumpyArray, NumpyName, TorchName
@@ -92,13 +92,9 @@ class safe_open(Generic[T]):  # noqa: N801 - the name of the class that it repla
             raise ZstnError(
                 f'backend "{backend}" is invalid (expected one of: "mmap", "pread")', "usage"
             )
-        self._framework, self._make = find(framework)
+        self._framework, self._make = find(framework, device)
         self._framework_name = framework
         self._opening = Opening(filename, options={"dense": False})
-        if not is_cpu(device) and self._framework in ("numpy", "flax", "mlx", "tensorflow"):
-            raise ZstnError(
-                f"Device {device} is not supported for framework {self._framework}", "usage"
-            )
         if self._framework in _IMPORTED:
             imported(_IMPORTED[self._framework])
         self._device = f"cuda:{device}" if isinstance(device, int) else device

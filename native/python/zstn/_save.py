@@ -22,10 +22,8 @@ def save(
     effort: str,
     threads: int = 0,
 ) -> bytes:
-    packs = _packs(format, None)
-    return _native.save(
-        list(tensors), _checked(metadata), check_effort(effort) if packs else None, threads
-    )
+    packs, effort = _packs(format, None), check_effort(effort)
+    return _native.save(list(tensors), _checked(metadata), effort if packs else None, threads)
 
 
 def save_file(
@@ -36,13 +34,9 @@ def save_file(
     effort: str,
     threads: int = 0,
 ) -> None:
-    packs = _packs(format, _name(filename))
+    packs, effort = _packs(format, _name(filename)), check_effort(effort)
     _native.save_file(
-        list(tensors),
-        filename,
-        _checked(metadata),
-        check_effort(effort) if packs else None,
-        threads,
+        list(tensors), filename, _checked(metadata), effort if packs else None, threads
     )
 
 

@@ -1,14 +1,16 @@
-"""Threads for requests and for calls in asyncio tasks, and locks that survive a fork."""
+"""Threads for requests and for calls in asynchronous tasks, and locks that survive a fork."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from . import _native
 
@@ -47,21 +49,36 @@ _T = TypeVar("_T")
 
 
 async def to_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Calls a function of zstn in another thread, like `asyncio.to_thread`.
+    """Calls a function of zstn in another thread, like `asyncio.to_thread`. It works in
+    tasks of asyncio and of trio.
 
     If the task is cancelled, the work is stopped, and the task gets its
-    `CancelledError` once it has stopped. Afterwards, none of the caller's objects is
-    read and no output is published. With `asyncio.to_thread`, the work would continue.
+    `asyncio.CancelledError` or `trio.Cancelled` once it has stopped. Afterwards, none of
+    the caller's objects is read and no output is published. With `asyncio.to_thread`, the
+    work would continue.
 
     >>> report = await zstn.to_thread(zstn.pack, "model.safetensors", "model.zstn")
     """
     cancellation = _native.Cancellation()
-    context = contextvars.copy_context()
 
-    def call() -> _T:
+    def cancellable() -> _T:
         with cancellation:
-            return context.run(function, *args, **kwargs)
+            return function(*args, **kwargs)
 
+    trio = running_trio()
+    if trio is None:
+        return await _in_asyncio(cancellable, cancellation)
+    return await _in_trio(trio, cancellable, cancellation)
+
+
+def running_trio() -> Any:
+    """Returns the module trio if the caller is one of its tasks, and `None` otherwise."""
+    trio: Any = sys.modules.get("trio")
+    return trio if trio is not None and trio.lowlevel.in_trio_task() else None
+
+
+async def _in_asyncio(function: Callable[[], _T], cancellation: _native.Cancellation) -> _T:
+    call = partial(contextvars.copy_context().run, function)
     work = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         return await asyncio.shield(work)
@@ -77,3 +94,31 @@ async def to_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.
             # The task is cancelled, whether or not the work failed.
             work.exception()
         raise
+
+
+async def _in_trio(
+    trio: Any, function: Callable[[], _T], cancellation: _native.Cancellation
+) -> _T:
+    await trio.lowlevel.checkpoint_if_cancelled()
+    done = trio.Event()
+    outcome: Future[_T] = Future()
+
+    async def work() -> None:
+        try:
+            outcome.set_result(await trio.to_thread.run_sync(function))
+        except BaseException as error:
+            # An exception of a system task would end the whole run.
+            outcome.set_exception(error)
+        done.set()
+
+    # The cancellation of the caller does not reach a system task, so `done` is set only
+    # when the work has stopped.
+    trio.lowlevel.spawn_system_task(work, context=contextvars.copy_context())
+    try:
+        await done.wait()
+    except BaseException:
+        cancellation.cancel()
+        with trio.CancelScope(shield=True):
+            await done.wait()
+        raise
+    return outcome.result()

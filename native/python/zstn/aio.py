@@ -13,7 +13,6 @@ When a task is cancelled, its requests are closed before it receives the cancell
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from functools import partial
@@ -26,6 +25,7 @@ from ._log import LOGGER, shown
 from ._options import count, flag
 from ._slices import has_whole_bytes, plan
 from ._sources import http_options
+from ._threads import running_trio
 from ._types import Bases, Input
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class AsyncReader:
     async def tensor(self, name: str, framework: str = "numpy", device: Any = "cpu") -> Any:
         """Reads a tensor as a tensor of a framework: ``"numpy"``, ``"torch"``, ``"jax"``,
         ``"mlx"``, …"""
-        info, make = self[name], find(framework)[1]
+        info, make = self[name], find(framework, device)[1]
         return make(await self.read(name), info.dtype, info.shape, device)
 
     @overload
@@ -150,7 +150,7 @@ class AsyncReader:
         Raises:
             SliceError: if the index is out of bounds.
         """
-        reader, info, make = self._get(), self[name], find(framework)[1]
+        reader, info, make = self._get(), self[name], find(framework, device)[1]
         planned = plan(index, info.shape)
         if planned is None or (planned.rest is not None and not has_whole_bytes(info, planned)):
             whole = make(await self.read(name), info.dtype, info.shape, device)
@@ -201,7 +201,7 @@ class AsyncReader:
                 memory is the memory of the stream.
         """
         ahead = count("ahead", ahead, 1) or 1
-        reader, make = self._get(), find(framework)[1]
+        reader, make = self._get(), find(framework, device)[1]
         rest = iter(self.keys() if names is None else list(names))
         reads: deque[tuple[_native.TensorInfo, _Task]] = deque()
         try:
@@ -326,10 +326,8 @@ async def _run(start: _Start) -> Any:
 
 
 def _started(start: _Start) -> _Task:
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
-        return _TrioTask(start, trio)
-    return _AsyncioTask(start)
+    trio = running_trio()
+    return _AsyncioTask(start) if trio is None else _TrioTask(start, trio)
 
 
 class _AsyncioTask(_Task):

@@ -165,7 +165,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     if target.exists() and not _is_empty(target):
-        raise ZstnError(f"{path} exists already; choose another name, or remove it first", "exists")
+        raise ZstnError(f"{path} already exists; choose another name, or remove it first", "exists")
     if target.is_symlink() or target.is_mount() or target.resolve() == Path.cwd():
         raise ZstnError(
             f"{path} is a link, a mount point or the current folder, which cannot be replaced; "
@@ -190,7 +190,7 @@ def check_pulled(path: str | os.PathLike[str]) -> None:
     """
     target = Path(path)
     if target.exists() and not _is_empty(target) and not (target / _DOWNLOADED).is_dir():
-        raise ZstnError(f"{path} exists already; choose another name, or remove it first", "exists")
+        raise ZstnError(f"{path} already exists; choose another name, or remove it first", "exists")
 
 
 def _is_empty(path: Path) -> bool:

@@ -42,6 +42,10 @@ class BackgroundPacker:
         keep_originals: int | None = 1,
         limit: int | None = None,
     ) -> None:
+        if not isinstance(store, PackedCheckpoints):
+            raise TypeError(
+                f"store must be a PackedCheckpoints, not {store!r} of type {type(store).__name__}"
+            )
         self.store = store
         self._keep_originals = count("keep_originals", keep_originals, 1)
         self.limit = count("limit", limit, 1)
@@ -56,21 +60,38 @@ class BackgroundPacker:
         self._is_cancelled = False
 
     def submit(self, checkpoint: str | os.PathLike[str]) -> None:
-        """Packs a complete checkpoint after those submitted before. Returns at once."""
+        """Packs a complete checkpoint after those submitted before. Returns at once. A
+        checkpoint that is removed before its turn is skipped.
+
+        Raises:
+            FileNotFoundError: if the checkpoint does not exist.
+        """
+        self._begin()
         path = Path(checkpoint).absolute()
+        path.stat()
         self._later(path, lambda: self._pack(path))
+
+    def _submit_or_warn(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Does the same as `submit` for a trainer, which a missing checkpoint must not stop:
+        it is reported as a `RuntimeWarning`."""
+        try:
+            self.submit(checkpoint)
+        except OSError as error:
+            warnings.warn(f"{checkpoint} could not be packed: {error}", RuntimeWarning, stacklevel=2)
 
     def discard(self, checkpoint: str | os.PathLike[str]) -> None:
         """Removes the packed checkpoint of an original, or keeps it only as long as others
         need it as a base. Returns at once."""
+        self._begin()
         path = Path(checkpoint).absolute()
         self._later(path, lambda: self._discard(path))
 
-    def _later(self, checkpoint: Path, work: Callable[[], None]) -> None:
+    def _begin(self) -> None:
         self._report()
         if self._is_cancelled:
             raise ValueError("this packer was cancelled: make a new one")
 
+    def _later(self, checkpoint: Path, work: Callable[[], None]) -> None:
         def watched() -> None:
             try:
                 with self._cancellation:

@@ -75,7 +75,7 @@ class PackedCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
         self, checkpoint: dict[str, Any], path: _Path, storage_options: Any = None
     ) -> None:
         super().save_checkpoint(checkpoint, path, storage_options)
-        self._packer(path).submit(path)
+        self._packer(path)._submit_or_warn(path)
 
     def load_checkpoint(self, path: _Path, *args: Any, **options: Any) -> Any:
         original, store = Path(path), self._store(path)

@@ -98,7 +98,7 @@ class PackCheckpoints(TrainerCallback):  # type: ignore[misc]
         self._protect(state)
         if state.global_step:
             for checkpoint in _checkpoints(Path(args.output_dir), state.global_step):
-                self._packer.submit(checkpoint)
+                self._packer._submit_or_warn(checkpoint)
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -126,7 +126,7 @@ class PackCheckpoints(TrainerCallback):  # type: ignore[misc]
 
     def _submit_pending(self) -> None:
         if self._pending is not None and self._packer is not None:
-            self._packer.submit(self._pending)
+            self._packer._submit_or_warn(self._pending)
         self._pending = None
 
     def _protect(self, state: TrainerState) -> None:
