@@ -84,7 +84,7 @@ pub enum Error {
         detail: String,
     },
     /// The output exists and may not be replaced.
-    #[error("{}", Shown(format_args!("{location} exists already{detail}")))]
+    #[error("{}", Shown(format_args!("{location} already exists{detail}")))]
     #[non_exhaustive]
     Exists {
         /// The path or address of the output.
@@ -338,7 +338,7 @@ mod tests {
         assert!(!format!("{error:?}").contains("sig"), "{error:?}");
 
         let error = Error::exists(Location::url(url));
-        assert_eq!(error.to_string(), "https://h/x?… exists already");
+        assert_eq!(error.to_string(), "https://h/x?… already exists");
         let core = Error::place("model.zstn")(zstn_core::Error::not_found("x"));
         assert!(
             core.source()

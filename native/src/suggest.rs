@@ -23,7 +23,7 @@ pub fn hint<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
 fn close_matches<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let target = compared(wanted);
     let mut best: Vec<(usize, usize, &str)> = Vec::new();
-    for name in names {
+    for name in names.filter(|name| !name.is_empty()) {
         let candidate = compared(name);
         let longer = candidate.len().max(target.len());
         let mut allowed = (longer / 3).max(2);

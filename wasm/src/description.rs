@@ -57,7 +57,7 @@ impl Description {
         self.count(match tensor.base {
             None => 0,
             Some(BaseUse::Copy) => 1,
-            Some(BaseUse::Difference) => 2,
+            Some(BaseUse::Delta) => 2,
         });
         let alias_of = tensor.alias_of.map_or(-1.0, |number| number as f64);
         self.numbers.push(alias_of);

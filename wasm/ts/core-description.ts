@@ -34,7 +34,7 @@ export function describe(core: CoreInstance, model: CoreModel): Description {
       byteLength,
       storedLength,
       parts: times(next(), nextPart),
-      ...(base > 0 && { base: base === 1 ? "copy" : "difference" }),
+      ...(base > 0 && { base: base === 1 ? "copy" : "delta" }),
       ...quantised,
     };
     if (alias >= 0) aliases.set(info, alias);

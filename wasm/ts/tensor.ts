@@ -61,10 +61,10 @@ export interface TensorInfo {
   readonly originalLength?: number;
   /**
    * In a delta, how the tensor uses a tensor of the base. `"copy"`: the two are equal, and nothing is
-   * stored. `"difference"`: the stored bytes encode the delta between the two. Absent if the tensor does not use the
+   * stored. `"delta"`: the stored bytes encode the delta between the two. Absent if the tensor does not use the
    * base.
    */
-  readonly base?: "copy" | "difference";
+  readonly base?: "copy" | "delta";
   /** Name of the tensor with equal bytes whose stored bytes this one shares (tied weights). Absent if there is none. */
   readonly aliasOf?: string;
   /**

@@ -124,6 +124,12 @@ pub fn recognise(head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
 /// # Errors
 /// The errors of [`recognise`].
 pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<FileKind> {
+    #[cfg(feature = "other-formats")]
+    if head.starts_with(&crate::sketch::MAGIC) {
+        return Err(Error::unsupported(
+            "this is a sketch, by which `--base auto` finds a base; it has no tensors",
+        ));
+    }
     match by_magic(head) {
         Some(kind) if kind.is_included() => return Ok(kind),
         Some(_) => return Err(Error::left_out()),

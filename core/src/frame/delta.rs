@@ -77,15 +77,13 @@ impl<'a> Delta<'a> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.reference_len_bytes {
             return Err(wrong(format!(
-                "the delta was made against {} bytes, the reference has {}",
+                "the delta was made against {} bytes, the base has {}",
                 self.reference_len_bytes,
                 reference.len()
             )));
         }
         if digest(reference) != self.reference_digest {
-            return Err(wrong(
-                "the delta was made against other bytes than this reference".into(),
-            ));
+            return Err(wrong("the delta was made against another base".into()));
         }
         let frame = self.frame()?;
         let mut out = bytes::buffer(self.reference_len_bytes)?;

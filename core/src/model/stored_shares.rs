@@ -56,7 +56,7 @@ impl Records {
                     total.stored_bytes = total.stored_bytes.saturating_add(stored_bytes);
                 }
                 total.copied += usize::from(entry.base == Some(BaseUse::Copy));
-                total.differing += usize::from(entry.base == Some(BaseUse::Difference));
+                total.differing += usize::from(entry.base == Some(BaseUse::Delta));
             }
             total
         }));
@@ -106,7 +106,7 @@ impl Records {
         match (copied, differing) {
             (0, 0) => None,
             (copied, _) if copied == end - first => Some(BaseUse::Copy),
-            _ => Some(BaseUse::Difference),
+            _ => Some(BaseUse::Delta),
         }
     }
 }

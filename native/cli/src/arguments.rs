@@ -70,7 +70,7 @@ pub enum Destination {
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stdout => f.write_str("-"),
+            Self::Stdout => f.write_str("standard output"),
             Self::Path(path) => path.display().fmt(f),
             // The query may contain a signature, which is a secret.
             Self::Url(url) => zstn::display::address(url).fmt(f),

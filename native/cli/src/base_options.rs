@@ -204,6 +204,9 @@ fn say_choice(choice: &BaseChoice, extended: Extended) {
                 _ => " and ",
             })
         ),
+        None if choice.compared == 0 => {
+            say!("expects {plain} of {original} {without}: no checkpoint could be compared");
+        }
         None => say!(
             "expects {plain} of {original} {without}: none of {} saves {MIN_SAVING_PERCENT} %",
             super::pack::count(choice.compared, "checkpoint")

@@ -105,12 +105,13 @@ pub fn compress(options: &CompressOptions) -> Result<()> {
             delta::encode(&engine, bytes, &base, effort.into()).map_err(refused(&options.input))?
         }
     };
-    let lens = (input.len_bytes(), frame.len() as u64);
     let done = Done {
         input: &options.input,
         base: options.base.as_ref(),
         target: &target,
-        lens_bytes: lens,
+        original_bytes: input.len_bytes(),
+        packed_bytes: frame.len() as u64,
+        is_restored: false,
     };
     write(&[Some(&input), base.as_ref()], output, &frame)?;
     done.report(options.report)
@@ -176,12 +177,13 @@ pub fn decompress(options: &DecompressOptions) -> Result<()> {
         }
         Some(base) => restore(&engine, &input, base, options.limit)?,
     };
-    let lens = (bytes.len() as u64, input.len_bytes());
     let done = Done {
         input: &options.input,
         base: options.base.as_ref(),
         target: &target,
-        lens_bytes: lens,
+        original_bytes: bytes.len() as u64,
+        packed_bytes: input.len_bytes(),
+        is_restored: true,
     };
     write(&[Some(&input), base.as_ref()], output, &bytes)?;
     done.report(options.report)
@@ -252,14 +254,16 @@ struct Done<'a> {
     input: &'a Location,
     base: Option<&'a Location>,
     target: &'a Destination,
-    /// Lengths of the original and of the frame, in bytes.
-    lens_bytes: (u64, u64),
+    original_bytes: u64,
+    packed_bytes: u64,
+    /// True if the result is the original.
+    is_restored: bool,
 }
 
 impl Done<'_> {
     fn report(&self, report: Report) -> Result<()> {
         let (input, target) = (self.input, self.target);
-        let (original, packed) = self.lens_bytes;
+        let (original, packed) = (self.original_bytes, self.packed_bytes);
         if report.json {
             return print(serde_json::json!({
                 "input": input.to_string(),
@@ -270,12 +274,16 @@ impl Done<'_> {
             }));
         }
         if !report.quiet {
-            say!(
-                "{input} → {target}: {} original, {} packed ({})",
-                size::bytes(original),
-                size::bytes(packed),
-                size::ratio(original, packed)
-            );
+            let lens = (size::bytes(original), size::bytes(packed));
+            match self.is_restored {
+                true => say!("{input} → {target}: {} → {}", lens.1, lens.0),
+                false => say!(
+                    "{input} → {target}: {} → {} ({})",
+                    lens.0,
+                    lens.1,
+                    size::ratio(original, packed)
+                ),
+            }
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ enum Verb {
     Diff(diff::Options),
     /// Write a small signature with which --base auto compares checkpoints
     Sketch(sketch::Options),
-    /// Compress any file as a single frame (for checkpoints, `pack` is smaller)
+    /// Compress any file as a frame without checksums (for checkpoints, use `pack`)
     Compress(compress::CompressOptions),
     /// Decompress a single frame
     Decompress(compress::DecompressOptions),
@@ -392,7 +392,7 @@ fn warn(text: &str) {
 fn status(error: &Error) -> u8 {
     match error {
         Error::Format { source, .. } | Error::Core(source) => match source.kind() {
-            ErrorKind::InvalidInput => 2,
+            ErrorKind::InvalidInput | ErrorKind::NotFound => 2,
             _ => 1,
         },
         Error::Differs { .. } => 1,
@@ -401,12 +401,19 @@ fn status(error: &Error) -> u8 {
     }
 }
 
+/// Returns whether the error is about a tensor that does not exist, and suggests no other.
+fn is_unknown_name(error: &Error) -> bool {
+    let kind = error.refusal().map(zstn_core::Error::kind);
+    kind == Some(ErrorKind::NotFound) && !error.to_string().contains("did you mean")
+}
+
 fn report(error: &Error, json: bool) {
     let hint = match error {
         Error::Exists { .. } => "; use --force to replace it, or choose another name",
         Error::NeedsBase { .. } => {
             " (with --base; if that is a delta too, repeat --base for its own base)"
         }
+        _ if is_unknown_name(error) => "; `zstn ls` lists the names",
         _ => "",
     };
     let message = format!("{error}{hint}");

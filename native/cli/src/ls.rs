@@ -161,7 +161,7 @@ fn row<'a>(model: &'a Model, tensor: &'a TensorInfo) -> [Cow<'a, str>; 7] {
 fn of_base(base: BaseUse) -> &'static str {
     match base {
         BaseUse::Copy => "= base",
-        BaseUse::Difference => "from base",
+        BaseUse::Delta => "from base",
     }
 }
 

@@ -59,6 +59,16 @@ impl Outputs {
                 }
             }]);
         }
+        if let (None, Some(Location::Path(last))) = (output, inputs.last())
+            && name.is_result(last)
+            && !last.exists()
+        {
+            return Err(Error::Usage(format!(
+                "{last} does not exist, and was taken for an input; to name the output, write \
+                 -o {last}",
+                last = last.display()
+            )));
+        }
         make_folder()?;
         let all: Vec<Destination> = inputs.iter().map(derived).collect::<Result<_>>()?;
         let mut seen = BTreeSet::new();
@@ -116,7 +126,11 @@ impl Naming {
                     self.whole_name(path)
                 }
                 Self::Unpacked if original_file::is_in(path) => self.whole_name(path),
-                _ => path.with_extension(self.extension()),
+                _ => match path.with_extension(self.extension()) {
+                    // A result is never called like its input.
+                    same if same == *path => self.whole_name(path),
+                    derived => derived,
+                },
             }),
             Location::Pipe(path) => Ok(path.with_extension(self.extension())),
             Location::Stdin => Ok("stdin".into()),
@@ -165,6 +179,17 @@ impl Naming {
             Self::Sketch => None,
         };
         name.is_some_and(has_other_extension)
+    }
+
+    /// Returns whether a file of this name is more likely a result than an input.
+    fn is_result(&self, path: &Path) -> bool {
+        let extension = path.extension().and_then(OsStr::to_str);
+        let is_packed = matches!(extension, Some("zstn" | "z4dm"));
+        match self {
+            Self::Packed(_) => is_packed,
+            Self::Unpacked => extension.is_some() && !is_packed,
+            Self::Sketch => extension == Some("sketch"),
+        }
     }
 
     /// Returns whether the result for a checkpoint in several files is one file.

@@ -9,7 +9,7 @@ use zstn::{
     Error, FolderReport, Job, Location, PackOptions, PackReport, PackedFile, Result, Storage,
     Uploaded,
 };
-use zstn_core::catalog::FileKind;
+use zstn_core::catalog::{FileKind, kind_of_name};
 use zstn_core::container::zstn::parse_sha256;
 #[cfg(feature = "worker")]
 use zstn_core::frame::select::EncodeOptions;
@@ -169,6 +169,9 @@ impl Options {
                 None => self.bases.is_some(),
             };
             say(input, destination, &report, seconds, has_base);
+            if let ([file], None) = (&report.files[..], &report.folder) {
+                say_other_kind(destination, file.storage);
+            }
         }
         if let Some(folder) = &report.folder {
             say_others(folder, self.report.quiet);
@@ -209,29 +212,26 @@ pub fn run(options: &Options) -> Outcome {
         let choice = options
             .family
             .choose(&job, inputs, options.extended, options.report)?;
-        let (destination, kind) = match choice.base {
-            Some(_) => (delta, FileKind::Delta),
-            None => (plain, FileKind::Zstn),
+        let destination = match choice.base {
+            Some(_) => delta,
+            None => plain,
         };
-        if !options.report.is_silent() {
-            say_other_kind(destination, kind);
-        }
         options.one(&job, input, destination, Some(&choice))
     })
 }
 
-/// Prints a note if the extension of an output does not match the file's format.
-fn say_other_kind(destination: &Destination, kind: FileKind) {
+/// Prints a note if the extension of an output is that of another format.
+fn say_other_kind(destination: &Destination, storage: Storage) {
     let path = destination.path().unwrap_or_default();
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let (other, what) = match kind {
-        FileKind::Delta => (
-            FileKind::Zstn,
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (kind, what) = match storage {
+        Storage::Delta { .. } => (
+            FileKind::Delta,
             "a delta, which cannot be read without its base",
         ),
-        _ => (FileKind::Delta, "packed without a base"),
+        _ => (FileKind::Zstn, "packed without a base"),
     };
-    if extension == Some(other.extension()) {
+    if kind_of_name(&name).is_some_and(|other| other != kind) {
         say!(
             "note: {destination} is {what}; such files are called .{}",
             kind.extension()
@@ -283,10 +283,23 @@ fn say(
                 file.input
             );
         }
+        if let Storage::Delta {
+            copied: 0,
+            differing: 0,
+            ..
+        } = file.storage
+            && file.tensors > 0
+        {
+            say!(
+                "note: {} has no tensor like one of the base, and needs the base all the same; \
+                 pack it without --base",
+                file.input
+            );
+        }
         if file.storage == Storage::SingleFrame {
             say!(
-                "note: {} breaks the safetensors rules, so it was packed as a whole{}; unpack \
-                 restores it exactly, single tensors cannot be read",
+                "note: {} breaks the safetensors rules, so it was packed as a whole{}, without \
+                 checksums; unpack restores it exactly, single tensors cannot be read",
                 file.input,
                 match has_base {
                     true => ", without the base",

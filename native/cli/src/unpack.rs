@@ -81,11 +81,21 @@ impl Options {
                 size::rate(report.original_bytes(), seconds),
             );
             report.files.iter().for_each(|file| say_upload(file.upload));
+            say_packed_name(destination);
         }
         if let Some(folder) = &report.folder {
             say_others(folder, self.report.quiet);
         }
         Ok(())
+    }
+}
+
+/// Prints a note if the name of a restored file is that of a packed one.
+fn say_packed_name(destination: &Destination) {
+    let path = destination.path().unwrap_or_default();
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if let Some(extension @ ("zstn" | "z4dm")) = extension {
+        say!("note: {destination} is not packed; files called .{extension} are");
     }
 }
 

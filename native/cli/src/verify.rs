@@ -130,8 +130,7 @@ impl Options {
 
     /// Describes the result of the comparison.
     fn outcome(&self, report: &VerifyReport) -> String {
-        let is_packed = |kind| matches!(kind, FileKind::Zstn | FileKind::Delta);
-        let is_packed = report.files.iter().all(|file| is_packed(file.kind));
+        let is_packed = report.files.iter().all(is_packed);
         let file = match report.files.len() {
             1 => "the file has",
             _ => "the files have",
@@ -160,9 +159,13 @@ impl Options {
             (None, _) if is_packed => {
                 format!("but nothing shows whether the values are right: {file} no checksums")
             }
-            (None, _) => format!("everything can be read; {file} no checksums of zstn"),
+            (None, _) => format!("but {file} no checksums of zstn"),
         }
     }
+}
+
+fn is_packed(file: &VerifiedFile) -> bool {
+    matches!(file.kind, FileKind::Zstn | FileKind::Delta)
 }
 
 /// Returns a count with its verb: `1 frame decodes`, `2 frames decode`.
@@ -182,6 +185,7 @@ fn say_unchecked(input: &Location, report: &VerifyReport) {
         say!(
             "note: {input}: not checked, since {}: {}",
             match report.compared {
+                _ if !report.files.iter().any(is_packed) => "they are no part of the model",
                 true => "only weights and indices were compared",
                 false => "copied files have no checksums (--against FOLDER compares them)",
             },

@@ -281,7 +281,7 @@ fn write_records(
     pipeline.run(&prefix, &mut aliases, &mut records, output)?;
     let storage = Storage::Delta {
         copied: records.count(Some(BaseUse::Copy)),
-        differing: records.count(Some(BaseUse::Difference)),
+        differing: records.count(Some(BaseUse::Delta)),
         whole: records.count(None),
     };
     let target_digest = records.hash.finish();

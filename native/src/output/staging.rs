@@ -138,7 +138,7 @@ impl Staging {
 /// Returns the error for an output folder whose name is already taken.
 pub fn folder_exists(target: &Path) -> Error {
     Error::Usage(format!(
-        "{} exists already, and a folder is never replaced; choose another name, or remove it \
+        "{} already exists, and a folder is never replaced; choose another name, or remove it \
          first",
         target.display()
     ))

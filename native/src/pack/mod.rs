@@ -186,6 +186,7 @@ pub(crate) fn pack_file(
 ) -> Result<PackedFile> {
     let input = plain.input;
     let inputs = files([Some(input), base.map(Deref::deref)]);
+    check_other(input, base)?;
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));
     let packed = match base {
@@ -202,6 +203,18 @@ pub(crate) fn pack_file(
         check_unchanged(&inputs).and(packed),
         None,
     )
+}
+
+/// Refuses a file as its own base: without the file, nothing could restore the delta.
+fn check_other(input: &Local, base: Option<&BaseFile>) -> Result<()> {
+    let mut ids = base.map_or(&[][..], |base| base.file_ids()).iter();
+    match ids.any(|id| input.file_ids().contains(id)) {
+        true => Err(Error::Usage(format!(
+            "{} is its own base; name another file, or pack without a base",
+            input.name()
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Completes the output of a file that has been `packed`. If an input has changed, that
@@ -280,7 +293,7 @@ pub(crate) fn breaks_rules(file: &Local) -> Result<bool> {
     Ok(parsed.is_err_and(|error| error.rule() != Some(Rule::SafetensorsTruncated)))
 }
 
-/// Refuses a file that is packed already or is cut off, according to its first bytes.
+/// Refuses a file that is already packed or is cut off, according to its first bytes.
 fn check_file(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     match is_foreign(name, first, len_bytes) {
         true => Ok(()),
@@ -302,7 +315,7 @@ pub(crate) fn is_foreign(name: &str, first: &[u8], len_bytes: Option<u64>) -> bo
 
 fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     if first.starts_with(&zstn::MAGIC) {
-        return Err(Error::Usage(format!("{name} is packed already")));
+        return Err(Error::Usage(format!("{name} is already packed")));
     }
     let len_bytes = len_bytes.unwrap_or(u64::MAX);
     if safetensors::unreadable_header_len_bytes(first, len_bytes).is_some() {
@@ -311,7 +324,7 @@ fn check_head(name: &str, first: &[u8], len_bytes: Option<u64>) -> Result<()> {
     match catalog::recognise_named(name, first, len_bytes).map_err(Error::place(name))? {
         FileKind::Safetensors => Ok(()),
         FileKind::Delta => Err(Error::Usage(format!(
-            "{name} is packed already, as a delta from another checkpoint"
+            "{name} is already packed, as a delta from another checkpoint"
         ))),
         kind => Err(Error::Usage(catalog::misnamed(name, kind))),
     }

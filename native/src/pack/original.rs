@@ -5,7 +5,7 @@ use zstn_core::container::zstn::virtual_header::VirtualHeader;
 
 use super::frames::FrameCoder;
 use super::tensor_data::Data;
-use super::{PackOptions, finish, max_packed_bytes};
+use super::{PackOptions, check_other, finish, max_packed_bytes};
 use crate::catalog::open_catalog;
 use crate::delta::{self, BaseFile};
 use crate::report::{PackedFile, PackedOriginal};
@@ -37,6 +37,7 @@ pub(crate) fn pack(
         )));
     }
     let base = BaseFile::of_original(job, bases)?;
+    check_other(input, base.as_ref())?;
     let inputs = files([Some(input), base.as_deref()]);
     output.check_inputs(&inputs)?;
     output.expect(max_packed_bytes(input));

@@ -204,7 +204,7 @@ impl Reader {
     }
 
     /// Returns a reader of the entries as which the only file of this model is packed.
-    /// Returns this reader if the file is packed already or is a safetensors file, and for a
+    /// Returns this reader if the file is already packed or is a safetensors file, and for a
     /// model in several files.
     ///
     /// # Errors

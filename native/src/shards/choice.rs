@@ -139,10 +139,13 @@ fn choose_among<'a>(names: &[&'a str], kinds: &[FileKind]) -> Result<Option<Choi
             [] => {}
             [file] => return Ok(Some(Choice::File(file))),
             several => {
+                let index = match BASES.contains(format) {
+                    true => format!(", or add the .{kind}{SHARD_INDEX_SUFFIX} that came with them"),
+                    false => String::new(),
+                };
                 return Err(format!(
                     "the folder contains {} .{kind} files and no index that says how they belong \
-                     together; name the file you mean, or add the .{kind}{SHARD_INDEX_SUFFIX} that \
-                     came with them",
+                     together; name the file you mean{index}",
                     several.len()
                 ));
             }

@@ -34,7 +34,7 @@ pub(crate) fn pack_shards(
 ) -> Result<PackReport> {
     if !input.files().is_empty() && input.is_packed() {
         let location = input.location();
-        return Err(Error::Usage(format!("{location} is packed already")));
+        return Err(Error::Usage(format!("{location} is already packed")));
     }
     let bases = Shards::open_counterparts(&options.bases, BASES, &job.http)?;
     let kind = match bases[..] {

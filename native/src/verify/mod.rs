@@ -1,13 +1,17 @@
 //! Verifies checkpoints.
 
-use zstn_core::catalog::{FileKind, kind_of_name, recognise_named};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use zstn_core::catalog::{FileKind, IndexName, kind_of_name, recognise_named};
 use zstn_core::limits::HEAD_LEN_BYTES;
 
 use crate::delta::BaseFile;
 use crate::report::{VerifiedFile, VerifyReport};
 use crate::shards::{BASES, PACKED, PLAIN, Shard, Shards, verify_shards};
 use crate::source::{Input, Local, Location, Source};
-use crate::{Error, Job, Result, View};
+use crate::{Error, Job, Reader, Result, View};
 
 mod confirm;
 mod files;
@@ -83,7 +87,7 @@ impl VerifyOptions {
 ///
 /// Files that were copied into a packed folder have no digests. They are compared if
 /// the original is a folder too, and are listed in [`VerifyReport::unchecked_files`]
-/// otherwise.
+/// otherwise. So are model files in a folder that are no part of the model in it.
 ///
 /// # Errors
 /// Damage; [`Error::Differs`] if the original differs; [`Error::NeedsBase`] for a delta
@@ -214,9 +218,38 @@ impl VerifyOptions {
             identical: false,
             indexed_tensors: 0,
             missing_tensors: Vec::new(),
-            unchecked_files: Vec::new(),
+            unchecked_files: match input.location() {
+                Some(location) => others(location, &reader)?,
+                None => Vec::new(),
+            },
         })
     }
+}
+
+/// Returns the model files in a local folder that are no part of the model that was opened
+/// from it.
+fn others(folder: &Location, reader: &Reader) -> Result<Vec<PathBuf>> {
+    let Location::Path(folder) = folder else {
+        return Ok(Vec::new());
+    };
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let refuse = |error| Error::io(format!("list {}", folder.display()), error);
+    let opened = reader.all_sources().map(|source| Path::new(source.name()));
+    let opened: Vec<&OsStr> = opened.filter_map(Path::file_name).collect();
+    let mut others = Vec::new();
+    for entry in fs::read_dir(folder).map_err(refuse)? {
+        let name = entry.map_err(refuse)?.file_name();
+        let is_model = name
+            .to_str()
+            .is_some_and(|name| kind_of_name(name).is_some() && IndexName::parse(name).is_none());
+        if is_model && !opened.contains(&&*name) {
+            others.push(name.into());
+        }
+    }
+    others.sort();
+    Ok(others)
 }
 
 /// Opens the input if it is a packed, sharded checkpoint. In a folder of packed

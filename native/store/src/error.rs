@@ -84,7 +84,7 @@ pub enum Error {
         detail: String,
     },
     /// The object exists and may not be replaced.
-    #[error("{url} exists already{}", if *lost_race { ": another writer created it during this upload, which is discarded" } else { "" })]
+    #[error("{url} already exists{}", if *lost_race { ": another writer created it during this upload, which is discarded" } else { "" })]
     Exists {
         /// The address.
         url: String,

@@ -51,6 +51,6 @@ test("it packs into a file, and refuses with a sentence", () => {
   assert.match(stdout, new RegExp(`bytes became ${statSync(output).size} `));
   const refused = runExample("pack", output, join(scratch, "again.zstn"));
   assert.equal(refused.status, 1);
-  assert.match(refused.stderr, /^InvalidInputError .*packed already/);
+  assert.match(refused.stderr, /^InvalidInputError .*already packed/);
   assert.equal(runExample("pack").status, 2);
 });

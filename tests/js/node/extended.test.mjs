@@ -100,7 +100,7 @@ test("the server offers the original, whole and in ranges", async () => {
 test("a delta of version 2 is read with its base", async () => {
   assert.equal(readFileSync(at("tuned.z4dm"))[4], 2);
   const model = await open(at("tuned.z4dm"), { base: at("small.safetensors") });
-  assert.equal(model.tensors.get("usual").base, "difference");
+  assert.equal(model.tensors.get("usual").base, "delta");
   const { bytes } = await model.tensor("usual");
   assert.ok(Buffer.from(bytes).equals(Buffer.from(tuned.usual.bytes)));
   const rows = await model.tensor("usual", { rows: [7, 9] });
@@ -167,7 +167,7 @@ test("differences of every length come back, with few and with many raw bits", a
   await packNatively(at("new.safetensors"), at("new.z4dm"), { base: at("old.safetensors"), extended: true });
   const model = await open(at("new.z4dm"), { base: at("old.safetensors"), workers: 0 });
   for await (const { name, bytes } of model.stream()) {
-    assert.equal(model.tensors.get(name).base === "difference", !name.startsWith("small"), name);
+    assert.equal(model.tensors.get(name).base === "delta", !name.startsWith("small"), name);
     assert.ok(Buffer.from(bytes).equals(Buffer.from(tuned[name].bytes)), name);
   }
   model.close();
@@ -194,7 +194,7 @@ test("against a base as well", async () => {
   const { blob, size, tensors } = await pack(at("tuned.safetensors"), options);
   const bytes = await bytesOf(blob);
   assert.deepEqual([bytes[4], size], [2, bytes.byteLength]);
-  assert.deepEqual(tensors.map(({ base }) => base).toSorted(), ["copy", "difference"]);
+  assert.deepEqual(tensors.map(({ base }) => base).toSorted(), ["copy", "delta"]);
   const stream = collector();
   await pack(at("tuned.safetensors"), { ...options, to: stream.to });
   assert.ok(stream.bytes().equals(bytes));

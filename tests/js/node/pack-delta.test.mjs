@@ -93,7 +93,7 @@ test("a fine-tune comes back from its delta: by name, as a file, and by the comm
     assert.ok(Buffer.from((await model.tensor(name)).bytes).equals(tuned[name].bytes), name);
   }
   const kinds = Object.fromEntries(packed.map(({ name, base }) => [name, base]));
-  assert.deepEqual([kinds[MIDDLE_TENSOR], kinds[SAME_TENSOR], kinds[NEW_TENSOR]], ["difference", "copy", undefined]);
+  assert.deepEqual([kinds[MIDDLE_TENSOR], kinds[SAME_TENSOR], kinds[NEW_TENSOR]], ["delta", "copy", undefined]);
   const file = model.asSafetensorsBlob();
   assert.ok(file.isOriginal && Buffer.from(await file.bytes()).equals(files["/tuned.safetensors"]), "the file itself");
 
@@ -306,7 +306,7 @@ test("a model of another format is no base", async () => {
 });
 
 for (const [what, source, expected] of [
-  ["a packed file", packedVector, { name: "InvalidInputError", message: /packed already/ }],
+  ["a packed file", packedVector, { name: "InvalidInputError", message: /already packed/ }],
   ["a web page", text("<!DOCTYPE html><html><body>Sign in</body></html>"), { name: "FormatError", message: /^This is a web page/ }],
   ["a download that ended early", small.subarray(0, -1), { name: "FormatError", rule: "safetensors.truncated" }],
 ]) {

@@ -74,7 +74,7 @@ export async function repack(model: Blob, to: WritableStream<Uint8Array>): Promi
 export async function packTuned(tuned: File, base: Model, to: WritableStream<Uint8Array>): Promise<Blob> {
   const { blob, tensors }: Packed = await pack(tuned, { base, effort: "fast", onProgress: ({ stage }) => void stage });
   const report: PackReport = await pack("https://host/tuned.safetensors", { base: "https://host/base.zstn", to, token: "t", retries: 1 });
-  const use: "copy" | "difference" | undefined = tensors[0]?.base ?? report.tensors[0]?.base;
+  const use: "copy" | "delta" | undefined = tensors[0]?.base ?? report.tensors[0]?.base;
   await pack(tuned, { base: "https://host/base.zstn", retries: 5, cache: 1e6 });
   const frame = await compressDelta(new Uint8Array(9), new Uint8Array(9), { dtype: "F32", effort: "max" });
   void (await decompressDelta(frame, new ArrayBuffer(9), { maxBytes: 9 }));

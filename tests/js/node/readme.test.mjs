@@ -75,7 +75,7 @@ const PAGES = {
   safetensors: ["JSON.stringify([Number(head) < file.size, file.isOriginal])", [true, true]],
   packing: [
     "JSON.stringify([bytes.length, same[17], tensors.map(({ base }) => base), restored.length === tuned.originalSize, original, kind, await gguf.text()])",
-    [4096, 3, ["difference", "copy"], true, { kind: "gguf" }, "gguf", GGUF.toString()],
+    [4096, 3, ["delta", "copy"], true, { kind: "gguf" }, "gguf", GGUF.toString()],
   ],
 };
 for (const [page, [found, expected]] of Object.entries(PAGES)) {

@@ -53,7 +53,7 @@ fn deltas_pack_and_unpack_against_their_base() {
             "made against",
         ),
         (&["verify", "tuned.z4dm"], 2, "--base"),
-        (&["pack", "tuned.z4dm", "-o", "x"], 2, "packed already"),
+        (&["pack", "tuned.z4dm", "-o", "x"], 2, "already packed"),
         (
             &["get", "tuned.z4dm", "model.layers.0.mlp.down_proj.weight"],
             2,
@@ -68,7 +68,7 @@ fn deltas_pack_and_unpack_against_their_base() {
         (
             &["ls", "tuned.z4dm", "--base", "other.safetensors"],
             1,
-            "missing from the base",
+            "has no such tensor",
         ),
     ] {
         let out = zstn(folder.path(), arguments);
@@ -145,7 +145,7 @@ fn assert_stored_bytes(list: &serde_json::Value, info: &serde_json::Value) {
     for tensor in tensors {
         let stored = number(&tensor["packed_bytes"]);
         assert!(0 < stored && stored < number(&tensor["original_bytes"]));
-        assert_eq!(tensor["base"], "difference");
+        assert_eq!(tensor["base"], "delta");
         let part = &tensor["parts"][0];
         let end = number(&part["offset"]) + number(&part["packed_bytes"]);
         assert!(end <= number(&list["packed_bytes"]), "{tensor}");
@@ -456,7 +456,7 @@ fn buffers_and_bases_that_do_not_fit_are_refused() {
             (
                 "decompress w.z4dl --base other -o x",
                 1,
-                &["w.z4dl", "other", "other bytes"],
+                &["w.z4dl", "other", "another base"],
             ),
             (
                 "decompress w.z4dl --base short -o x",

@@ -445,3 +445,17 @@ fn more_shards_than_descriptors() {
         assert!(out.status.success(), "{arguments}: {}", text(&out.stderr));
     }
 }
+
+#[test]
+fn verifying_a_folder_names_the_files_that_are_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("model.safetensors"), weights("w", 1)).unwrap();
+    fs::write(at("other.npy"), b"no array").unwrap();
+    let out = zstn(folder.path(), &["verify", "."]);
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("not checked") && said.contains("other.npy"),
+        "{said}"
+    );
+}

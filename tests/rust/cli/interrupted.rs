@@ -248,8 +248,8 @@ fn a_closed_pipe_never_ends_in_a_panic() {
         (&["verify", "m.zstn"], 0),
         (&["get", "m.zstn", "a"], 0),
         (&["get", "m.zstn", "a", "-o", "a.npy"], 0),
-        (&["get", "m.zstn", "none"], 1),
-        (&["get", "m.zstn", "none", "--json"], 1),
+        (&["get", "m.zstn", "none"], 2),
+        (&["get", "m.zstn", "none", "--json"], 2),
         (&["--help"], 0),
         (&["ls", "--nonsense"], 2),
     ] {

@@ -297,8 +297,8 @@ fn names_and_metadata_are_escaped_wherever_they_are_shown() {
         (&["ls", "m.zstn", "--json"], 0, 1),
         (&["get", "m.zstn", HOSTILE, "--summary"], 0, 8),
         (&["get", "m.zstn", HOSTILE, "--json"], 0, 1),
-        (&["get", "m.zstn", &missing], 1, 1),
-        (&["get", "m.zstn", &missing, "--json"], 1, 1),
+        (&["get", "m.zstn", &missing], 2, 1),
+        (&["get", "m.zstn", &missing, "--json"], 2, 1),
         (&["get", "m.zstn", HOSTILE, "--rows", "7..9"], 2, 1),
         (&["get", "m.zstn", HOSTILE, "-o", &output], 0, 1),
         (&["verify", &file_name], 0, 1),
@@ -367,11 +367,14 @@ fn names_that_were_mistyped_are_suggested() {
         ),
         ("POOLER.DENSE.BIAS", "; did you mean `pooler.dense.bias`?"),
         ("pooler", "; did you mean `pooler.dense.bias`?"),
-        ("lm_head.weight.of.another.model", "in this file"),
+        (
+            "lm_head.weight.of.another.model",
+            "; `zstn ls` lists the names",
+        ),
     ] {
         let out = zstn(folder.path(), &["get", "m.safetensors", typed]);
         let shown = text(&out.stderr);
-        assert_eq!(out.status.code(), Some(1));
+        assert_eq!(out.status.code(), Some(2));
         assert!(shown.trim_end().ends_with(said), "{typed}: {shown}");
     }
     let reader = zstn::Reader::open(folder.path().join("m.safetensors"));

@@ -392,6 +392,7 @@ fn exit_status_and_sentences() {
     std::fs::write(at("other.safetensors"), vector("scalars.safetensors")).unwrap();
     std::fs::write(at("frame.z4ai"), b"Z4AI\x01\0\0\x01\x01\0\0\0").unwrap();
     std::fs::write(at("empty"), b"").unwrap();
+    std::fs::write(at("a.sketch"), b"ZSTNSKCH\x01\0\0\0\0\0\0\0").unwrap();
     for (arguments, status, sentence) in [
         (&["unpack", "cut.zstn", "-o", "x"][..], 1, "looks cut off"),
         (&["ls", "cut.zstn"], 1, "looks cut off"),
@@ -404,8 +405,33 @@ fn exit_status_and_sentences() {
             2,
             "not a packed one",
         ),
-        (&["pack", "good.zstn", "-o", "x"], 2, "packed already"),
-        (&["get", "good.zstn", "nope"], 1, "no tensor named `nope`"),
+        (&["pack", "good.zstn", "-o", "x"], 2, "already packed"),
+        (&["pack", "good.zstn"], 2, "already packed"),
+        (&["unpack", "other.safetensors"], 2, "not a packed one"),
+        (
+            &["pack", "other.safetensors", "--base", "other.safetensors"],
+            2,
+            "is its own base",
+        ),
+        (
+            &["unpack", "good.zstn", "new.safetensors"],
+            2,
+            "write -o new.safetensors",
+        ),
+        (&["info", "a.sketch"], 1, "this is a sketch"),
+        (&["get", "other.safetensors"], 2, "name one or several"),
+        (
+            &[
+                "diff",
+                "good.zstn",
+                "other.safetensors",
+                "--base",
+                "good.zstn",
+            ],
+            2,
+            "leave out the base",
+        ),
+        (&["get", "good.zstn", "nope"], 2, "no tensor named `nope`"),
         (&["ls", "frame.z4ai"], 1, "decompress it"),
         (
             &["verify", "good.zstn", "--against", "other.safetensors"],

@@ -236,7 +236,7 @@ fn packing_changes_one_part_of_a_name_and_unpacking_restores_it() {
         assert_eq!(
             renamed(packed, from, to),
             None,
-            "{packed} is packed already"
+            "{packed} is already packed"
         );
         let delta = renamed(plain, from, FileKind::Delta).expect("a name");
         assert_eq!(

@@ -273,7 +273,7 @@ fn packed_bytes_of_a_stream_are_refused() {
     )
     .unwrap();
     let error = packed(trickle(&once), &PackOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("is packed already"), "{error}");
+    assert!(error.to_string().contains("is already packed"), "{error}");
 }
 
 #[test]

@@ -190,7 +190,7 @@ pub fn objects_that_change_and_writers_that_lose_are_told(bucket: &Bucket) {
     let arguments = ["pack", "big.safetensors", "-o", "at:big.zstn"];
     if bucket.kind == Kind::S3 {
         let refusal = machine.refusal(&arguments);
-        let expected = "at:big.zstn exists already: another writer was first, and this result is \
+        let expected = "at:big.zstn already exists: another writer was first, and this result is \
                         discarded";
         assert!(refusal.contains(expected), "{refusal}");
         assert!(local.read("big.zstn") == b"somebody else's");

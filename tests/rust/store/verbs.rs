@@ -125,7 +125,7 @@ pub fn refusals_are_one_sentence(bucket: &Bucket) {
     machine.done(&["pack", "at:m.safetensors", "-o", "at:m.zstn"]);
     refused(
         &["pack", "at:m.safetensors", "-o", "at:m.zstn"],
-        "at:m.zstn exists already; use --force to replace it, or choose another name",
+        "at:m.zstn already exists; use --force to replace it, or choose another name",
     );
     machine.done(&["pack", "at:m.safetensors", "-fo", "at:m.zstn"]);
     refused(

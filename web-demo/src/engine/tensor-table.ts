@@ -35,7 +35,7 @@ export interface TensorColumns {
   readonly aliases: Int32Array<ArrayBuffer>;
 }
 
-const BASES = [undefined, "copy", "difference"] as const;
+const BASES = [undefined, "copy", "delta"] as const;
 
 /** Arranges tensors in columns. */
 export function columnsOf(tensors: readonly TensorInfo[]): TensorColumns {

@@ -67,7 +67,7 @@ fn add_delta<E: Engine>(
 ) -> Result<Placement> {
     let delta = Delta::parse(placed.bytes)?;
     if delta.len_bytes() != placed.output.end.saturating_sub(placed.output.start) {
-        let detail = "the delta was made against a reference of another length";
+        let detail = "the delta was made against a base of another length";
         return Err(Error::malformed(Rule::DeltaReference, detail));
     }
     let inner = delta.inner();

@@ -43,7 +43,7 @@ pub enum BaseUse {
     /// The tensor equals the base's tensor, or a part of it.
     Copy,
     /// The stored bytes are a delta against the base's tensor, or a part of it.
-    Difference,
+    Delta,
 }
 
 impl BaseUse {
@@ -52,9 +52,7 @@ impl BaseUse {
     pub fn of(kind: RecordKind) -> Option<Self> {
         match kind {
             RecordKind::Full => None,
-            RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => {
-                Some(Self::Difference)
-            }
+            RecordKind::Delta | RecordKind::Difference | RecordKind::Grown => Some(Self::Delta),
             RecordKind::Copy => Some(Self::Copy),
         }
     }
@@ -64,7 +62,7 @@ impl BaseUse {
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
-            Self::Difference => "difference",
+            Self::Delta => "delta",
         }
     }
 }

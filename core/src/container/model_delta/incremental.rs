@@ -130,14 +130,14 @@ impl IncrementalDeltaPacker {
         base: Cow<[u8]>,
     ) -> Result<Vec<u8>> {
         let Some(wanted) = self.wanted() else {
-            return Err(Error::invalid_input("the file is packed already"));
+            return Err(Error::invalid_input("the file is already packed"));
         };
         let target = self.target.complete(&wanted.target, target)?;
         let read = self.base.complete(&wanted.base, base)?;
         match mem::replace(&mut self.stage, Stage::Start) {
             Stage::Start => {
                 if target.starts_with(&zstn::MAGIC) || target.starts_with(&super::MAGIC) {
-                    return Err(Error::invalid_input("the file is packed already"));
+                    return Err(Error::invalid_input("the file is already packed"));
                 }
                 safetensors::header_len_bytes(&target, self.target.len_bytes())?;
                 refuse_packed(&read)

@@ -375,7 +375,7 @@ pub(crate) fn check_tensor(name: &str, len_bytes: u64, in_base: Option<u64>) -> 
     let detail = match in_base {
         Some(len) if len == len_bytes => return Ok(()),
         Some(len) => format!("has {len} bytes in the base, {len_bytes} here"),
-        None => "is missing from the base".into(),
+        None => "the base has no such tensor".into(),
     };
     Err(Error::malformed(Rule::DeltaBaseTensor, detail).tensor(name))
 }

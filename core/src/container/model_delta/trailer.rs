@@ -424,10 +424,15 @@ impl RecordInfo {
         if short_digest([tensor]) == self.digest {
             return Ok(());
         }
+        let rule = match self.kind {
+            // Of the tensor, the delta stores only the digest.
+            RecordKind::Copy => Rule::DeltaReference,
+            _ => Rule::DeltaTensor,
+        };
         Err(Error::malformed(
-            Rule::DeltaTensor,
-            "the restored tensor is not the one that was packed: the delta is damaged, or the \
-             base is another one",
+            rule,
+            "the restored tensor is not the one that was packed: the base is another one, or the \
+             delta is damaged",
         )
         .tensor(name))
     }

@@ -183,7 +183,7 @@ impl IncrementalPacker {
     /// none. After an error the packer cannot continue.
     pub fn supply<E: PackEngine>(&mut self, engine: &E, bytes: &[u8]) -> Result<Vec<u8>> {
         let Some(wanted) = self.wanted() else {
-            return Err(Error::invalid_input("the file is packed already"));
+            return Err(Error::invalid_input("the file is already packed"));
         };
         let bytes = self.head.complete(&wanted, bytes.into())?;
         match mem::replace(&mut self.stage, Stage::Start) {
@@ -307,12 +307,12 @@ impl IncrementalPacker {
         let _ = engine;
         if head.starts_with(&MAGIC) {
             return Err(Error::invalid_input(
-                "the file is a ZSTN container: it is packed already",
+                "the file is a ZSTN container: it is already packed",
             ));
         }
         if head.starts_with(&model_delta::MAGIC) {
             return Err(Error::invalid_input(
-                "the file is a delta from another checkpoint: it is packed already",
+                "the file is a delta from another checkpoint: it is already packed",
             ));
         }
         safetensors::header_len_bytes(head, self.head.len_bytes())?;

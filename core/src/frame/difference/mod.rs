@@ -109,16 +109,14 @@ impl<'a> Difference<'a> {
         let wrong = |detail| Error::malformed(Rule::DeltaReference, detail);
         if reference.len() as u64 != self.len_bytes() {
             return Err(wrong(format!(
-                "the delta was made against {} bytes, the reference has {}",
+                "the delta was made against {} bytes, the base has {}",
                 self.len_bytes(),
                 reference.len()
             )));
         }
         let digest = digest.unwrap_or_else(|| short_digest(engine, reference));
         if digest != self.head.base_digest {
-            return Err(wrong(
-                "the delta was made against other bytes than this reference".into(),
-            ));
+            return Err(wrong("the delta was made against another base".into()));
         }
         self.restore(engine, reference)
     }

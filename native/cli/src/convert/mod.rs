@@ -194,6 +194,9 @@ impl Options {
         let of_gauss = self.gauss.given();
         let of_gauss = of_gauss.map(|(name, is_given)| (name, is_given, kind == TargetKind::Gauss));
         let useless = given.into_iter().chain(of_gauss);
+        if self.shard_size == Some(0) {
+            return Err(Error::Usage("--shard-size is at least one byte".into()));
+        }
         match { useless }.find(|(_, is_given, is_useful)| *is_given && !is_useful) {
             None => Ok(()),
             Some(("--shard-size", ..)) => Err(Error::Usage(
@@ -258,9 +261,10 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn say(options: &Options, destination: &Destination, report: &ConvertReport, seconds: f64) {
-    let files = match report.files.len() {
-        0 | 1 => String::new(),
-        count => format!(" in {count} files"),
+    let shards = report.files.iter().filter(|file| !is_index(file)).count();
+    let files = match shards < report.files.len() {
+        true => format!(" in {}", pack::count(shards, "shard")),
+        false => String::new(),
     };
     say!(
         "{} → {destination}: {}, {} → {}{files} ({}), {seconds:.2} s, {}",

@@ -27,7 +27,8 @@ pub struct Options {
     #[arg(value_parser = arguments::location())]
     input: Location,
     /// Tensor names, as `zstn ls` prints them, or patterns like 'layers.3.*'
-    #[arg(required = true, value_name = "NAME")]
+    /// [default: the tensor of a file that has only one]
+    #[arg(value_name = "NAME")]
     names: Vec<Pattern>,
     /// Read only these rows (slices of the first dimension): a row like 5, or a range
     /// like 100..200 or 100:200 that excludes its end; either bound may be omitted, and
@@ -209,27 +210,37 @@ impl Options {
     fn wanted(&self, reader: &Reader) -> Result<Vec<Wanted>> {
         let mut seen = HashSet::new();
         let mut all = Vec::new();
-        for pattern in &self.names {
-            for number in matching(reader, pattern)? {
-                if !seen.insert(number) {
-                    continue;
-                }
-                let tensor = &reader.tensors()[number];
-                let part = match (&self.rows, &self.select) {
-                    (Some(bounds), _) => {
-                        Part::Rows(Box::new(plan_rows(reader, &tensor.name, bounds)?))
-                    }
-                    (_, Some(bounds)) => {
-                        let (elements, shape) = bounds.of(tensor)?;
-                        Part::Elements(elements, shape)
-                    }
-                    (None, None) => Part::Whole,
-                };
-                all.push(Wanted {
-                    name: tensor.name.clone(),
-                    part,
-                });
+        let count = reader.tensors().len();
+        if self.names.is_empty() && count != 1 {
+            return Err(Error::Usage(format!(
+                "{} has {count} tensors; name one or several, or give '*' for all",
+                reader.name()
+            )));
+        }
+        let numbers = match self.names.is_empty() {
+            true => vec![0],
+            false => {
+                let numbers = self.names.iter().map(|pattern| matching(reader, pattern));
+                numbers.collect::<Result<Vec<_>>>()?.concat()
             }
+        };
+        for number in numbers {
+            if !seen.insert(number) {
+                continue;
+            }
+            let tensor = &reader.tensors()[number];
+            let part = match (&self.rows, &self.select) {
+                (Some(bounds), _) => Part::Rows(Box::new(plan_rows(reader, &tensor.name, bounds)?)),
+                (_, Some(bounds)) => {
+                    let (elements, shape) = bounds.of(tensor)?;
+                    Part::Elements(elements, shape)
+                }
+                (None, None) => Part::Whole,
+            };
+            all.push(Wanted {
+                name: tensor.name.clone(),
+                part,
+            });
         }
         Ok(all)
     }
@@ -249,7 +260,10 @@ fn one(options: &Options, reader: &Reader, wanted: &Wanted, target: Target<'_>) 
             format.write(&tensor, output)?;
             if !options.report.json {
                 if !options.report.quiet {
-                    say!("{} → {path}", tensor.name);
+                    match &*tensor.name {
+                        "" => say!("{} → {path}", options.input),
+                        name => say!("{name} → {path}"),
+                    }
                     if let Some(note) = format.note(tensor.dtype) {
                         say!("note: {note}");
                     }

@@ -116,7 +116,7 @@ fn one(options: &Options, http: &HttpOptions, input: &Location) -> Result<()> {
         let of_wanted = tensors.filter(|tensor| tensor.base_use() == Some(wanted));
         of_wanted.count()
     };
-    let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Difference));
+    let (copied, differing) = (from_base(BaseUse::Copy), from_base(BaseUse::Delta));
     let extensions = Extensions::of(stored(&reader))?;
     let chain = Chain::of(stored(&reader));
     let metadata = reader.original_metadata()?;

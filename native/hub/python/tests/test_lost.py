@@ -248,7 +248,7 @@ def test_restore_replaces_no_other_file(tmp_path: Path, source: Path) -> None:
     hub("restore", store, "--plan", plan, "-o", source)
     path.write_bytes(b"changed")
     _, said = hub("restore", store, "--plan", plan, "-o", source, status=1)
-    assert "exists already with other bytes" in said and path.read_bytes() == b"changed"
+    assert "already exists with other bytes" in said and path.read_bytes() == b"changed"
     path.unlink()
     hub("restore", store, "--plan", plan, "-o", source)
     assert path.read_bytes() == before

@@ -78,7 +78,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--attempts", type=_count, default=4, metavar="N",
                      help="attempts at a file that fails temporarily [default: 4]")  # fmt: skip
     run.add_argument("--check", action="store_true",
-                     help="read files that are packed already, and pack damaged ones again; "
+                     help="read files that are already packed, and pack damaged ones again; "
                      "as `check --repair` does")  # fmt: skip
     run.add_argument("--retry-failed", action="store_true",
                      help="try files again that were refused")  # fmt: skip

@@ -112,7 +112,7 @@ impl Results {
         self.read("failed", key)
     }
 
-    /// Writes a `done` entry. Returns false if one exists already, which is kept.
+    /// Writes a `done` entry. Returns false if one already exists, which is kept.
     ///
     /// # Errors
     /// I/O errors and errors of requests.
@@ -186,7 +186,7 @@ impl Results {
     }
 
     /// Creates a small file in one of the folders; it appears only when it is complete.
-    /// Returns false if the file exists already.
+    /// Returns false if the file already exists.
     ///
     /// # Errors
     /// I/O errors and errors of requests.
@@ -296,7 +296,7 @@ fn parse<T: DeserializeOwned>(location: &Location, bytes: &[u8]) -> Result<T> {
 }
 
 /// Writes a JSON file, which appears only when it is complete. Without `replace`,
-/// returns false if the file exists already.
+/// returns false if the file already exists.
 pub(crate) fn write_json(
     location: &Location,
     value: &impl Serialize,

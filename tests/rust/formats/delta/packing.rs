@@ -360,7 +360,7 @@ fn errors_say_which_file_they_are_about() {
     assert!(packed.2.contains("packed itself"), "{}", packed.2);
     let packed = refusal(&delta.delta, &base);
     assert_eq!(packed.0, ErrorKind::InvalidInput);
-    assert!(packed.2.contains("packed already"), "{}", packed.2);
+    assert!(packed.2.contains("already packed"), "{}", packed.2);
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn the_command_line_names_and_reports() {
         (
             &["pack", "model-zstn/model.zstn.index.json"],
             2,
-            "packed already",
+            "already packed",
         ),
         (
             &["pack", "model", "-o", "-"],

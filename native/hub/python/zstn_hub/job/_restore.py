@@ -42,7 +42,7 @@ def restore(row: Row, store: str, output: str | os.PathLike[str], threads: int =
         if output.is_file() and _sha256(output) == row.sha256:
             return
         raise ZstnError(
-            f"{row.place}: {output} exists already with other bytes; choose another folder, or "
+            f"{row.place}: {output} already exists with other bytes; choose another folder, or "
             "move it away",
             "exists",
         )
