@@ -81,9 +81,14 @@ struct Family {
 
 impl Family {
     fn new(dtype: &'static str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let base = stored(&weights(1), dtype);
         let [one, two] = [2, 3].map(|seed| stored(&tuned(&base, seed), dtype));
+        Self::of(dtype, [base, one, two])
+    }
+
+    /// Writes a model and two that were tuned from it.
+    fn of(dtype: &'static str, [base, one, two]: [Weights; 3]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let family = Self {
             folder,
             dtype,
@@ -243,6 +248,36 @@ fn merges_of_every_kind_are_nearly_free() {
             check(&packed, &bases, &merged);
         }
     }
+}
+
+#[test]
+fn merges_of_sources_that_hardly_differ_are_predicted() {
+    let base = weights(1);
+    let mean = base
+        .iter()
+        .map(|weight| f64::from(weight.abs()))
+        .sum::<f64>()
+        / base.len() as f64;
+    // Most of the changes are smaller than the distance of two numbers.
+    let tuned = |seed| {
+        let mut rng = Rng(seed);
+        #[allow(clippy::cast_possible_truncation)]
+        let moved = base
+            .iter()
+            .map(|weight| weight + rng.normal(1e-3 * mean) as f32);
+        stored(&moved.collect(), "BF16")
+    };
+    let family = Family::of("BF16", [stored(&base, "BF16"), tuned(2), tuned(3)]);
+    let merged = family.merge(|one, two, _| f64::from(one) * 0.6 + f64::from(two) * 0.4);
+    let bases = family.paths(&["one.safetensors", "two.safetensors"]);
+    let report = pack(&merged, &bases, &family.at("merged.z4dm"));
+    let alone = pack(&merged, &bases[..1], &family.at("alone.z4dm"));
+    let [bytes, of_one] = [&report, &alone].map(|report| report.packed_bytes());
+    assert!(
+        bytes * 5 < of_one,
+        "{bytes} bytes, {of_one} from one source"
+    );
+    check(&family.at("merged.z4dm"), &bases, &merged);
 }
 
 #[test]

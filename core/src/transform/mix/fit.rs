@@ -93,8 +93,9 @@ fn differing_bits(element_bytes: usize, one: &[u8], two: &[u8]) -> u64 {
     bits.sum()
 }
 
-/// Returns the weights with the least squares of the differences; `None` if they are not
-/// finite. Elements that are not finite do not count.
+/// Returns the weights with the least squares of the relative differences, because the
+/// elements of the target were rounded by about the same share of their magnitude. `None`
+/// if the weights are not finite. Elements that are not finite do not count.
 fn least_squares(float: FloatType, target: &[u8], sources: &[&[u8]]) -> Option<Vec<f64>> {
     let count = sources.len();
     // One row for each source: its products with all sources, and with the target.
@@ -116,14 +117,28 @@ fn least_squares(float: FloatType, target: &[u8], sources: &[&[u8]]) -> Option<V
             if !values.iter().all(|values| values[place].is_finite()) {
                 continue;
             }
+            let scale = reciprocal(values.iter().map(|values| values[place]));
             for (row, first) in rows.iter_mut().zip(&values) {
                 for (sum, second) in row.iter_mut().zip(&values) {
-                    *sum += first[place] * second[place];
+                    *sum += (first[place] * scale) * (second[place] * scale);
                 }
             }
         }
     }
     solve(rows)
+}
+
+/// Returns a power of two that brings the largest magnitude near 1, and 0 if all numbers are
+/// zero. All are finite.
+fn reciprocal(numbers: impl Iterator<Item = f64>) -> f64 {
+    const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
+    /// The sum of the biased exponents of a power of two and of its reciprocal.
+    const BIAS_SUM: u64 = 2 * (f64::MAX_EXP as u64 - 1);
+    let magnitudes = numbers.map(|number| number.abs().to_bits() >> MANTISSA_BITS);
+    match magnitudes.max().unwrap_or_default() {
+        0 => 0.0,
+        exponent => f64::from_bits((BIAS_SUM - exponent) << MANTISSA_BITS),
+    }
 }
 
 /// Solves linear equations. The last value of each row is its right side. A source that is
