@@ -1,7 +1,7 @@
 /** The viewer: the changes between two models, compared with known differences. */
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { browserTests } from "../support/browser.mjs";
 import { safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
@@ -208,6 +208,16 @@ inBrowser("comparing can be cancelled and continued", async (page, complaints) =
   await settled(page);
   assert.deepEqual((await ranks(page)).map(([name]) => name), Object.keys(SCALED));
   assert.deepEqual(complaints, []);
+});
+
+inBrowser("a delta is not compared with a model that is not its base", async (page) => {
+  const other = readFileSync(join(models, "large.safetensors"));
+  const data = 8 + Number(other.readBigUInt64LE(0));
+  for (let at = data; at < other.length; at++) other[at] ^= 1;
+  writeFileSync(join(models, "other.safetensors"), other);
+  await goTo(page, server, { src: "models/large-tuned.z4dm", with: "models/other.safetensors" });
+  // The statements of the delta are not believed.
+  await page.getByText("34 tensors have not been compared in full").first().waitFor();
 });
 
 inBrowser("a delta names what changed, and only that is read", async (page, complaints) => {

@@ -1,19 +1,24 @@
 /**
- * Compares the facts that two open models record about their tensors: equal digests, and counts of NaN and infinity. No
- * tensor is read.
+ * Compares the facts that two open models record about their tensors: equal digests, and counts of NaN and infinity. Of a
+ * delta and its base, one tensor is read.
  */
 
 import type { Model, TensorInfo, TensorStatistics } from "zstn";
 import type { StatedChange } from "./tensor-change.js";
 
-/** Returns the facts that the files record about tensors of both models. */
+/** A longer tensor is not read to check the base of a delta if there is a shorter one. */
+const MAX_CHECKED_BYTES = 4 << 20;
+
+/** Returns the facts that the files record about tensors of both models. Rejects if one is a delta of another base. */
 export async function statedChanges(first: Model, second: Model, names: readonly string[]): Promise<StatedChange[]> {
   const models = [first, second];
+  const delta = first.base === second ? first : second.base === first ? second : undefined;
+  if (delta) await checkBase(delta, names);
   // Damaged statistics are treated as missing.
   const statistics = await Promise.all(models.map((model) => model.statistics().catch(() => undefined)));
   return names.map((name) => {
     const infos = models.map((model) => model.tensors.get(name)!) as [TensorInfo, TensorInfo];
-    const isSame = isSameTensor(...infos);
+    const isSame = isSameTensor(...infos, delta?.tensors.get(name)!.base);
     const [left, right] = statistics.map((all) => all?.get(name));
     return {
       name,
@@ -24,12 +29,25 @@ export async function statedChanges(first: Model, second: Model, names: readonly
   });
 }
 
-function isSameTensor(a: TensorInfo, b: TensorInfo): boolean | undefined {
+/**
+ * Reads one of the tensors that a delta states to equal those of its base, which compares it with its digest. Rejects if
+ * the base is another model, which would differ in nearly all tensors.
+ */
+async function checkBase(delta: Model, names: readonly string[]): Promise<void> {
+  const copies = names.map((name) => delta.tensors.get(name)!).filter(({ base, byteLength }) => base === "copy" && byteLength > 0);
+  copies.sort((a, b) => a.byteLength - b.byteLength);
+  // Short tensors, such as positions, may be equal in unrelated models.
+  const checked = copies.findLast(({ byteLength }) => byteLength <= MAX_CHECKED_BYTES) ?? copies[0];
+  if (checked) await delta.tensor(checked.name);
+}
+
+/** `use` is how a delta uses its base, if one of the models is the base of the other. */
+function isSameTensor(a: TensorInfo, b: TensorInfo, use: TensorInfo["base"]): boolean | undefined {
   // Equal values of different dtypes have different bytes.
   if (a.dtype !== b.dtype || a.byteLength !== b.byteLength) return undefined;
   if (a.byteLength === 0) return true;
-  // A delta states which tensors equal those of its base, but the other model may not be that base.
-  return a.digest !== undefined && b.digest !== undefined ? a.digest === b.digest : undefined;
+  if (a.digest !== undefined && b.digest !== undefined) return a.digest === b.digest;
+  return use === undefined ? undefined : use === "copy";
 }
 
 const nonFiniteIn = ({ nans, infinities }: TensorStatistics): number => nans + infinities;
