@@ -199,15 +199,27 @@ pub fn add_target(step: &mut Step, triple: &str) -> Result<Toolchain> {
     Ok(Toolchain::Active)
 }
 
-/// Returns the nightly toolchain. It is an error if it lacks the source of the standard
-/// library, which this program does not install.
-pub fn nightly() -> Result<Toolchain> {
-    let source = sysroot(rustup_run(NIGHTLY, "rustc"));
-    let manifest = source.map(|root| root.join("lib/rustlib/src/rust/library/Cargo.lock"));
+/// Returns the nightly toolchain, which has the source of the standard library. If it is
+/// missing and `installs` is true, rustup installs it.
+pub fn nightly(step: &mut Step, installs: bool) -> Result<Toolchain> {
+    let has_source = || {
+        let source = sysroot(rustup_run(NIGHTLY, "rustc"));
+        let manifest = source.map(|root| root.join("lib/rustlib/src/rust/library/Cargo.lock"));
+        manifest.is_ok_and(|manifest| manifest.is_file())
+    };
+    let line = format!("rustup toolchain install {NIGHTLY} --profile minimal --component rust-src");
+    if installs && !has_source() {
+        step.say("Installing nightly Rust with rustup: it builds zstn/threads.");
+        let mut install = cmd(&line);
+        step.run(
+            install
+                .words("--quiet --no-self-update")
+                .env("RUSTUP_MAX_RETRIES", "0"),
+        )?;
+    }
     ensure!(
-        manifest.is_ok_and(|manifest| manifest.is_file()),
-        "it takes the source of Rust's standard library: type \
-         `rustup toolchain install {NIGHTLY} --component rust-src`"
+        has_source(),
+        "it takes the source of Rust's standard library: type `{line}`"
     );
     Ok(Toolchain::Nightly)
 }

@@ -73,7 +73,10 @@ impl Module {
         step(self.title, |step| {
             let is_threads = self.feature == THREADS;
             let (toolchain, folder, flags) = match is_threads {
-                true => (cargo::nightly(), "wasm-threads", THREADS_FLAGS),
+                true => {
+                    let toolchain = cargo::nightly(step, profile == PUBLISHED);
+                    (toolchain, "wasm-threads", THREADS_FLAGS)
+                }
                 false => (Ok(cargo::add_target(step, WEB)?), "wasm", FLAGS),
             };
             let toolchain = match toolchain {
