@@ -99,7 +99,7 @@ test("differences from and for the command line", async () => {
 
 test("a base that is not the one, or not as long", async () => {
   const frame = await compressDelta(tuned, floats);
-  await assert.rejects(decompressDelta(frame, tuned), { name: "WrongBaseError", rule: "delta.reference", message: /other bytes/ });
+  await assert.rejects(decompressDelta(frame, tuned), { name: "WrongBaseError", rule: "delta.reference", message: /another base/ });
   await assert.rejects(decompressDelta(frame, floats.subarray(1)), { name: "WrongBaseError", rule: "delta.reference", message: /120000 bytes/ });
   await assert.rejects(compressDelta(tuned, floats.subarray(1)), { name: "InvalidInputError", message: /120000 bytes, the base has 119999/ });
   await assert.rejects(decompress(frame), { code: "unsupported", message: /decompressDelta/ });
