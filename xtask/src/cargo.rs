@@ -207,19 +207,18 @@ pub fn nightly(step: &mut Step, installs: bool) -> Result<Toolchain> {
         let manifest = source.map(|root| root.join("lib/rustlib/src/rust/library/Cargo.lock"));
         manifest.is_ok_and(|manifest| manifest.is_file())
     };
-    let line = format!("rustup toolchain install {NIGHTLY} --profile minimal --component rust-src");
     if installs && !has_source() {
         step.say("Installing nightly Rust with rustup: it builds zstn/threads.");
-        let mut install = cmd(&line);
-        step.run(
-            install
-                .words("--quiet --no-self-update")
-                .env("RUSTUP_MAX_RETRIES", "0"),
-        )?;
+        let mut install = cmd("rustup --quiet toolchain install --no-self-update");
+        install
+            .words("--profile minimal --component rust-src")
+            .arg(NIGHTLY);
+        step.run(install.env("RUSTUP_MAX_RETRIES", "0"))?;
     }
     ensure!(
         has_source(),
-        "it takes the source of Rust's standard library: type `{line}`"
+        "it takes the source of Rust's standard library: type \
+         `rustup toolchain install {NIGHTLY} --component rust-src`"
     );
     Ok(Toolchain::Nightly)
 }
