@@ -153,7 +153,8 @@ pub struct VerifyReport {
     pub missing_tensors: Vec<String>,
     /// Entries of the folder that were not checked: files that are copied unchanged
     /// have no checksums, so only a comparison with the original can detect a change.
-    /// Of a folder with a model that is not packed, other model files.
+    /// In a local folder whose model is not packed, these are the model files, outside
+    /// subfolders, that do not belong to it.
     pub unchecked_files: Vec<PathBuf>,
 }
 

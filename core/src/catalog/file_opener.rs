@@ -127,7 +127,7 @@ pub fn recognise_named(name: &str, head: &[u8], file_len_bytes: u64) -> Result<F
     #[cfg(feature = "other-formats")]
     if head.starts_with(&crate::sketch::MAGIC) {
         return Err(Error::unsupported(
-            "this is a sketch, by which `--base auto` finds a base; it has no tensors",
+            "this is a sketch for `--base auto`; it has no tensors",
         ));
     }
     match by_magic(head) {

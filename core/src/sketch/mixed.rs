@@ -10,8 +10,8 @@ use crate::transform::mix;
 
 impl Sketch {
     /// Returns the sketch of a base computed from `sources` that is as close to this
-    /// checkpoint as possible. Only tensors of the same dtype and length are combined,
-    /// which may be renamed.
+    /// checkpoint as possible. Tensors are combined if they have the same dtype and
+    /// length; their names may differ.
     #[must_use]
     pub fn mixed(&self, sources: &[&Self]) -> Self {
         let counterparts = sources.iter().map(|source| self.counterparts(source, true));

@@ -234,8 +234,8 @@ fn runs<const BYTES: usize>(
     pairs(a, b, |sums, a, b| sums.add_pair(value(a), value(b), scale))
 }
 
-/// Compares integers that may not be numbers of the type f64, which their difference
-/// nearly always is.
+/// Compares integers that f64 may not represent exactly. Their distances are computed as
+/// integers.
 fn integers(a: &[u8], b: &[u8], value: impl Fn([u8; 8]) -> i128) -> Sums {
     pairs(a, b, |sums, a, b| {
         let (a, b) = (value(a), value(b));
@@ -243,8 +243,8 @@ fn integers(a: &[u8], b: &[u8], value: impl Fn([u8; 8]) -> i128) -> Sums {
     })
 }
 
-/// Compares elements of one dtype, run by run. `add` adds everything about two of them but
-/// whether they differ.
+/// Compares elements of one dtype, run by run, and counts those that differ. `add` adds
+/// their distance to the sums.
 fn pairs<const BYTES: usize>(
     a: &[u8],
     b: &[u8],

@@ -374,9 +374,9 @@ typedef struct {
      */
     uint64_t max_full_download_len;
     /**
-     * The checkpoints that a merged model was packed against, in the same order, instead
-     * of `base`. Each is opened with `ZSTN_VIEW_STORED`, and with its own bases if it is
-     * a delta. They may be freed after the call.
+     * Only for a merged model, and instead of `base`: the checkpoints that it was packed
+     * against, in the same order. Open each with `ZSTN_VIEW_STORED`, and a delta also with
+     * its own bases. They may be freed after the call.
      */
     const zstn_reader *const *bases;
     /**

@@ -55,9 +55,9 @@ pub struct zstn_open_options {
     /// Length in bytes of the longest file that is downloaded whole from a server that
     /// ignores range requests; 0 for 64 MiB, 1 to refuse such servers.
     pub max_full_download_len: u64,
-    /// The checkpoints that a merged model was packed against, in the same order, instead
-    /// of `base`. Each is opened with `ZSTN_VIEW_STORED`, and with its own bases if it is
-    /// a delta. They may be freed after the call.
+    /// Only for a merged model, and instead of `base`: the checkpoints that it was packed
+    /// against, in the same order. Open each with `ZSTN_VIEW_STORED`, and a delta also with
+    /// its own bases. They may be freed after the call.
     pub bases: *const *const zstn_reader,
     /// Number of elements in `bases`; 0 for none.
     pub base_count: usize,

@@ -127,7 +127,7 @@ impl Naming {
                 }
                 Self::Unpacked if original_file::is_in(path) => self.whole_name(path),
                 _ => match path.with_extension(self.extension()) {
-                    // A result is never called like its input.
+                    // The result must not replace the input.
                     same if same == *path => self.whole_name(path),
                     derived => derived,
                 },

@@ -291,8 +291,8 @@ fn say(
             && file.tensors > 0
         {
             say!(
-                "note: {} has no tensor like one of the base, and needs the base all the same; \
-                 pack it without --base",
+                "note: no tensor of {} is stored from the base, yet the result cannot be read \
+                 without it; pack it without --base",
                 file.input
             );
         }

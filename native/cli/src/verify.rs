@@ -185,7 +185,7 @@ fn say_unchecked(input: &Location, report: &VerifyReport) {
         say!(
             "note: {input}: not checked, since {}: {}",
             match report.compared {
-                _ if !report.files.iter().any(is_packed) => "they are no part of the model",
+                _ if !report.files.iter().any(is_packed) => "they do not belong to the model",
                 true => "only weights and indices were compared",
                 false => "copied files have no checksums (--against FOLDER compares them)",
             },

@@ -9,16 +9,14 @@ use super::choice::{Candidate, ChosenBase, MIN_SAVING_PERCENT, Search, Target, c
 use crate::delta::MAX_BASES;
 use crate::{Engine, Result};
 
-/// The number of checkpoints among which the second source is looked for: those that are
-/// nearest alone.
+/// The number of nearest checkpoints that are tried as the second source.
 const MOST_COMPARED: usize = 32;
 
-/// The number of checkpoints among which further sources are looked for: the best second
-/// sources.
+/// The number of the best second sources that are tried as further sources.
 const MOST_COMBINED: usize = 8;
 
 /// If the nearest checkpoint alone leaves less than this percentage, no sources are looked
-/// for. A checkpoint that alone saves less is no source.
+/// for. A checkpoint that saves less on its own is not used as a source.
 const LEAST_PERCENT: u64 = 2;
 
 /// A candidate, followed by its own bases, and the expected size with it alone.

@@ -87,7 +87,8 @@ impl VerifyOptions {
 ///
 /// Files that were copied into a packed folder have no digests. They are compared if
 /// the original is a folder too, and are listed in [`VerifyReport::unchecked_files`]
-/// otherwise. So are model files in a folder that are no part of the model in it.
+/// otherwise. In a local folder with a model that is not packed, so are the model files
+/// that do not belong to it.
 ///
 /// # Errors
 /// Damage; [`Error::Differs`] if the original differs; [`Error::NeedsBase`] for a delta
@@ -226,8 +227,8 @@ impl VerifyOptions {
     }
 }
 
-/// Returns the model files in a local folder that are no part of the model that was opened
-/// from it.
+/// Returns the model files in a local folder that do not belong to the opened model.
+/// Subfolders are not searched.
 fn others(folder: &Location, reader: &Reader) -> Result<Vec<PathBuf>> {
     let Location::Path(folder) = folder else {
         return Ok(Vec::new());

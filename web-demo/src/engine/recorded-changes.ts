@@ -30,8 +30,8 @@ export async function statedChanges(first: Model, second: Model, names: readonly
 }
 
 /**
- * Reads one of the tensors that a delta states to equal those of its base, which compares it with its digest. Rejects if
- * the base is another model, which would differ in nearly all tensors.
+ * Reads one tensor that the delta copies from its base, and thereby compares it with its digest. Rejects if it differs.
+ * This detects other models, which differ in nearly every tensor, but not a model that differs in other tensors only.
  */
 async function checkBase(delta: Model, names: readonly string[]): Promise<void> {
   const copies = names.map((name) => delta.tensors.get(name)!).filter(({ base, byteLength }) => base === "copy" && byteLength > 0);

@@ -425,7 +425,7 @@ impl RecordInfo {
             return Ok(());
         }
         let rule = match self.kind {
-            // Of the tensor, the delta stores only the digest.
+            // The delta stores nothing but the digest of a copied tensor.
             RecordKind::Copy => Rule::DeltaReference,
             _ => Rule::DeltaTensor,
         };
