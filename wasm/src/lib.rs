@@ -18,6 +18,8 @@ mod decode;
 mod frame_reads;
 
 #[cfg(feature = "formats")]
+mod computed_base;
+#[cfg(feature = "formats")]
 mod description;
 #[cfg(feature = "formats")]
 mod model;
@@ -38,6 +40,8 @@ mod frames;
 #[cfg(feature = "coder")]
 mod packing;
 
+#[cfg(feature = "formats")]
+pub use computed_base::ComputedBase;
 #[cfg(any(feature = "formats", feature = "threads"))]
 pub use decode::decode;
 #[cfg(any(feature = "reader", feature = "threads"))]

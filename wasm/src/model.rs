@@ -5,9 +5,12 @@ use alloc::vec::Vec;
 
 use js_sys::{Array, Float64Array, Uint8Array};
 use wasm_bindgen::prelude::*;
+use zstn_core::catalog::FileCatalog;
+use zstn_core::container::model_delta::{BaseHeader, Mixes};
 use zstn_core::model::{Model as Core, TensorInfo};
 
 use crate::Part;
+use crate::computed_base::ComputedBase;
 use crate::conversion::{plane_lines, to_js_error, to_u64, triples};
 use crate::decode::{ENGINE, decoded};
 use crate::description::Description;
@@ -93,6 +96,37 @@ impl Model {
         let found = to_u64(size_bytes).and_then(|size_bytes| delta.referenced_base(size_bytes));
         let found = found.map_err(|e| to_js_error(&e))?;
         Ok(found.map(Catalog::new))
+    }
+
+    /// Returns the number of checkpoints that this delta was made against together.
+    #[wasm_bindgen(js_name = baseCount)]
+    #[must_use]
+    pub fn base_count(&self) -> usize {
+        let mixes = self.0.files().iter().find_map(FileCatalog::mixes);
+        mixes.map_or(1, Mixes::sources)
+    }
+
+    /// Returns the base of the delta in file `number`, computed from safetensors files with
+    /// these `heads`, which end where the data begin, and these lengths in bytes. Returns
+    /// undefined for a file whose base is not computed.
+    #[wasm_bindgen(js_name = computedBase)]
+    #[allow(clippy::needless_pass_by_value)] // the way wasm-bindgen passes arrays
+    pub fn computed_base(
+        &self,
+        number: usize,
+        heads: Vec<Uint8Array>,
+        #[wasm_bindgen(js_name = sizesBytes)] sizes_bytes: Vec<f64>,
+    ) -> Result<Option<ComputedBase>, JsValue> {
+        let compute = || {
+            let sources = heads.iter().zip(&sizes_bytes);
+            let headers = sources
+                .map(|(head, size_bytes)| BaseHeader::parse(&head.to_vec(), to_u64(*size_bytes)?));
+            let headers: Vec<BaseHeader> = headers.collect::<Result<_, _>>()?;
+            let file = self.0.files().get(number);
+            file.map_or(Ok(None), |file| file.mixed_base(&headers))
+        };
+        let base = compute().map_err(|e| to_js_error(&e))?;
+        Ok(base.map(ComputedBase::new))
     }
 
     /// Returns the short digests of all tensors, concatenated: 16 bytes for each tensor,

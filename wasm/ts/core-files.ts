@@ -6,6 +6,6 @@
 export { loadGpuModule, preload } from "./core-loaders.js";
 export { decodingOf } from "./decode/choose-decoder.js";
 export { missingTensor } from "./missing-tensor.js";
-export { assemble, checkAttached, isPacked, openCoreFiles, readConfig, sourceOfShard } from "./packed-files.js";
+export { assemble, attached, isPacked, openCoreFiles, readConfig, sourceOfShard } from "./packed-files.js";
 export { planOf } from "./read-plan.js";
 export { packedModel } from "./zstn/packed-model.js";

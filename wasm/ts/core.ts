@@ -140,6 +140,13 @@ export interface CoreModel extends ModelLayout {
   restoredKind(): string | undefined;
   /** Returns the catalog of the bytes that such a delta refers to in the base's file. Throws for another base. */
   referencedBase(sizeBytes: number): CoreCatalog | undefined;
+  /** Returns the number of checkpoints that the delta was made against together. */
+  baseCount(): number;
+  /**
+   * Returns the base of the delta in a file, computed from safetensors files with these heads, which end where the data
+   * begin, and these lengths; `undefined` for a file whose base is not computed. Throws for other checkpoints.
+   */
+  computedBase(file: number, heads: Uint8Array[], sizesBytes: Float64Array): CoreComputedBase | undefined;
   /** Throws if the delta was made against another base. Otherwise retains the tensor digests recorded in `base`. */
   checkBase(base: CoreModel): void;
   /** Returns the name of the base's tensor that a tensor depends on, once `checkBase` has accepted the base. */
@@ -159,6 +166,21 @@ export interface CoreUnpacked {
    * bytes of the tensor.
    */
   tensors(begin: number, end: number): Float64Array;
+  free(): void;
+}
+
+/** The safetensors file of a base that is computed from several checkpoints. The caller reads these. */
+export interface CoreComputedBase {
+  /** Returns the bytes before the data, in a new array. */
+  head(): Uint8Array<ArrayBuffer>;
+  /** Length of the file, in bytes. */
+  sizeBytes(): number;
+  /** Returns the tensors that overlap bytes `begin` to `end` of the file, as [number, offset, length, …]. */
+  tensors(begin: number, end: number): Float64Array;
+  /** Returns the places of the tensor in the checkpoints, as [checkpoint, offset, length, …]. */
+  places(tensor: number): Float64Array;
+  /** Computes elements of a tensor from the same elements of its `places`, in their order. */
+  compute(tensor: number, parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 

@@ -38,7 +38,7 @@ export type { ModelKind } from "./model-kind.js";
 export type { BytesInput, HubInput, HubLocation, LocalInput, LocateOptions, ModelInput } from "./model-input.js";
 export { open } from "./open.js";
 export { workerPool } from "./decode/choose-decoder.js";
-export type { OpenOptions, OpenOptionsFor, Verify } from "./open.js";
+export type { BaseInput, OpenOptions, OpenOptionsFor, Verify } from "./open.js";
 export { pack } from "./pack.js";
 export type { PackDeltaOptions, PackDeltaOptionsFor, PackOptions, PackOptionsFor } from "./pack-options.js";
 export type { Packed, PackedOriginal, PackedTensor, PackReport } from "./pack-report.js";

@@ -97,11 +97,16 @@ export class Model {
     return this.#instance.call(() => this.#core.needsBase());
   }
 
-  /** @internal Returns the model to read: this delta, or the file of another format than safetensors that it restores. */
-  async attach(base: Model, ownsBase: boolean): Promise<Model> {
-    const inside = await (await loadCoreFiles()).checkAttached(this, this.#opened, this.#decoding, base, base.#opened, ownsBase, base.#closing.signal);
-    if (!inside) [this.#base, this.#ownsBase] = [base, ownsBase];
-    return inside ?? this;
+  /**
+   * @internal Attaches the bases of this delta, which itself may be the base of another one. Closing it closes those in
+   * `owned`. Returns the model to read: this delta, or the file of another format than safetensors that it restores.
+   */
+  async attach(bases: readonly Model[], owned: readonly Model[], isBase = false): Promise<Model> {
+    const opened = bases.map((base) => ({ model: base, opened: base.#opened, closed: base.#closing.signal }));
+    const result = await (await loadCoreFiles()).attached(this, this.#opened, this.#decoding, opened, owned, isBase);
+    if (result instanceof Model) return result;
+    [this.#base, this.#ownsBase] = result;
+    return this;
   }
 
   /**

@@ -3,7 +3,7 @@
 import { siblingResolver } from "./siblings.js";
 import type { ResolveSibling } from "./siblings.js";
 import type { Decoding, WorkerPool } from "./decode/worker-pool.js";
-import { BaseRequiredError, InvalidInputError } from "./errors.js";
+import { InvalidInputError } from "./errors.js";
 import { openFiles } from "./shards.js";
 import type { OpenContext } from "./shards.js";
 import { loadCoreFiles } from "./core-files-loader.js";
@@ -37,9 +37,10 @@ export interface OpenOptions {
    * The checkpoint that a delta (`Z4DM`) was made against: any input of `open`, or an open model. It may be plain,
    * packed, or a delta that was opened with its own base. A base that is opened here is closed together with the model.
    * It is read with the same `signal` and `HttpOptions`, but receives `headers` and `token` only if it has the same
-   * origin: open it yourself if it needs other options. A model that you pass is not closed.
+   * origin: open it yourself if it needs other options. A model that you pass is not closed. For a merged model, which
+   * was made against several checkpoints, it is an array of these in the same order.
    */
-  base?: ModelInput | Model;
+  base?: BaseInput | readonly BaseInput[];
   /**
    * Returns the sibling file with the given name: a shard that the index names, or `config.json`. Needed for inputs
    * without a URL or path, such as files dropped on a page. It returns `undefined` if there is no such file.
@@ -76,6 +77,9 @@ export interface OpenOptions {
    */
   index?: Uint8Array;
 }
+
+/** A checkpoint that a delta was made against. */
+export type BaseInput = ModelInput | Model;
 
 /**
  * The options of `open` for an input of type `Input`. `HttpOptions` apply to addresses only, and reads of bytes in
@@ -118,45 +122,34 @@ function lazyDecoding(workers: number | WorkerPool | undefined): LazyDecoding {
   return () => (decoding ??= loadCoreFiles().then(({ decodingOf }) => decodingOf(workers)));
 }
 
-async function openWithBase(given: ModelInput, options: AllOptions, decoding = lazyDecoding(options.workers)): Promise<Model> {
-  const [input, base] = await Promise.all([withHub(given, options.endpoint), withHub(options.base, options.endpoint)]);
-  if (base === undefined) return withoutBase(await openOne(input, options, decoding));
-  const isOpen = base instanceof Model;
+/** Opens a model with its bases. A base of another model shares the decoder `ofDelta` with that model. */
+async function openWithBase(given: ModelInput, options: AllOptions, ofDelta?: LazyDecoding): Promise<Model> {
+  const inHub = <Input>(input: Input) => withHub(input, options.endpoint);
+  const [input, ...bases] = await Promise.all([inHub(given), ...basesOf(options).map(inHub)]);
+  const decoding = ofDelta ?? lazyDecoding(options.workers);
   const opened: Model[] = [];
   try {
-    // The model and its base are opened concurrently, so that the base costs no further round trips.
-    const [model, baseModel] = await abortSiblingsOnFailure([options.signal], (signal) => {
+    // The model and its bases are opened concurrently, so that the bases cost no further round trips.
+    const [model, ...baseModels] = await abortSiblingsOnFailure([options.signal], (signal) => {
       const keep = (model: Model) => (signal.aborted ? model.close() : opened.push(model), model);
-      // The base uses the same workers. They are stopped with the model, not with the base.
+      // A base uses the same workers. They are stopped with the model, not with the base.
       const decodingOfBase = async () => ({ decoder: (await decoding()).decoder });
-      const openBase = (base: ModelInput) => openWithBase(base, { ...optionsFor(base, input, options), signal, config: false }, decodingOfBase).catch(nameBase).then(keep);
-      return Promise.all([openOne(input, { ...options, signal }, decoding).then(keep), isOpen ? base : openBase(base)]);
+      const openBase = (base: BaseInput) => (base instanceof Model ? base : openWithBase(base, { ...optionsFor(base, input, options), signal, config: false }, decodingOfBase).then(keep));
+      return Promise.all([openOne(input, { ...options, signal }, decoding).then(keep), ...bases.map(openBase)]);
     });
-    return await model.attach(baseModel, !isOpen);
+    return bases.length > 0 || model.needsBase ? await model.attach(baseModels, opened, ofDelta !== undefined) : model;
   } catch (error) {
     for (const model of opened) model.close();
     throw error;
   }
 }
 
+/** Returns the checkpoints of the option `base`. */
+const basesOf = ({ base = [] }: AllOptions): BaseInput[] => [base].flat() as BaseInput[];
+
 /** Replaces a cache size in `options` by a memory cache that all files of the model share. */
 function withOneCache(options: AllOptions): AllOptions {
   return typeof options.cache === "number" ? { ...options, cache: cacheOf(options.cache) } : options;
-}
-
-function withoutBase(model: Model): Model {
-  if (!model.needsBase) return model;
-  model.close();
-  throw new BaseRequiredError(
-    "This file is a delta (Z4DM) of another checkpoint. " +
-      "Pass the base as open(source, { base }).",
-  );
-}
-
-/** Rethrows an error of opening a base. If the base is a delta that lacks its own base, the message explains what to do. */
-export function nameBase(error: unknown): never {
-  if (!(error instanceof BaseRequiredError)) throw error;
-  throw new BaseRequiredError("The base is a delta itself: open it with its own base, and pass that model as `base`.");
 }
 
 /** Returns the options for another file that belongs to `input`. Secrets are passed on only to the origin of `input`. */

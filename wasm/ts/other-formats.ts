@@ -11,7 +11,7 @@ import type { Source } from "./source/source.js";
 
 export { assemble } from "./build-model.js";
 export { readConfig } from "./config.js";
-export { checkAttached } from "./delta/attach.js";
+export { attached } from "./delta/attach.js";
 export { isPacked } from "./packed-magics.js";
 export { sourceOfShard };
 

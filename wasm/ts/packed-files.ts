@@ -30,8 +30,8 @@ export const readConfig: OtherFormats["readConfig"] = async (...of) => (await lo
 /** Calls `assemble` of build-model.ts. */
 export const assemble: OtherFormats["assemble"] = async (...of) => (await loadOtherFormats()).assemble(...of);
 
-/** Calls `checkAttached` of attach.ts. */
-export const checkAttached: OtherFormats["checkAttached"] = async (...of) => (await loadOtherFormats()).checkAttached(...of);
+/** Calls `attached` of attach.ts. */
+export const attached: OtherFormats["attached"] = async (...of) => (await loadOtherFormats()).attached(...of);
 
 /** Opens a file, and the other files of its model that it names, which follow it in the result. */
 export async function openCoreFiles(context: OpenContext, source: Source, sizeBytes: number, head: Uint8Array, name: string): Promise<OpenedFile[]> {

@@ -9,9 +9,9 @@ export const isHubInput = (input: unknown): input is HubInput => typeof (input a
 
 const isHubAddress = (input: unknown): boolean => (typeof input === "string" || input instanceof URL) && /^hf:/i.test(String(input));
 
-/** Throws an `InvalidInputError` if an `endpoint` is given and none of `inputs` is an `hf://` address. */
+/** Throws an `InvalidInputError` if an `endpoint` is given and none of `inputs`, some of which may be arrays, is an `hf://` address. */
 export function checkEndpoint(endpoint: string | undefined, inputs: readonly unknown[]): void {
-  if (endpoint !== undefined && !inputs.some(isHubAddress)) throw new InvalidInputError("`endpoint` is for hf:// addresses.");
+  if (endpoint !== undefined && !inputs.flat().some(isHubAddress)) throw new InvalidInputError("`endpoint` is for hf:// addresses.");
 }
 
 /** Returns `input`; an address that begins with `hf://` is replaced by a model in a repository of the hub at `endpoint`. */

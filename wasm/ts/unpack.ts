@@ -5,10 +5,10 @@ import { InvalidInputError, UnsupportedError } from "./errors.js";
 import { HTTP_OPTIONS, checkOptions } from "./known-options.js";
 import type { OptionNames } from "./known-options.js";
 import { HEAD_BYTES } from "./limits.js";
-import type { Model } from "./model.js";
 import type { LocalInput, ModelInput } from "./model-input.js";
 import { isRemote, nameOf, sourceOf } from "./model-source.js";
 import { open } from "./open.js";
+import type { BaseInput } from "./open.js";
 import { ProgressMeter } from "./progress.js";
 import type { OnProgress } from "./progress.js";
 import { checkEndpoint, located } from "./resolve-hub-input.js";
@@ -26,7 +26,7 @@ export interface UnpackOptions {
   /** Receives the restored file in chunks. The stream is closed at the end, and aborted if unpacking fails. */
   to?: WritableStream<Uint8Array> | undefined;
   /** The base of a delta, as for `open`. */
-  base?: ModelInput | Model;
+  base?: BaseInput | readonly BaseInput[];
 }
 
 /** The options of `unpack` for an input of type `Input`. `HttpOptions` apply to addresses only. */

@@ -1,30 +1,73 @@
-/** Checks that run before a base is attached to a delta. */
+/** Checks that run before the bases of a delta are attached to it. */
 
 import { assemble } from "../build-model.js";
 import { catalogIn, openFile } from "../catalog.js";
 import type { CoreInstance } from "../core.js";
-import { InvalidInputError } from "../errors.js";
+import { BaseRequiredError, InvalidInputError } from "../errors.js";
 import type { Decoding } from "../decode/worker-pool.js";
 import type { Model } from "../model.js";
 import type { OpenedModel } from "../opened-model.js";
-import { checkBase } from "./check-base.js";
+import { PlainLayout, writeHead } from "../safetensors/plain-layout.js";
 import { PlainModel } from "../safetensors/plain-model.js";
+import { BASE_OF_BASE } from "./base-of-base.js";
+import { checkBase } from "./check-base.js";
+import type { LayoutFunctions } from "./original-file.js";
+
+/** A checkpoint that a delta was made against, and what was read from its files. */
+export interface Attached {
+  model: Model;
+  opened: OpenedModel;
+  /** Aborted once the model is closed. */
+  closed: AbortSignal;
+}
+
+/** Functions that modules that are loaded later do not import, so that bundlers do not divide the code that is loaded at once. */
+export interface OpenFunctions extends LayoutFunctions {
+  assemble: typeof assemble;
+  catalogIn: typeof catalogIn;
+  openFile: typeof openFile;
+}
+
+const missingBases = (count: number): string =>
+  count === 1
+    ? "This file is a delta (Z4DM) of another checkpoint. Pass the base as open(source, { base })."
+    : `This file is a delta (Z4DM) of ${count} checkpoints together. Pass all of them, in the same order, as open(source, { base: [first, second] }).`;
+
+const functions: OpenFunctions = { assemble, catalogIn, openFile, PlainLayout, writeHead };
 
 /**
- * Rejects with an `InvalidInputError` if the opened model is not a delta, with a `ModelClosedError` if `base` is closed,
- * and with a `WrongBaseError` if the delta was made against another base. A delta that restores a file of another format
- * than safetensors is attached to its base here: then it resolves to the model of that file.
+ * Returns the base of a delta that was opened with `bases`, and whether it is closed with the delta, as the models in
+ * `owned` are; or, if the delta restores a file of another format than safetensors, the model of that file. Rejects with
+ * an `InvalidInputError` if the opened model is not a delta, with a `BaseRequiredError` without bases, with a
+ * `ModelClosedError` if one is closed, and with a `WrongBaseError` if the delta was made against others.
  */
-export async function checkAttached(delta: Model, { model, instance }: OpenedModel, decoding: Decoding | undefined, base: Model, opened: OpenedModel, ownsBase: boolean, closed: AbortSignal): Promise<Model | undefined> {
+export async function attached(delta: Model, { model, instance, files }: OpenedModel, decoding: Decoding | undefined, bases: readonly Attached[], owned: readonly Model[], isBase: boolean): Promise<Model | [base: Model, isOwned: boolean]> {
   if (!delta.needsBase || model instanceof PlainModel) {
     throw new InvalidInputError("`base` is for deltas (Z4DM), and this file is not a delta.");
   }
-  closed.throwIfAborted();
-  opened.instance.check();
-  const core = instance as CoreInstance;
-  if (!opened.isReferenced && core.call(() => model.restoredKind())) {
-    return (await import("./other-format.js")).openInside({ assemble, catalogIn, openFile }, core, delta, model, decoding!, { model: base, opened }, ownsBase);
+  for (const { closed, opened } of bases) {
+    closed.throwIfAborted();
+    opened.instance.check();
   }
-  checkBase(core, model, opened, base.kind);
-  return undefined;
+  const core = instance as CoreInstance;
+  const count = core.call(() => model.baseCount());
+  if (bases.length === 0) throw new BaseRequiredError(isBase ? BASE_OF_BASE : missingBases(count));
+  if (count > 1) {
+    const base = await (await import("./computed-base.js")).computedBase(functions, core, { delta, model, fileCount: files.length }, bases, owned, decoding);
+    try {
+      checkBase(core, model, base.opened, "safetensors");
+      return [base.model, true];
+    } catch (error) {
+      base.model.close();
+      throw error;
+    }
+  }
+  const [first, another] = bases as [Attached, Attached?];
+  if (another) throw new InvalidInputError(`This delta was made against one base; ${bases.length} were given.`);
+  const isOwned = owned.includes(first.model);
+  if (!first.opened.isReferenced && core.call(() => model.restoredKind())) {
+    return (await import("./other-format.js")).openInside(functions, core, delta, model, decoding!, first, isOwned);
+  }
+  checkBase(core, model, first.opened, first.model.kind);
+  return [first.model, isOwned];
 }

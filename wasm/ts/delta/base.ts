@@ -1,22 +1,20 @@
 /** Opens the base that a file is packed against as a safetensors file: the base itself, the file that it restores, or several as one. */
 
-import type { ModelInstance } from "../core.js";
-import { FormatError, InvalidInputError } from "../errors.js";
+import { BaseRequiredError, FormatError, InvalidInputError } from "../errors.js";
 import { Instance } from "../instance.js";
 import { located, withHub } from "../resolve-hub-input.js";
 import { Model } from "../model.js";
 import type { ModelInput } from "../model-input.js";
 import { isRemote, sourceOf } from "../model-source.js";
-import { nameBase, open, optionsFor } from "../open.js";
+import { open, optionsFor } from "../open.js";
 import type { AllPackOptions } from "../pack-options.js";
-import { generatedFile } from "../safetensors-view/generated-file.js";
 import { PlainLayout, writeHead } from "../safetensors/plain-layout.js";
-import { compareText } from "../safetensors/utf8-order.js";
-import type { ReadOptions, Source } from "../source/source.js";
+import type { Source } from "../source/source.js";
 import { Traffic } from "../source/traffic.js";
 import { withReadAhead } from "../source/with-read-ahead.js";
 import { withStats } from "../source/with-stats.js";
-import type { TensorInfo } from "../tensor.js";
+import { BASE_OF_BASE } from "./base-of-base.js";
+import { originalOf as originalFile } from "./original-file.js";
 
 /** An open base: the source of its safetensors file. `close` frees the model that was opened to restore it. */
 export interface Base {
@@ -29,15 +27,13 @@ export interface Base {
 /** The number of bytes that are read first to recognise the format. Opening and packing also read this many bytes first. */
 const HEAD_BYTES = 32768;
 
-/** The size of the cache of decoded tensors of a base in several files. */
-const DECODED_BYTES = 64 << 20;
-
 /** The first byte of a shard index, which is JSON. */
 const OPENING_BRACE = 0x7b;
 
 /** Opens the base of `input`. Closing the result does not close a model that the caller passed. */
 export async function openBase(given: ModelInput | Model, input: ModelInput, options: AllPackOptions, signal: AbortSignal): Promise<Base> {
-  if (given instanceof Model) return { ...originalOf(given), close: () => {} };
+  if (Array.isArray(given)) throw new InvalidInputError("`pack` takes one base. The program `zstn pack` packs a model against several.");
+  if (given instanceof Model) return { ...(await originalOf(given)), close: () => {} };
   const wanted = await withHub(given, options.endpoint);
   const [base, optionsOfBase] = await located(wanted, { ...optionsFor(wanted, input, options), signal });
   const source = sourceOf(base, { ...optionsOfBase, coalesce: false }, new Traffic());
@@ -49,7 +45,7 @@ export async function openBase(given: ModelInput | Model, input: ModelInput, opt
   const isIndex = head[0] === OPENING_BRACE;
   const model = await (isIndex ? open(base, { ...optionsOfBase, config: false }) : open(file, { signal, config: false })).catch(ofBase);
   try {
-    return { ...originalOf(model), close: () => model.close() };
+    return { ...(await originalOf(model)), close: () => model.close() };
   } catch (error) {
     model.close();
     throw error;
@@ -71,39 +67,11 @@ function mayBePlain(head: Uint8Array): boolean {
   return head.subarray(4, 8).every((byte) => byte === 0);
 }
 
-/**
- * Returns the safetensors file that a model is or was packed from, or several of them as one. Throws an
- * `InvalidInputError` for other models.
- */
-function originalOf(model: Model): Omit<Base, "close"> {
-  if (model.fileCount > 1 && ["safetensors", "zstn", "z4dm"].includes(model.kind)) {
-    const [unreadable] = model.unreadable.values();
-    if (unreadable) throw unreadable;
-    const source = joined(model);
-    return { source: withStats(source, new Traffic()), sizeBytes: source.size() as number };
-  }
-  const file = model.asSafetensorsBlob();
-  if (!file.isOriginal) throw notABase(`one opened as ${model.kind}`);
-  const read = (offset: number, length: number, { signal }: ReadOptions = {}) => file.slice(offset, offset + length).bytes(signal && { signal });
-  return { source: withStats({ size: () => file.size, read }, new Traffic()), sizeBytes: file.size };
-}
-
-/**
- * Returns the files of a model as one safetensors file, with the tensors in ascending order of their names
- * (docs/formats/zstn-delta.md 8).
- */
-function joined(model: Model): Source {
-  const tensors = new Map([...model.tensors].sort(([a], [b]) => compareText(a, b)));
-  const infos = [...tensors.values()];
-  const unpacked = new PlainLayout(writeHead([], infos), infos, false);
-  const decode = async ({ name }: TensorInfo, signal: AbortSignal) => (await model.tensor(name, { signal })).bytes as Uint8Array<ArrayBuffer>;
+/** Returns the safetensors file that a model is or was packed from, with its reads counted. */
+async function originalOf(model: Model): Promise<Omit<Base, "close">> {
   // The layout is not in WebAssembly, so it needs no instance of it.
-  const instance: ModelInstance = new Instance<unknown>(undefined, () => {});
-  return generatedFile({ kind: model.kind, isPlain: () => false, tensors, files: [], instance, unpacked, decode }, DECODED_BYTES);
-}
-
-function notABase(what: string): InvalidInputError {
-  return new InvalidInputError(`A base is a safetensors file, or a .zstn or .z4dm file that restores one, and not ${what}.`);
+  const { source, sizeBytes } = await originalFile(model, { PlainLayout, writeHead }, new Instance<unknown>(undefined, () => {}));
+  return { source: withStats(source, new Traffic()), sizeBytes };
 }
 
 /** Returns `source` with reads of its first bytes answered from `head`, because packing reads them again. */
@@ -121,5 +89,5 @@ function withHead(source: Source, sizeBytes: number, head: Uint8Array): Source {
 /** Rethrows an error with a message that names the base. */
 function ofBase(error: unknown): never {
   if (error instanceof FormatError) throw new FormatError(`The base cannot be read: ${error.message}`, error, { cause: error });
-  return nameBase(error);
+  throw error instanceof BaseRequiredError ? new BaseRequiredError(BASE_OF_BASE) : error;
 }

@@ -3,8 +3,6 @@
  * It is loaded when the first such delta is opened with its base.
  */
 
-import type { assemble } from "../build-model.js";
-import type { catalogIn, openFile } from "../catalog.js";
 import { describe } from "../core-description.js";
 import { openedModel } from "../core-model.js";
 import type { CoreInstance, CoreModel } from "../core.js";
@@ -12,13 +10,13 @@ import type { Decoding } from "../decode/worker-pool.js";
 import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
 import type { Model } from "../model.js";
 import type { ReadFile } from "../opened-file.js";
-import type { OpenedModel } from "../opened-model.js";
 import { isRefusal, readOriginalHead } from "../original.js";
 import { ProgressMeter } from "../progress.js";
 import { RestoredFile } from "../restored-file.js";
 import type { SafetensorsBlob } from "../safetensors-view/blob.js";
 import type { ReadOptions, Source } from "../source/source.js";
 import type { Traffic } from "../source/traffic.js";
+import type { Attached, OpenFunctions } from "./attach.js";
 
 /** Why values of a tensor that are in another file are not read. */
 const EXTERNAL = "restore the model beside this file with `zstn unpack`, and open it";
@@ -34,30 +32,17 @@ const restored = new WeakMap<Model, RestoredByDelta>();
 /** Returns the file that a delta restores, which `openInside` has returned as a model; `undefined` for other models. */
 export const restoredBy = (model: Model): RestoredByDelta | undefined => restored.get(model);
 
-/** The functions for opening files, which this module does not import, so that bundlers do not divide the code that is loaded at once. */
-export interface OpenFunctions {
-  assemble: typeof assemble;
-  catalogIn: typeof catalogIn;
-  openFile: typeof openFile;
-}
-
-/** A model, and what was read from its files. */
-interface Opened {
-  model: Model;
-  opened: OpenedModel;
-}
-
 /**
  * Attaches `base` to a delta that restores a file of another format than safetensors, and opens that file. Returns the
  * delta, whose tensors are the entries of its virtual header, if the restored file is refused or was packed as bytes.
  * The result closes the delta, and the base too if `ownsBase` is set. Rejects with an `InvalidInputError` for a base
  * that cannot be one, and with a `WrongBaseError` for another base than that of the delta.
  */
-export async function openInside(functions: OpenFunctions, core: CoreInstance, delta: Model, deltaModel: CoreModel, decoding: Decoding, base: Opened, ownsBase: boolean): Promise<Model> {
+export async function openInside(functions: OpenFunctions, core: CoreInstance, delta: Model, deltaModel: CoreModel, decoding: Decoding, base: Attached, ownsBase: boolean): Promise<Model> {
   const { decoder } = decoding;
   const referenced = referencedBase(functions, core, deltaModel, { decoder }, base, ownsBase);
   try {
-    await delta.attach(referenced, true);
+    await delta.attach([referenced], [referenced]);
   } catch (error) {
     referenced.close();
     throw error;
@@ -73,7 +58,7 @@ export async function openInside(functions: OpenFunctions, core: CoreInstance, d
 const classOf = (model: Model): typeof Model => model.constructor as typeof Model;
 
 /** Returns the model of the bytes that a delta refers to in the file that the base is or restores. */
-function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Opened, ownsBase: boolean): Model {
+function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Attached, ownsBase: boolean): Model {
   const file = fileOf(functions, core, base, opened.files, decoding);
   const sizeBytes = file.sizeBytes();
   const close = () => {
