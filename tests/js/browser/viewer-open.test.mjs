@@ -1,7 +1,7 @@
 /** The viewer: every way to open a model. */
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
 import { browserTests } from "../support/browser.mjs";
@@ -42,6 +42,7 @@ const { inBrowser } = browserTests({
     const tuned = safetensors({ "a.weight": f32(1, 2, 4), "b.weight": f32(4, 5) });
     writeFileSync(join(models, "small.safetensors"), small);
     writeFileSync(join(models, "tuned.safetensors"), tuned);
+    copyFileSync(vectorPath("released/0.1.0", "merged.z4dm"), join(models, "merged.z4dm"));
     await pack(join(models, "tuned.safetensors"), join(models, "tuned.z4dm"), { base: join(models, "small.safetensors") });
     writeFileSync(join(models, "part-1.safetensors"), safetensors({ "a.weight": f32(1, 2, 3) }));
     writeFileSync(join(models, "part-2.safetensors"), safetensors({ "b.weight": f32(4, 5) }));
@@ -309,3 +310,12 @@ for (const [what, src, pattern] of [
     assert.deepEqual(complaints.filter((text) => !/status of 404/.test(text)), []);
   });
 }
+
+inBrowser("a merged model says that the page opens deltas of one model", async (page) => {
+  await goTo(page, server, { src: "models/merged.z4dm" });
+  const alert = page.getByRole("alert").filter({ hasText: /merged from several others/ });
+  await alert.waitFor();
+  assert.equal(await page.getByRole("button", { name: "Choose base…" }).count(), 0);
+  await goTo(page, server, { src: "models/merged.z4dm", with: "models/small.safetensors" });
+  await alert.waitFor();
+});

@@ -5,6 +5,7 @@ import type { Engine } from "../engine/client.js";
 import type { ModelSummary, ResolvedInput } from "../engine/protocol.js";
 import { TensorTable } from "../engine/tensor-table.js";
 import { button, getById, element } from "../page/element.js";
+import { isMerged } from "../page/error-text.js";
 import { clearNotice, showError } from "../page/notice.js";
 import type { Action } from "../page/notice.js";
 import { hostOf } from "../page/origin.js";
@@ -132,7 +133,7 @@ export class Loader {
       const help = element("p", { class: "help" }, "Addresses without https:// are read from this site. A file on Hugging Face is written ", element("code", {}, inRepository), ".");
       return showError(error, [{ label: "Open it from Hugging Face", act: () => this.#host.open({ text: inRepository }) }, again, sample], [help]);
     }
-    const base = code === "base_required" ? [{ label: "Choose base…", act: this.#host.askSecond }] : [];
+    const base = code === "base_required" && !isMerged(error) ? [{ label: "Choose base…", act: this.#host.askSecond }] : [];
     this.#show(error, [...base, again, sample]);
   }
 
