@@ -9,7 +9,7 @@ use crate::suites::{self, SUITES, Suite};
 #[derive(clap::Args)]
 #[command(after_help = suites::help())]
 pub struct Options {
-    /// Run every suite, and whole tables of faults; takes about 35 minutes
+    /// Run every suite, and whole tables of faults; takes about an hour on two cores
     #[arg(long)]
     all: bool,
     /// Run only this suite; may be repeated

@@ -1,7 +1,7 @@
 //! Readers of opened models.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{iter, process};
 
 use pyo3::exceptions::PyIndexError;
@@ -67,6 +67,8 @@ struct OfProcess {
 pub struct Reader {
     opening: Opening,
     opened: Mutex<Option<OfProcess>>,
+    /// The metadata, once they have been asked for.
+    metadata: OnceLock<BTreeMap<String, String>>,
 }
 
 impl Reader {
@@ -152,6 +154,7 @@ impl Reader {
                 process: process::id(),
                 reader,
             })),
+            metadata: OnceLock::new(),
         })
     }
 
@@ -231,7 +234,12 @@ impl Reader {
     }
 
     fn metadata(&self, py: Python<'_>) -> PyResult<BTreeMap<String, String>> {
-        Ok(self.get(py)?.metadata().clone())
+        let reader = self.get(py)?;
+        if let Some(known) = self.metadata.get() {
+            return Ok(known.clone());
+        }
+        let found = self.work(py, reader, 0, zstn::Reader::original_metadata)?;
+        Ok(self.metadata.get_or_init(|| found).clone())
     }
 
     fn len(&self, py: Python<'_>) -> PyResult<usize> {

@@ -45,6 +45,10 @@ def test_gguf_files_are_arrays_with_the_values_of_llama_cpp(tmp_path: Path, vect
             assert sha256(array) == tensor["values_sha256"]
         metadata = vector.get("metadata_text", {})
         assert {key: model.metadata[key] for key in metadata} == metadata
+        original = model.metadata
+    zstn.pack(path, tmp_path / "model.gguf.zstn")
+    with zstn.open(tmp_path / "model.gguf.zstn") as packed:
+        assert packed.metadata == original
 
 
 @pytest.mark.parametrize("ending", ["", ".zstn"])

@@ -70,7 +70,9 @@ class AsyncReader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of the file as text, as in `zstn.Reader.metadata`."""
+        """The metadata of the file as text, as in `zstn.Reader.metadata`. They are empty for
+        a packed file of another format that lists all of its tensors, since reading them
+        takes time."""
         return self._get().metadata()
 
     def keys(self) -> list[str]:

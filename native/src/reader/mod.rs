@@ -290,7 +290,7 @@ impl Reader {
     }
 
     /// Returns the `__metadata__` of the safetensors headers. Of a file that was packed
-    /// from another format, [`Reader::original`] has the metadata.
+    /// from another format, [`Reader::original_metadata`] reads the metadata.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.model.metadata()

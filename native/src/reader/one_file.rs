@@ -19,7 +19,6 @@ impl Reader {
     ///
     /// # Errors
     /// The errors of reading packed files.
-    #[doc(hidden)]
     pub fn original_metadata(&self) -> Result<BTreeMap<String, String>> {
         let files = self.model.files();
         if files.iter().all(|file| file.original_kind().is_none()) {
