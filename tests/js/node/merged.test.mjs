@@ -89,6 +89,16 @@ test("a merged model closes the sources that it has opened, and no others", asyn
   await assert.rejects(open(DELTA, { base: [given, TUNED] }), { name: "ModelClosedError" });
 });
 
+test("closing a merged model ends its reads, and spoils no other model", async () => {
+  const other = await open(DELTA, { base: [BASE, TUNED] });
+  const model = await open(DELTA, { base: [BASE, TUNED] });
+  const reads = [...model.tensors.keys()].map((name) => assert.rejects(model.tensor(name), { name: "ModelClosedError" }));
+  model.close();
+  await Promise.all(reads);
+  await assertMerged(other);
+  other.close();
+});
+
 test("a source that is a delta is opened with its own base", async () => {
   const tuned = await open(released("delta.z4dm"), { base: BASE });
   const model = await open(DELTA, { base: [BASE, tuned] });

@@ -25,7 +25,7 @@ const HEAD_BYTES = 32768;
 /** The number of bytes of a tensor that are computed at a time. */
 const PIECE_BYTES = 1 << 20;
 
-/** A delta, its model in the core, and the number of its files. */
+/** A merged model: the delta, its model in the core, and the number of its files. */
 export interface Merged {
   delta: Model;
   model: CoreModel;
@@ -96,6 +96,7 @@ function computedFile(core: CoreInstance, base: CoreComputedBase, originals: rea
   return {
     size: () => sizeBytes,
     async read(offset, length, { signal, onBytes } = {}) {
+      signal?.throwIfAborted(); // The core of a closed model has been freed and must not be called.
       const out = new Uint8Array(length);
       out.set(head.subarray(offset, offset + length));
       const found = triples(core.call(() => base.tensors(offset, offset + length)));
@@ -119,7 +120,7 @@ async function computed(core: CoreInstance, base: CoreComputedBase, originals: r
   const end = Math.min(span.tensorBytes, Math.ceil(span.end / ELEMENT_BYTES) * ELEMENT_BYTES);
   const places = triples(core.call(() => base.places(tensor)));
   const parts = await Promise.all(places.map(([source, at]) => originals[source]!.source.read(at + begin, end - begin, options)));
-  options?.signal?.throwIfAborted(); // The core of a closed model has been freed and must not be called.
+  options?.signal?.throwIfAborted();
   const out = new Uint8Array(end - begin);
   for (let at = 0; at < out.byteLength; at += PIECE_BYTES) {
     out.set(core.call(() => base.compute(tensor, parts.map((part) => part.subarray(at, at + PIECE_BYTES)))), at);

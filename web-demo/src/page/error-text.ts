@@ -56,7 +56,7 @@ export function isAbort(error: unknown): boolean {
 const isCoded = (error: unknown): error is CodedError & Error => error instanceof Error && "code" in error && typeof error.code === "string";
 
 /** Returns whether an error is about a delta of several models, which the page cannot open. */
-export const isMerged = (error: unknown): boolean => isCoded(error) && error.code.includes("base") && error.message.includes(" together");
+export const isMerged = (error: unknown): boolean => isCoded(error) && error.code.includes("base") && /(bases|checkpoints) together/.test(error.message);
 
 /** Returns the page's own sentence for an error of the package; `undefined` if the package's message is used. */
 function ownText(error: CodedError): string | undefined {
