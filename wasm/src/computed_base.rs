@@ -1,11 +1,13 @@
 //! The base of a merged model, computed from several checkpoints
 //! (docs/formats/zstn-delta.md 9).
 
+use core::ops::Range;
+
 use js_sys::Uint8Array;
 use wasm_bindgen::prelude::*;
 use zstn_core::Error;
 use zstn_core::bytes::buffer;
-use zstn_core::container::model_delta::MixedBase;
+use zstn_core::container::model_delta::{MixedBase, MixedTensor};
 
 use crate::conversion::{to_js_error, to_u64, triples};
 
@@ -34,16 +36,20 @@ impl ComputedBase {
         self.0.len_bytes() as f64
     }
 
-    /// Returns the tensors that overlap bytes `begin` to `end` of the file, as
-    /// `[number, offset, length, …]` with the offset in the file.
+    /// Returns the tensors that overlap bytes `begin` to `end` of the file, in order, as
+    /// `[number, begin, end, …]` with the overlap in bytes of the tensor. The head is not
+    /// listed.
     pub fn tensors(&self, begin: f64, end: f64) -> Result<Vec<f64>, JsValue> {
-        let [begin, end] = [begin, end].map(to_u64);
-        let begin = begin.map_err(|e| to_js_error(&e))?;
-        let end = end.map_err(|e| to_js_error(&e))?;
+        let range = || Ok(to_u64(begin)?..to_u64(end)?);
+        let Range { start, end } = range().map_err(|e: Error| to_js_error(&e))?;
         let tensors = self.0.tensors.iter().enumerate();
-        let tensors = tensors.map(|(number, tensor)| (number, tensor.range.clone()));
-        let found = tensors.filter(|(_, range)| range.start < end && begin < range.end);
-        Ok(triples(found))
+        let tensors = tensors.filter(|(_, tensor)| tensor.range.start < end);
+        let overlaps = tensors.filter_map(|(number, MixedTensor { range, .. })| {
+            let overlap = [range.start.max(start), range.end.min(end)];
+            let [begin, end] = overlap.map(|at| at.saturating_sub(range.start) as f64);
+            (begin < end).then_some([number as f64, begin, end])
+        });
+        Ok(overlaps.flatten().collect())
     }
 
     /// Returns the places of the tensor in the checkpoints that it is computed from, as

@@ -153,30 +153,28 @@ export interface CoreModel extends ModelLayout {
   nameInBase(index: number): string | undefined;
 }
 
-/** The layout of a model as one safetensors file. The caller reads and decodes the tensors. */
-export interface CoreUnpacked {
+/** The layout of a safetensors file that is not stored anywhere. */
+export interface CoreLayout {
   /** Returns the bytes of the file before its data, in a new array. */
   head(): Uint8Array<ArrayBuffer>;
   /** Length of the file, in bytes. */
   sizeBytes(): number;
-  /** Returns whether the file is byte for byte the one that was packed. */
-  isOriginal(): boolean;
   /**
    * Returns the tensors that overlap bytes `begin` to `end` of the file, as [index, begin, end, …] with the overlap in
    * bytes of the tensor.
    */
   tensors(begin: number, end: number): Float64Array;
+}
+
+/** The layout of a model as one safetensors file. The caller reads and decodes the tensors. */
+export interface CoreUnpacked extends CoreLayout {
+  /** Returns whether the file is byte for byte the one that was packed. */
+  isOriginal(): boolean;
   free(): void;
 }
 
 /** The safetensors file of a base that is computed from several checkpoints. The caller reads these. */
-export interface CoreComputedBase {
-  /** Returns the bytes before the data, in a new array. */
-  head(): Uint8Array<ArrayBuffer>;
-  /** Length of the file, in bytes. */
-  sizeBytes(): number;
-  /** Returns the tensors that overlap bytes `begin` to `end` of the file, as [number, offset, length, …]. */
-  tensors(begin: number, end: number): Float64Array;
+export interface CoreComputedBase extends CoreLayout {
   /** Returns the places of the tensor in the checkpoints, as [checkpoint, offset, length, …]. */
   places(tensor: number): Float64Array;
   /** Computes elements of a tensor from the same elements of its `places`, in their order. */

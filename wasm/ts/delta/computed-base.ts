@@ -10,7 +10,8 @@ import type { Model } from "../model.js";
 import type { CoreFile } from "../opened-file.js";
 import type { OpenedModel } from "../opened-model.js";
 import { ProgressMeter } from "../progress.js";
-import type { ReadOptions, Source } from "../source/source.js";
+import { VirtualFile } from "../safetensors-view/virtual-file.js";
+import type { ReadOptions } from "../source/source.js";
 import type { Stats, Traffic } from "../source/traffic.js";
 import type { Attached, OpenFunctions } from "./attach.js";
 import { originalOf } from "./original-file.js";
@@ -25,6 +26,9 @@ const HEAD_BYTES = 32768;
 /** The number of bytes of a tensor that are computed at a time. */
 const PIECE_BYTES = 1 << 20;
 
+/** The longest element, in bytes. */
+const ELEMENT_BYTES = 8;
+
 /** A merged model: the delta, its model in the core, and the number of its files. */
 export interface Merged {
   delta: Model;
@@ -37,7 +41,7 @@ export interface Merged {
  * `InvalidInputError` for a source that is not safetensors, plain or packed, and with a `WrongBaseError` for other
  * sources than those of the delta, as far as their headers show that.
  */
-export async function computedBase(functions: OpenFunctions, core: CoreInstance, merged: Merged, sources: readonly Attached[], owned: readonly Model[], decoding: Decoding | undefined): Promise<Attached> {
+export async function computedBase(functions: OpenFunctions, core: CoreInstance, merged: Merged, sources: readonly Attached[], owned: readonly Model[], decoding: Decoding | undefined): Promise<Omit<Attached, "closed">> {
   const { assemble, openFile } = functions;
   const { delta, model, fileCount } = merged;
   const originals = await Promise.all(sources.map((source) => originalOf(source.model, functions, core)));
@@ -54,10 +58,10 @@ export async function computedBase(functions: OpenFunctions, core: CoreInstance,
     const meter = new ProgressMeter(undefined, { stage: "open" });
     const files: CoreFile[] = [];
     for (const base of bases) {
-      const file = computedFile(core, base, originals);
-      const sizeBytes = file.size() as number;
+      const file = new ComputedFile(core, base, originals);
+      const sizeBytes = file.size();
       const head = await file.read(0, Math.min(sizeBytes, HEAD_BYTES), options);
-      files.push(await openFile(file, sizeBytes, head, "computed.safetensors", options, meter));
+      files.push(await openFile(file, sizeBytes, head, "", options, meter));
     }
     const [opened, description] = await assemble(files, undefined, undefined, false, options, meter);
     const stats = total(sources.map(({ model }) => model.stats)) as Traffic;
@@ -69,7 +73,7 @@ export async function computedBase(functions: OpenFunctions, core: CoreInstance,
       free();
       for (const { model } of sources) if (owned.includes(model)) model.close();
     };
-    return { model: base, opened, closed: new AbortController().signal };
+    return { model: base, opened };
   } catch (error) {
     free();
     throw error;
@@ -81,51 +85,35 @@ type ModelClass = new (opened: OpenedModel, description: Description, traffic: T
 /** Returns the class `Model`. Importing it here would make bundlers divide the code that is loaded at once. */
 const classOf = (model: Model): ModelClass => model.constructor as ModelClass;
 
-/** Reads a safetensors file as far as its data. */
-async function headOf({ source, sizeBytes }: OriginalFile): Promise<Uint8Array> {
-  const prefix = await source.read(0, Math.min(sizeBytes, PREFIX_BYTES));
-  const view = new DataView(prefix.buffer, prefix.byteOffset, prefix.byteLength);
-  const headerBytes = prefix.byteLength < PREFIX_BYTES ? 0 : Number(view.getBigUint64(0, true));
-  return source.read(0, Math.min(sizeBytes, PREFIX_BYTES + headerBytes));
+/** Reads a safetensors file, whose header has been parsed before, as far as its data. */
+async function headOf({ source }: OriginalFile): Promise<Uint8Array> {
+  const prefix = await source.read(0, PREFIX_BYTES);
+  const headerBytes = new DataView(prefix.buffer, prefix.byteOffset).getBigUint64(0, true);
+  return source.read(0, PREFIX_BYTES + Number(headerBytes));
 }
 
-/** Returns the file of a computed base. */
-function computedFile(core: CoreInstance, base: CoreComputedBase, originals: readonly OriginalFile[]): Source {
-  const head = core.call(() => base.head());
-  const sizeBytes = core.call(() => base.sizeBytes());
-  return {
-    size: () => sizeBytes,
-    async read(offset, length, { signal, onBytes } = {}) {
-      signal?.throwIfAborted(); // The core of a closed model has been freed and must not be called.
-      const out = new Uint8Array(length);
-      out.set(head.subarray(offset, offset + length));
-      const found = triples(core.call(() => base.tensors(offset, offset + length)));
-      const reads = found.map(async ([tensor, start, tensorBytes]) => {
-        const span = { begin: Math.max(0, offset - start), end: Math.min(tensorBytes, offset + length - start), tensorBytes };
-        out.set(await computed(core, base, originals, tensor, span, signal && { signal }), start + span.begin - offset);
-      });
-      await Promise.all(reads);
-      onBytes?.(length);
-      return out;
-    },
-  };
-}
-
-/** The longest element, in bytes. What is computed begins and ends at multiples of it, or at the end of the tensor. */
-const ELEMENT_BYTES = 8;
-
-/** Computes bytes `begin` to `end` of a tensor of `tensorBytes` bytes. */
-async function computed(core: CoreInstance, base: CoreComputedBase, originals: readonly OriginalFile[], tensor: number, span: { begin: number; end: number; tensorBytes: number }, options: ReadOptions | undefined): Promise<Uint8Array> {
-  const begin = span.begin - (span.begin % ELEMENT_BYTES);
-  const end = Math.min(span.tensorBytes, Math.ceil(span.end / ELEMENT_BYTES) * ELEMENT_BYTES);
-  const places = triples(core.call(() => base.places(tensor)));
-  const parts = await Promise.all(places.map(([source, at]) => originals[source]!.source.read(at + begin, end - begin, options)));
-  options?.signal?.throwIfAborted();
-  const out = new Uint8Array(end - begin);
-  for (let at = 0; at < out.byteLength; at += PIECE_BYTES) {
-    out.set(core.call(() => base.compute(tensor, parts.map((part) => part.subarray(at, at + PIECE_BYTES)))), at);
+/** The file of a computed base. */
+class ComputedFile extends VirtualFile {
+  constructor(core: CoreInstance, base: CoreComputedBase, originals: readonly OriginalFile[]) {
+    super(core, base, async (tensor, begin, end, signal) => {
+      const places = triples(core.call(() => base.places(tensor)));
+      // Elements are computed as a whole.
+      const from = begin - (begin % ELEMENT_BYTES);
+      const to = Math.min(places[0]![2], Math.ceil(end / ELEMENT_BYTES) * ELEMENT_BYTES);
+      const parts = await Promise.all(places.map(([source, at]) => originals[source]!.source.read(at + from, to - from, signal && { signal })));
+      signal?.throwIfAborted();
+      const out = new Uint8Array(to - from);
+      for (let at = 0; at < out.byteLength; at += PIECE_BYTES) {
+        out.set(core.call(() => base.compute(tensor, parts.map((part) => part.subarray(at, at + PIECE_BYTES)))), at);
+      }
+      return out.subarray(begin - from, end - from);
+    });
   }
-  return out.subarray(span.begin - begin, span.end - begin);
+
+  override async read(offset: number, length: number, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    options.signal?.throwIfAborted(); // The core of a closed model has been freed and must not be called.
+    return super.read(offset, length, options);
+  }
 }
 
 function triples(numbers: Float64Array): [number, number, number][] {
@@ -134,25 +122,9 @@ function triples(numbers: Float64Array): [number, number, number][] {
 
 /** Returns the sums of counters, which remain live. */
 function total(all: readonly Stats[]): Stats {
-  const sum = (name: keyof Stats) => all.reduce((sum, stats) => sum + stats[name], 0);
-  return {
-    get requests() {
-      return sum("requests");
-    },
-    get roundTrips() {
-      return sum("roundTrips");
-    },
-    get bytesFetched() {
-      return sum("bytesFetched");
-    },
-    get cacheHits() {
-      return sum("cacheHits");
-    },
-    get cacheBytes() {
-      return sum("cacheBytes");
-    },
-    get retries() {
-      return sum("retries");
-    },
-  };
+  const sums = {};
+  for (const name of Object.keys(all[0]!) as (keyof Stats)[]) {
+    Object.defineProperty(sums, name, { enumerable: true, get: () => all.reduce((sum, stats) => sum + stats[name], 0) });
+  }
+  return sums as Stats;
 }

@@ -3,7 +3,7 @@
  * read.
  */
 
-import type { ModelInstance, CoreUnpacked } from "../core.js";
+import type { CoreLayout, ModelInstance } from "../core.js";
 import { abortSiblingsOnFailure } from "../abort-siblings.js";
 import type { ReadOptions, Source } from "../source/source.js";
 
@@ -13,12 +13,12 @@ export type ReadTensorPart = (index: number, begin: number, end: number, signal:
 /** A file with the given layout. A callback reads its tensors. */
 export class VirtualFile implements Source {
   readonly #instance: ModelInstance;
-  readonly #layout: CoreUnpacked;
+  readonly #layout: CoreLayout;
   readonly #head: Uint8Array;
   readonly #sizeBytes: number;
   readonly #readPart: ReadTensorPart;
 
-  constructor(instance: ModelInstance, layout: CoreUnpacked, readPart: ReadTensorPart) {
+  constructor(instance: ModelInstance, layout: CoreLayout, readPart: ReadTensorPart) {
     this.#instance = instance;
     this.#layout = layout;
     this.#head = instance.call(() => layout.head());

@@ -56,12 +56,12 @@ export function isAbort(error: unknown): boolean {
 const isCoded = (error: unknown): error is CodedError & Error => error instanceof Error && "code" in error && typeof error.code === "string";
 
 /** Returns whether an error is about a delta of several models, which the page cannot open. */
-export const isMerged = (error: unknown): boolean => isCoded(error) && error.code.includes("base") && /(bases|checkpoints) together/.test(error.message);
+export const isMerged = (error: unknown): boolean => isCoded(error) && /(bases|checkpoints) together/.test(error.message);
 
 /** Returns the page's own sentence for an error of the package; `undefined` if the package's message is used. */
 function ownText(error: CodedError): string | undefined {
   if (isNoModel(error)) return "Not a model file this page can read.";
-  if (isMerged(error)) return "This model was merged from several others, and this page opens deltas of one. Restore it with zstn unpack, which takes all of them.";
+  if (isMerged(error)) return "This model was merged from several others, and this page opens deltas of one. Restore it with zstn unpack.";
   const host = error.url === undefined || !URL.canParse(error.url) ? "The server" : hostOf(new URL(error.url).origin);
   switch (error.code) {
     case "base_required":
