@@ -33,6 +33,8 @@ impl<'a> Reader<'a> {
             view: ZSTN_VIEW_DENSE,
             reserved: 0,
             max_full_download_len: 0,
+            bases: ptr::null(),
+            base_count: 0,
         };
         let (io, len) = (file.callbacks(), file.len_bytes());
         let reader = Handle::new(zstn_reader_free, |out, error| {
