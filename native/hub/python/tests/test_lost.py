@@ -15,6 +15,9 @@ import pytest
 from hub_source import files, make_plan, run, weights, write
 
 from zstn_hub.__main__ import main
+from zstn_hub.job import _work
+from zstn_hub.job._restore import base_paths
+from zstn_hub.job._task import Limits, Task
 
 
 def hub(*arguments: str | Path, status: int = 0) -> tuple[str, str]:
@@ -156,6 +159,27 @@ def test_a_damaged_base_is_packed_again_for_its_deltas(families: Path, tmp_path:
     run(plan, families, store)
     hub("check", store, "--plan", plan)
     hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
+
+
+def test_a_delta_is_tried_again_if_another_has_given_up_its_damaged_base(
+    families: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, first, store = tmp_path / "plan.jsonl", tmp_path / "first.jsonl", tmp_path / "store"
+    rows = make_plan(families, plan, "--base", "auto", "--to", store)
+    base, deltas = with_base(rows)
+    first.write_text(json.dumps(base) + "\n")
+    run(first, families, store)
+    flip(store / "packed" / f"{base['key']}.zstn")
+
+    def then_given_up(*arguments: Any) -> list[Path]:
+        paths = base_paths(*arguments)
+        (store / "done" / f"{base['key']}.json").unlink()
+        return paths
+
+    monkeypatch.setattr(_work, "base_paths", then_given_up)
+    task = Task(deltas[0], str(families), str(store), "balanced", False, Limits(1 << 30, 1 << 30))
+    outcome = _work.work(task.to_dict())
+    assert outcome["state"] == "retry" and base["key"] in outcome["reason"], outcome
 
 
 def test_a_store_that_is_not_there(tmp_path: Path, source: Path) -> None:

@@ -184,11 +184,14 @@ impl RowWork {
     ) -> Result<Packed, Failure> {
         let input = self.origin.location(row)?.into();
         let stored: Vec<Location>;
-        let mut entries = Vec::new();
+        let entries;
         let bases = match bases {
-            Some(bases) => bases,
+            Some(bases) => {
+                entries = self.entries_of_bases(row).map_err(Failure::Error)?;
+                bases
+            }
             None => {
-                entries = self.check_bases(row)?;
+                entries = self.check_bases(row)?.into_iter().map(Some).collect();
                 let names = row.base_names();
                 stored = names
                     .iter()
@@ -237,17 +240,15 @@ impl RowWork {
     /// local folder of results is damaged, its entry is removed, so that another run packs
     /// it again, and the delta may be retried. (Bases in an object store are compared with
     /// their entries when they are downloaded.) `entries` are the entries before packing:
-    /// another delta of the same base may have removed its entry since.
-    fn fault_of_base(&self, row: &Row, entries: &[Done], reason: String) -> Failure {
+    /// another delta of the same base may have removed its entry since, and also if there
+    /// was none, the base is packed again.
+    fn fault_of_base(&self, row: &Row, entries: &[Option<Done>], reason: String) -> Failure {
         for (number, (key, name)) in row.bases.iter().zip(row.base_names()).enumerate() {
             let location = self.results.at("packed", &name);
             let damaged = || -> Result<Option<Row>> {
-                let done = match entries.get(number) {
-                    Some(done) => Some(done.clone()),
-                    None => self.results.done(key)?,
-                };
-                let Some(done) = done else {
-                    return Ok(None);
+                let Some(Some(done)) = entries.get(number).cloned() else {
+                    let error = std::io::Error::other("it is not packed any more");
+                    return Err(Error::io(format!("read the base {key}"), error));
                 };
                 let (_, sha256) = stream_sha256(&location, self.origin.http())?;
                 if sha256 == done.packed_sha256 {
@@ -272,6 +273,14 @@ impl RowWork {
             }
         }
         Failure::File(reason)
+    }
+
+    /// Returns the entries of the row's bases, if the results are in a local folder.
+    fn entries_of_bases(&self, row: &Row) -> Result<Vec<Option<Done>>> {
+        match self.results.at("packed", "") {
+            Location::Path(_) => row.bases.iter().map(|key| self.results.done(key)).collect(),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Returns the entries of the row's bases. Fails if a base is not packed. The first such
