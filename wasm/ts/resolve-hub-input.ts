@@ -9,7 +9,7 @@ export const isHubInput = (input: unknown): input is HubInput => typeof (input a
 
 const isHubAddress = (input: unknown): boolean => (typeof input === "string" || input instanceof URL) && /^hf:/i.test(String(input));
 
-/** Throws an `InvalidInputError` if an `endpoint` is given and none of `inputs`, some of which may be arrays, is an `hf://` address. */
+/** Throws an `InvalidInputError` if an `endpoint` is given, but no `hf://` address among `inputs` and the arrays in them. */
 export function checkEndpoint(endpoint: string | undefined, inputs: readonly unknown[]): void {
   if (endpoint !== undefined && !inputs.flat().some(isHubAddress)) throw new InvalidInputError("`endpoint` is for hf:// addresses.");
 }

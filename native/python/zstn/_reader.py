@@ -249,8 +249,8 @@ class Reader:
     @property
     def metadata(self) -> dict[str, str]:
         """The metadata of the file as text: ``__metadata__`` of a safetensors header, or
-        the metadata of another format. Of a packed file, they are those of its original,
-        and the first access reads them there if it is of another format."""
+        the metadata of another format. A packed file has the metadata of its original; if
+        that is not safetensors, the first access reads them."""
         return self._native.metadata()
 
     def keys(self) -> list[str]:

@@ -70,9 +70,8 @@ class AsyncReader:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of the file as text, as in `zstn.Reader.metadata`. They are empty for
-        a packed file of another format that lists all of its tensors, since reading them
-        takes time."""
+        """The metadata of the file as text, as in `zstn.Reader.metadata`, except that
+        nothing is read: a file that was packed from another format may have none here."""
         return self._get().metadata()
 
     def keys(self) -> list[str]:

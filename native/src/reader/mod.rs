@@ -289,8 +289,8 @@ impl Reader {
         self.model.tensors()
     }
 
-    /// Returns the `__metadata__` of the safetensors headers. Of a file that was packed
-    /// from another format, [`Reader::original_metadata`] reads the metadata.
+    /// Returns the `__metadata__` of the safetensors headers. For a file that was packed
+    /// from another format, use [`Reader::original_metadata`].
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         self.model.metadata()

@@ -7,11 +7,9 @@ import { BaseRequiredError, InvalidInputError } from "../errors.js";
 import type { Decoding } from "../decode/worker-pool.js";
 import type { Model } from "../model.js";
 import type { OpenedModel } from "../opened-model.js";
-import { PlainLayout, writeHead } from "../safetensors/plain-layout.js";
 import { PlainModel } from "../safetensors/plain-model.js";
-import { BASE_OF_BASE } from "./base-of-base.js";
 import { checkBase } from "./check-base.js";
-import type { LayoutFunctions } from "./original-file.js";
+import { BASE_OF_BASE, originalOf } from "./original-file.js";
 
 /** A checkpoint that a delta was made against, and what was read from its files. */
 export interface Attached {
@@ -22,10 +20,11 @@ export interface Attached {
 }
 
 /** Functions that modules that are loaded later do not import, so that bundlers do not divide the code that is loaded at once. */
-export interface OpenFunctions extends LayoutFunctions {
+export interface OpenFunctions {
   assemble: typeof assemble;
   catalogIn: typeof catalogIn;
   openFile: typeof openFile;
+  originalOf: typeof originalOf;
 }
 
 const missingBases = (count: number): string =>
@@ -33,7 +32,7 @@ const missingBases = (count: number): string =>
     ? "This file is a delta (Z4DM) of another checkpoint. Pass the base as open(source, { base })."
     : `This file is a delta (Z4DM) of ${count} checkpoints together. Pass all of them, in the same order, as open(source, { base: [first, second] }).`;
 
-const functions: OpenFunctions = { assemble, catalogIn, openFile, PlainLayout, writeHead };
+const functions: OpenFunctions = { assemble, catalogIn, openFile, originalOf };
 
 /**
  * Returns the base of a delta that was opened with `bases`, and whether it is closed with the delta, as the models in

@@ -8,13 +8,11 @@ import type { ModelInput } from "../model-input.js";
 import { isRemote, sourceOf } from "../model-source.js";
 import { open, optionsFor } from "../open.js";
 import type { AllPackOptions } from "../pack-options.js";
-import { PlainLayout, writeHead } from "../safetensors/plain-layout.js";
 import type { Source } from "../source/source.js";
 import { Traffic } from "../source/traffic.js";
 import { withReadAhead } from "../source/with-read-ahead.js";
 import { withStats } from "../source/with-stats.js";
-import { BASE_OF_BASE } from "./base-of-base.js";
-import { originalOf as originalFile } from "./original-file.js";
+import { BASE_OF_BASE, originalOf as originalFile } from "./original-file.js";
 
 /** An open base: the source of its safetensors file. `close` frees the model that was opened to restore it. */
 export interface Base {
@@ -69,8 +67,7 @@ function mayBePlain(head: Uint8Array): boolean {
 
 /** Returns the safetensors file that a model is or was packed from, with its reads counted. */
 async function originalOf(model: Model): Promise<Omit<Base, "close">> {
-  // The layout is not in WebAssembly, so it needs no instance of it.
-  const { source, sizeBytes } = await originalFile(model, { PlainLayout, writeHead }, new Instance<unknown>(undefined, () => {}));
+  const { source, sizeBytes } = await originalFile(model, new Instance<unknown>(undefined, () => {}));
   return { source: withStats(source, new Traffic()), sizeBytes };
 }
 

@@ -14,11 +14,7 @@ import { VirtualFile } from "../safetensors-view/virtual-file.js";
 import type { ReadOptions } from "../source/source.js";
 import type { Stats, Traffic } from "../source/traffic.js";
 import type { Attached, OpenFunctions } from "./attach.js";
-import { originalOf } from "./original-file.js";
 import type { OriginalFile } from "./original-file.js";
-
-/** The bytes before the header of a safetensors file, which are its length. */
-const PREFIX_BYTES = 8;
 
 /** The number of bytes that are read first to recognise a format. */
 const HEAD_BYTES = 32768;
@@ -38,14 +34,13 @@ export interface Merged {
 
 /**
  * Opens the base of `merged`, computed from `sources`. Closing it closes the sources in `owned`. Rejects with an
- * `InvalidInputError` for a source that is not safetensors, plain or packed, and with a `WrongBaseError` for other
- * sources than those of the delta, as far as their headers show that.
+ * `InvalidInputError` for a source that is not safetensors, plain or packed, and with a `WrongBaseError` if the number of
+ * sources, or the names, dtypes or lengths of their tensors, do not match the delta.
  */
-export async function computedBase(functions: OpenFunctions, core: CoreInstance, merged: Merged, sources: readonly Attached[], owned: readonly Model[], decoding: Decoding | undefined): Promise<Omit<Attached, "closed">> {
-  const { assemble, openFile } = functions;
+export async function computedBase({ assemble, openFile, originalOf }: OpenFunctions, core: CoreInstance, merged: Merged, sources: readonly Attached[], owned: readonly Model[], decoding: Decoding | undefined): Promise<Omit<Attached, "closed">> {
   const { delta, model, fileCount } = merged;
-  const originals = await Promise.all(sources.map((source) => originalOf(source.model, functions, core)));
-  const heads = await Promise.all(originals.map(headOf));
+  const originals = await Promise.all(sources.map((source) => originalOf(source.model, core)));
+  const heads = originals.map(({ head }, number) => head ?? headOf(sources[number]!));
   const sizes = Float64Array.from(originals, ({ sizeBytes }) => sizeBytes);
   const bases: CoreComputedBase[] = [];
   const free = () => bases.forEach((base) => core.free(base));
@@ -85,11 +80,12 @@ type ModelClass = new (opened: OpenedModel, description: Description, traffic: T
 /** Returns the class `Model`. Importing it here would make bundlers divide the code that is loaded at once. */
 const classOf = (model: Model): ModelClass => model.constructor as ModelClass;
 
-/** Reads a safetensors file, whose header has been parsed before, as far as its data. */
-async function headOf({ source }: OriginalFile): Promise<Uint8Array> {
-  const prefix = await source.read(0, PREFIX_BYTES);
-  const headerBytes = new DataView(prefix.buffer, prefix.byteOffset).getBigUint64(0, true);
-  return source.read(0, PREFIX_BYTES + Number(headerBytes));
+/** Returns the bytes of a source's safetensors file before its data, which are in memory. */
+function headOf({ opened: { instance, model } }: Attached): Uint8Array {
+  const unpacked = instance.call(() => model.unpacked());
+  const head = instance.call(() => unpacked.head());
+  instance.free(unpacked);
+  return head;
 }
 
 /** The file of a computed base. */

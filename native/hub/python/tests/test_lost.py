@@ -145,13 +145,23 @@ def test_a_delta_is_lost_with_its_base(families: Path, tmp_path: Path) -> None:
     assert files(store) == whole
 
 
-def test_a_damaged_base_is_packed_again_for_its_deltas(families: Path, tmp_path: Path) -> None:
-    plan, first, store = tmp_path / "plan.jsonl", tmp_path / "first.jsonl", tmp_path / "store"
+def with_damaged_base(
+    families: Path, plan: Path, store: Path
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Makes a plan, packs one of its bases and damages it. Returns the base's row, and the
+    rows of its deltas, which are not packed."""
+    first = plan.with_name("first.jsonl")
     rows = make_plan(families, plan, "--base", "auto", "--to", store)
     base, deltas = with_base(rows)
     first.write_text(json.dumps(base) + "\n")
     run(first, families, store)
     flip(store / "packed" / f"{base['key']}.zstn")
+    return base, deltas
+
+
+def test_a_damaged_base_is_packed_again_for_its_deltas(families: Path, tmp_path: Path) -> None:
+    plan, store = tmp_path / "plan.jsonl", tmp_path / "store"
+    base, deltas = with_damaged_base(families, plan, store)
     outcomes, summary = run(plan, families, store, "--attempts", "1", status=3)
     assert (summary["retry"], summary["refused"]) == (len(deltas), 0)
     reasons = [one["reason"] for one in outcomes if one["state"] == "retry"]
@@ -161,22 +171,18 @@ def test_a_damaged_base_is_packed_again_for_its_deltas(families: Path, tmp_path:
     hub("restore", store, "--plan", plan, "-o", tmp_path / "out")
 
 
-def test_a_delta_is_tried_again_if_another_has_given_up_its_damaged_base(
+def test_a_delta_is_tried_again_after_another_removed_the_entry_of_its_damaged_base(
     families: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, first, store = tmp_path / "plan.jsonl", tmp_path / "first.jsonl", tmp_path / "store"
-    rows = make_plan(families, plan, "--base", "auto", "--to", store)
-    base, deltas = with_base(rows)
-    first.write_text(json.dumps(base) + "\n")
-    run(first, families, store)
-    flip(store / "packed" / f"{base['key']}.zstn")
+    store = tmp_path / "store"
+    base, deltas = with_damaged_base(families, tmp_path / "plan.jsonl", store)
 
-    def then_given_up(*arguments: Any) -> list[Path]:
+    def then_removed(*arguments: Any) -> list[Path]:
         paths = base_paths(*arguments)
         (store / "done" / f"{base['key']}.json").unlink()
         return paths
 
-    monkeypatch.setattr(_work, "base_paths", then_given_up)
+    monkeypatch.setattr(_work, "base_paths", then_removed)
     task = Task(deltas[0], str(families), str(store), "balanced", False, Limits(1 << 30, 1 << 30))
     outcome = _work.work(task.to_dict())
     assert outcome["state"] == "retry" and base["key"] in outcome["reason"], outcome

@@ -239,9 +239,9 @@ impl RowWork {
     /// Returns the failure of a file that could not be packed for `reason`. If a base in a
     /// local folder of results is damaged, its entry is removed, so that another run packs
     /// it again, and the delta may be retried. (Bases in an object store are compared with
-    /// their entries when they are downloaded.) `entries` are the entries before packing:
-    /// another delta of the same base may have removed its entry since, and also if there
-    /// was none, the base is packed again.
+    /// their entries when they are downloaded.) `entries` are the entries before packing,
+    /// because another delta may have removed the base's entry since. If there was none, it
+    /// had been removed before, and the delta may be retried too.
     fn fault_of_base(&self, row: &Row, entries: &[Option<Done>], reason: String) -> Failure {
         for (number, (key, name)) in row.bases.iter().zip(row.base_names()).enumerate() {
             let location = self.results.at("packed", &name);
