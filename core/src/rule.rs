@@ -266,6 +266,20 @@ rules! {
     /// The exceptions are exactly the elements of the groups marked in the
     /// bitmap, whose bits after the last group are zero (zxq1 5).
     LatticeExceptions = "lattice.exceptions",
+    /// The sizes, numbers of states, tables and contexts in the head of a `ZXI1` frame are
+    /// within their ranges (zxi1 4).
+    IntervalsHead = "intervals.head",
+    /// The head of a `ZXI1` frame matches its checksum (zxi1 4).
+    IntervalsHeadChecksum = "intervals.head_checksum",
+    /// The intervals do not reach beyond the largest integer; every table has two symbols
+    /// at least, each of them an interval (zxi1 2 and 4).
+    IntervalsList = "intervals.list",
+    /// The length of every block is within the bounds that its elements set (zxi1 5).
+    IntervalsBlocks = "intervals.blocks",
+    /// A block matches its checksum (zxi1 5).
+    IntervalsBlockChecksum = "intervals.block_checksum",
+    /// The raw bits of a block are consumed exactly (zxi1 5).
+    IntervalsRawBits = "intervals.raw_bits",
     /// The payload of a stored plane has the plane's length (z4ai-frames 4.1).
     StoreLength = "store.length",
     /// The block table of a plane with method 2 is consistent (z4ai-frames

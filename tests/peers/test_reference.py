@@ -20,8 +20,9 @@ sys.path.insert(0, str(TESTS))
 
 from corpus import checkpoint, float_grids, integers  # noqa: E402
 from corpus.rounding import nearest, to_bytes  # noqa: E402
-from reference import floats, mixes, rans, z4dm, zstn, zxd1, zxq1  # noqa: E402
+from reference import floats, mixes, rans, z4dm, zstn, zxd1, zxi1, zxq1  # noqa: E402
 from reference.cursor import Malformed  # noqa: E402
+from reference.frame import decode as decode_frame  # noqa: E402
 
 VECTORS = TESTS / "vectors"
 DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32}
@@ -271,6 +272,131 @@ class Lattices(unittest.TestCase):
             self.assertEqual(zxq1.decode(frame), values.tobytes(), grid)
 
 
+class Intervals(unittest.TestCase):
+    """Changes fields of the example in docs/formats/zxi1.md."""
+
+    EXAMPLE = {
+        "magic": "5A584931",
+        "version": "01",
+        "width": "02",
+        "zero": "00",
+        "log_states": "03",
+        "elements": "0600000000000000",
+        "row": "0300000000000000",
+        "block": "00100000",
+        "length": "57000000",
+        "checksum": "D501A196",
+        "table_count": "01",
+        "context_count": "02",
+        "interval_count": "0A",
+        "row_codes": "00 0002",
+        "column_codes": "00 000100",
+        "lists": "10E11A5B29A1731002",
+        "tables": "1200 00068A1E0040A930710E 14148BF25A84953C",
+        "lengths": "20000000 07000000",
+        "block_checksum": "D512F1C1",
+        "rans": "54A8010088D0060018120400381F0400F4470200F44702000000010000000100",
+        "raw": "9A010000600D02",
+    }
+    ELEMENTS = struct.pack("<6H", 0x3E4D, 0xBE80, 0x0000, 0x3F80, 0xBF35, 0x3F08)
+
+    def frame(self, **changes):
+        """The example with other fields. Lengths and checksums fit them unless they are among the changes."""
+        fields = {name: bytes.fromhex(text) for name, text in (self.EXAMPLE | changes).items()}
+        following = {}
+        following["lengths"] = struct.pack("<II", len(fields["rans"]), len(fields["raw"]))
+        following["block_checksum"] = struct.pack("<I", zxd1.checksum(fields["rans"] + fields["raw"]))
+        head = [name for name in fields if name not in ("rans", "raw")]
+        following["length"] = struct.pack("<I", sum(len(fields[name]) for name in head))
+        fields |= {name: value for name, value in following.items() if name not in changes}
+        if "checksum" not in changes:
+            covered = b"".join(fields[name] for name in head if name != "checksum")
+            fields["checksum"] = struct.pack("<I", zxd1.checksum(covered))
+        return b"".join(fields.values())
+
+    def test_the_example_of_the_document(self):
+        example = bytes.fromhex("".join(self.EXAMPLE.values()))
+        self.assertEqual(example, (VECTORS / "zxi1" / "example.zxi1").read_bytes())
+        self.assertEqual(self.frame(), example)
+        self.assertEqual(zxi1.decode(example), self.ELEMENTS)
+        self.assertEqual(decode_frame(example, True), self.ELEMENTS)
+        with self.assertRaises(Malformed):
+            decode_frame(example, False)
+
+    def test_rotation(self):
+        for bits, number in ((0, 0), (0x8000, 1), (0x3F80, 32512), (0xBF80, 32513), (0xFFFF, 0xFFFF)):
+            self.assertEqual((zxi1.rotated(bits, 16), zxi1.unrotated(number, 16)), (number, bits))
+        for bits in range(256):
+            self.assertEqual(zxi1.unrotated(zxi1.rotated(bits, 8), 8), bits)
+
+    def test_other_fields_that_are_allowed(self):
+        coded_codes = "01" + table_bytes([[4096]]).hex() + "20000000" + "00000100" * 8
+        allowed = [
+            {"block": "20100000"},
+            {"row_codes": "00 00FF", "column_codes": "00 00FF00"},
+            {"row": "0600000000000000", "row_codes": coded_codes, "column_codes": "00 000100020202"},
+        ]
+        for changes in allowed:
+            self.assertEqual(zxi1.decode(self.frame(**changes)), self.ELEMENTS, changes)
+
+    def test_broken_rules_are_refused(self):
+        lists = lambda contexts, lengths: packed([(t, 4) for t in contexts] + [(r, 5) for r in lengths]).hex()
+        lengths = [14, 13, 12, 11, 9, 9, 8, 7, 7, 8, 8]
+        tables = self.EXAMPLE["tables"]
+        broken = {
+            "another magic": [{"magic": "5A584932"}],
+            "^version": [{"version": "00"}, {"version": "02"}],
+            "elements of": [{"width": "00"}, {"width": "03"}, {"width": "08"}],
+            "offset 6": [{"zero": "01"}],
+            "states$": [{"log_states": "02"}, {"log_states": "06"}],
+            "elements$": [{"elements": "00" * 8}, {"elements": "00000000000000 01"}, {"block": "00000000"}],
+            "in a row": [{"row": "00" * 8}, {"row": "07" + "00" * 7}],
+            "^blocks of": [{"block": "E00F0000"}, {"block": "10100000"}, {"block": "20001000"}],
+            "a head past": [{"length": "26000000"}, {"length": "00010000"}],
+            "checksum of the head": [{"checksum": "D501A197"}, {"length": "56000000", "checksum": "D501A196"}],
+            "tables$": [{"table_count": "10"}],
+            "list of blocks past": [{"elements": "00000000 00000100"}],
+            "side stream": [{"row_codes": "02 0002"}],
+            "a table that does not": [{"lists": lists([0, 2, 1], lengths)}],
+            "bits after the intervals": [{"lists": "10E11A5B29A173100A"}],
+            "beyond the largest": [{"lists": lists([0, 1, 1], [14] * 4 + [0] * 6 + [1]), "interval_count": "0A"}],
+            "without an interval": [{"lists": lists([0, 1, 1], lengths[:10]), "interval_count": "09"}],
+            "a frequency of 4096": [{"tables": table_bytes([[4096], [4095, 1]]).hex()}],
+            "frequencies add up": [{"tables": table_bytes([[4095], [4095, 1]]).hex()}],
+            "symbols 2 to 1": [{"tables": "0200 0201"}],
+            "after the tables": [{"tables": tables[:-2] + "7C"}, {"tables": "13" + tables[2:] + "00"}],
+            "fields end too early": [{"tables": "11" + tables[2:-2]}, {"raw": "9A010000600D"}],
+            "longer than its fields": [{"block_checksum": "D512F1C100"}],
+            "are not there": [{"block_checksum": "D512F1"}, {"lengths": "20000000 08000000"}],
+            "of a rANS part$": [{"rans": "00000100" * 7}, {"rans": self.EXAMPLE["rans"] + "0000" * 7}],
+            "too many elements": [
+                {"elements": "2C01000000000000", "row": "2C01000000000000", "row_codes": "00 00", "column_codes": "00" * 301}
+            ],
+            "of raw bits$": [{"raw": "00" * 12}],
+            "another checksum$": [{"block_checksum": "D512F1C2"}],
+            "state below": [{"rans": "54A80000" + self.EXAMPLE["rans"][8:]}],
+            "at the end": [{"rans": self.EXAMPLE["rans"][:-8] + "01000100"}],
+            "words after": [{"rans": self.EXAMPLE["rans"] + "0000"}, {"rans": self.EXAMPLE["rans"] + "00"}],
+            "raw bits after": [{"raw": "9A010000600D22"}, {"raw": "9A010000600D0200"}],
+        }
+        for message, cases in broken.items():
+            for changes in cases:
+                with self.subTest(changes), self.assertRaisesRegex(Malformed, message):
+                    zxi1.decode(self.frame(**changes))
+
+    def test_a_cut_or_longer_or_damaged_frame_is_refused(self):
+        example = self.frame()
+        for length in range(len(example)):
+            damaged = bytearray(example)
+            damaged[length] ^= 1
+            for raw in (example[:length], bytes(damaged)):
+                with self.subTest(length), self.assertRaises(Malformed):
+                    zxi1.decode(raw)
+        for more in (b"\0", example):
+            with self.assertRaises(Malformed):
+                zxi1.decode(example + more)
+
+
 class Vectors(unittest.TestCase):
     """Decodes all golden vectors."""
 
@@ -283,6 +409,11 @@ class Vectors(unittest.TestCase):
         for path in self.frames("zxq1"):
             with self.subTest(path.name):
                 self.assertEqual(zxq1.decode(path.read_bytes()), path.with_suffix(".bin").read_bytes())
+
+    def test_intervals(self):
+        for path in self.frames("zxi1"):
+            with self.subTest(path.name):
+                self.assertEqual(zxi1.decode(path.read_bytes()), path.with_suffix(".bin").read_bytes())
 
     def test_differences(self):
         for path in self.frames("zxd1"):

@@ -1,8 +1,8 @@
-"""Decodes a frame of a container: a ZXQ1 frame or one of z4ai's."""
+"""Decodes a frame of a container: a ZXQ1 or ZXI1 frame, or one of z4ai's."""
 
 import z4ai
 
-from . import zxq1
+from . import zxi1, zxq1
 from .cursor import demand
 
 Z4AI_FRAMES = (b"Z4AI", b"ZSP1", b"ZPL1")
@@ -15,8 +15,9 @@ def decode_z4ai(frame):
 
 
 def decode(frame, extended):
-    """The decoded bytes of any frame; ZXQ1 is allowed only if `extended`."""
-    if frame[:4] == b"ZXQ1":
+    """The decoded bytes of any frame; ZXQ1 and ZXI1 are allowed only if `extended`."""
+    family = {b"ZXQ1": zxq1, b"ZXI1": zxi1}.get(bytes(frame[:4]))
+    if family:
         demand(extended, "an extension frame in a version that has none")
-        return zxq1.decode(frame)
+        return family.decode(frame)
     return decode_z4ai(frame)

@@ -21,7 +21,7 @@ def checksum(raw):
     return xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
 
 
-def _side_stream(cursor, count):
+def side_stream(cursor, count):
     """Reads a side stream (section 9): bytes stored plainly, or coded by one table."""
     kind = cursor.u8()
     demand(kind < 2, f"a side stream of kind {kind}")
@@ -106,7 +106,7 @@ class _Head:
         cursor = Cursor(frame[:length], cursor.at)
         self.first, self.last, table_count = cursor.u8(), cursor.u8(), cursor.u8()
         demand(self.first <= self.last <= 160 and 1 <= table_count <= 16, "contexts or tables")
-        self.codes = _side_stream(cursor, -(-self.elements // self.group))
+        self.codes = side_stream(cursor, -(-self.elements // self.group))
         self.means = [cursor.integer(4, signed=True) for _ in range(64)] if flags & MEANS else None
         self.low_rank = _LowRank(cursor, self.dtype, self.elements) if flags & LOW_RANK else None
         fields = Bits(cursor.take((9 * (self.last - self.first + 1) + 7) // 8))

@@ -14,6 +14,8 @@ pub enum Extension {
     /// `ZXQ1`: every element is stored as a value of a small grid, to be
     /// multiplied with the scale of its group.
     Lattice,
+    /// `ZXI1`: the numbers of the tensor are divided into intervals, which are coded.
+    Intervals,
     /// `ZXD1`: the difference between the tensor and the base's tensor is
     /// stored.
     Difference,
@@ -21,7 +23,7 @@ pub enum Extension {
 
 impl Extension {
     /// Every variant.
-    pub const ALL: [Self; 2] = [Self::Lattice, Self::Difference];
+    pub const ALL: [Self; 3] = [Self::Lattice, Self::Intervals, Self::Difference];
 
     /// The number of bytes of a frame that [`Extension::of_frame`] examines.
     pub const HEAD_BYTES: u64 = 4;
@@ -35,6 +37,7 @@ impl Extension {
         }
         match Family::recognise(head) {
             Some(Family::Lattice) => Some(Self::Lattice),
+            Some(Family::Intervals) => Some(Self::Intervals),
             _ => None,
         }
     }
@@ -44,6 +47,7 @@ impl Extension {
     pub fn name(self) -> &'static str {
         match self {
             Self::Lattice => "lattice",
+            Self::Intervals => "intervals",
             Self::Difference => "difference",
         }
     }

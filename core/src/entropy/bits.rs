@@ -2,6 +2,7 @@
 //! and FSE streams of zstd are read from their end.
 
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::{Error, Result, Rule};
@@ -64,6 +65,51 @@ impl<'a> BitWriter<'a> {
     pub(crate) fn finish_marked(mut self) {
         self.put(1, 1);
         self.finish();
+    }
+}
+
+/// A writer of the raw bits of a block. It is faster than [`BitWriter`], but needs to know
+/// how long the result can be.
+#[derive(Debug)]
+pub(crate) struct RawBitWriter {
+    bytes: Vec<u8>,
+    len_bytes: usize,
+    held: u64,
+    held_bits: u32,
+}
+
+impl RawBitWriter {
+    /// Creates a buffer for the raw bits of elements of `len_bytes` bytes in
+    /// total, none of which has more raw bits than its own width.
+    pub fn with_capacity(len_bytes: usize) -> Self {
+        Self {
+            bytes: vec![0; len_bytes + size_of::<u64>()],
+            len_bytes: 0,
+            held: 0,
+            held_bits: 0,
+        }
+    }
+
+    /// Appends the low `bits` bits of `value`, up to 32. Its other bits must be
+    /// zero.
+    #[inline(always)]
+    pub fn put(&mut self, value: u64, bits: u32) {
+        self.held |= value << self.held_bits;
+        self.held_bits += bits;
+        let room = self.bytes.get_mut(self.len_bytes..);
+        if let Some(dest) = room.and_then(|room| room.first_chunk_mut()) {
+            *dest = self.held.to_le_bytes();
+        }
+        self.len_bytes += (self.held_bits / 8) as usize;
+        self.held >>= self.held_bits & !7;
+        self.held_bits %= 8;
+    }
+
+    /// Returns the bits, padded with zeros to a whole byte.
+    pub fn finish(mut self) -> Vec<u8> {
+        let len_bytes = self.len_bytes + usize::from(self.held_bits > 0);
+        self.bytes.truncate(len_bytes);
+        self.bytes
     }
 }
 

@@ -20,6 +20,8 @@ pub mod delta;
 pub mod difference;
 mod family;
 #[doc(hidden)]
+pub mod intervals;
+#[doc(hidden)]
 pub mod lattice;
 #[doc(hidden)]
 pub mod palette;

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::family::{FLAG, FrameFamily as _, FrameInfo, NumPy};
-use super::{chunked, lattice, palette, sparse, turbo, z4ai, zara};
+use super::{chunked, intervals, lattice, palette, sparse, turbo, z4ai, zara};
 use crate::engine::Engine;
 use crate::{Error, Result, Rule};
 
@@ -98,7 +98,9 @@ impl Families {
     pub const STANDALONE: Self = Self::CONTAINER.with(Family::Zara);
 
     /// The families of a container of the extended edition, which z4ai does not read.
-    pub(crate) const EXTENDED: Self = Self::CONTAINER.with(Family::Lattice);
+    pub(crate) const EXTENDED: Self = Self::CONTAINER
+        .with(Family::Lattice)
+        .with(Family::Intervals);
 
     const NONE: Self = Self(0);
 
@@ -262,6 +264,9 @@ families! {
     /// `ZXQ1`: elements that are values of a small grid times the scale of their group.
     /// Only containers of the extended edition may contain this family.
     Lattice: lattice, "ZXQ1 (lattice)" if "extensions";
+    /// `ZXI1`: numbers in intervals. Only containers of the extended edition may contain this
+    /// family.
+    Intervals: intervals, "ZXI1 (intervals)" if "extensions";
 }
 
 #[cfg(test)]

@@ -163,13 +163,28 @@ test("over HTTP, a block table that has arrived with the index costs no request"
   });
 });
 
-test("an abort in the middle ends all bands, and the pool goes on", async () => {
+/** Lets the workers of a test call `told.whenSent` once they have been sent a band. */
+function tellOfBands(t) {
+  const told = { whenSent: () => {} };
+  class TellingWorker extends Worker {
+    postMessage(...message) {
+      super.postMessage(...message);
+      told.whenSent();
+    }
+  }
+  configure({ createWorker: () => new TellingWorker(new URL(import.meta.resolve("zstn/worker"))) });
+  t.after(() => configure({ createWorker: undefined }));
+  return told;
+}
+
+test("an abort in the middle ends all bands, and the pool goes on", async (t) => {
+  const told = tellOfBands(t);
   await withPool(packed, async (model, pool) => {
     same((await model.tensor("f32")).bytes, tensors.f32.bytes);
     const stop = new AbortController();
-    const reading = model.tensor("bf16", { signal: stop.signal });
-    setTimeout(() => stop.abort(new Error("enough")), 5);
-    await assert.rejects(reading, { message: "enough" });
+    told.whenSent = () => stop.abort(new Error("enough"));
+    await assert.rejects(model.tensor("bf16", { signal: stop.signal }), { message: "enough" });
+    told.whenSent = () => {};
     same((await model.tensor("u8")).bytes, tensors.u8.bytes);
     assert.equal(pool.decoded, 2);
   });
@@ -191,13 +206,13 @@ test("a worker that ends with a band is an error of the tensor, and the next rea
   });
 });
 
-test("closing the pool ends all bands", async () => {
+test("closing the pool ends all bands", async (t) => {
+  const told = tellOfBands(t);
   const pool = workerPool({ size: 2, minBytes: MIN_BYTES });
   const model = await open(packed, { workers: pool });
   await model.tensor("bf16");
-  const reading = assert.rejects(model.tensor("f32"), { name: "WorkerError", tensor: "f32" });
-  setTimeout(() => pool.close(), 5);
-  await reading;
+  told.whenSent = () => pool.close();
+  await assert.rejects(model.tensor("f32"), { name: "WorkerError", tensor: "f32" });
   same((await model.tensor("f32")).bytes, tensors.f32.bytes, "the model goes on alone");
 });
 

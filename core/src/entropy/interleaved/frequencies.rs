@@ -265,6 +265,20 @@ pub(crate) fn entropy_cost(counts: &[u32]) -> u64 {
     weighted(total).saturating_sub(parts)
 }
 
+/// Estimates the length of a table for these counts, in units of
+/// `2^-FRACTION_BITS` bits.
+#[must_use]
+pub(crate) fn table_len_cost(counts: &[u32]) -> u64 {
+    let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
+    let first = counts.iter().position(|&n| n > 0).unwrap_or(0);
+    let last = counts.iter().rposition(|&n| n > 0).unwrap_or(first);
+    let bits = counts[first..=last].iter().map(|&n| {
+        let frequency = (u64::from(n) << SLOT_BITS) / total.max(1);
+        4 + u64::from(frequency.max(1).ilog2())
+    });
+    (16 + bits.sum::<u64>()) << FRACTION_BITS
+}
+
 /// Returns the cost of coding symbols with these counts using the table
 /// `frequencies`, in units of `2^-FRACTION_BITS` bits. Every symbol that occurs
 /// must have a frequency.

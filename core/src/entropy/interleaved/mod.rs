@@ -26,7 +26,7 @@ pub(crate) use decode::decode_together;
 pub use decode::{DecodeTables, Decoder, StreamPart};
 pub(crate) use encode::encode_one_table;
 pub use encode::{EncodeTables, encode};
-pub(crate) use frequencies::{FRACTION_BITS, entropy_cost, table_cost};
+pub(crate) use frequencies::{FRACTION_BITS, entropy_cost, table_cost, table_len_cost};
 pub use frequencies::{Frequencies, log2};
 
 /// Number of bits of a slot. Frequencies sum to `1 << SLOT_BITS`.
@@ -44,6 +44,22 @@ pub(crate) const MIN_STATES: usize = 8;
 /// The lower bound of a state, and its value before the first symbol is
 /// encoded.
 const LOWER: u32 = 1 << 16;
+
+/// More states than the minimum are used if they cost at most 1/n of a block,
+/// because they make decoding faster.
+const STATES_SHARE: u64 = 500;
+
+/// Returns the number of states for blocks of `block_bytes` bytes: the largest
+/// number whose cost is small.
+#[must_use]
+pub(crate) fn states(block_bytes: u64) -> usize {
+    let is_worth = |states: &usize| {
+        let more_bytes = 4 * (states - MIN_STATES) as u64;
+        more_bytes * STATES_SHARE <= block_bytes
+    };
+    let counts = [MAX_STATES, MAX_STATES / 2];
+    counts.into_iter().find(is_worth).unwrap_or(MIN_STATES)
+}
 
 const STORED: u8 = 0;
 const CODED: u8 = 1;

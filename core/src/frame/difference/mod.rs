@@ -27,9 +27,10 @@ mod token;
 #[cfg(all(feature = "plan", feature = "deltas"))]
 pub(crate) use context::CONTEXTS;
 pub use directory::{DifferencePlan, Directory};
-pub use encode::encode;
 #[cfg(feature = "deltas")]
-pub(crate) use encode::{BLOCK_ELEMENTS, row_elements};
+pub(crate) use encode::BLOCK_ELEMENTS;
+pub use encode::encode;
+pub(crate) use encode::row_elements;
 #[cfg(feature = "deltas")]
 pub(crate) use head::BLOCK_BYTES;
 pub use head::{FIXED_BYTES, head_len_bytes};

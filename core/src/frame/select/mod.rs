@@ -62,7 +62,7 @@ impl<'a> EncodedTensor<'a> {
             && options.effort != Effort::Max
             && let Some(planes) = small_tensor::encode(engine, tensor, options)
         {
-            return match structured::lattice(engine, tensor, options) {
+            return match structured::extension(engine, tensor, options) {
                 Some(frame) if frame.len() < planes.len_bytes() => Self::Whole(frame),
                 _ => Self::Planes(planes),
             };
@@ -163,13 +163,19 @@ impl EncodeOptions {
     }
 
     /// Sets whether to allow frames that only zstn reads: `ZXQ1` for
-    /// dequantised weights and, in a checkpoint delta, `ZXD1`.
+    /// dequantised weights, `ZXI1` for other floats and, in a checkpoint delta,
+    /// `ZXD1`.
     #[must_use]
     pub fn extended(mut self, extended: bool) -> Self {
         self.extended = extended;
         self.families = match extended {
-            true => self.families.with(Family::Lattice),
-            false => self.families.without(Family::Lattice),
+            true => [Family::Lattice, Family::Intervals]
+                .into_iter()
+                .fold(self.families, Families::with),
+            false => self
+                .families
+                .without(Family::Lattice)
+                .without(Family::Intervals),
         };
         self
     }

@@ -15,7 +15,7 @@ use crate::TensorRef;
 use crate::engine::{PackEngine, ZstdCoding};
 use crate::entropy::histogram::{count, entropy_bits};
 use crate::frame::z4ai::{self, Recipe};
-use crate::frame::{Family, lattice, palette as palette_frame, sparse, turbo};
+use crate::frame::{Family, intervals, lattice, palette as palette_frame, sparse, turbo};
 use crate::transform::sparse::count_zeros;
 use crate::transform::{self, byteplane, palette};
 
@@ -26,12 +26,11 @@ use crate::transform::{self, byteplane, palette};
 /// are smaller.
 const MAX_TENSOR_BYTES: usize = 128 << 20;
 
-/// The largest tensor, in bytes, that gets a lattice frame. Lattice frames save
-/// much more where they apply, and their readers decode single rows. The matrices
-/// of models with about 70 billion parameters are smaller (8192 by 28672 in BF16
-/// take 470 MB). A 32-bit address space can hold one, together with its symbols and
-/// the copy that verifies the frame.
-const MAX_LATTICE_BYTES: usize = 512 << 20;
+/// The largest tensor, in bytes, that gets an extension frame. Readers of these frames decode
+/// single rows. The matrices of models with about 70 billion parameters are smaller (8192 by
+/// 28672 in BF16 take 470 MB). A 32-bit address space can hold one, together with its symbols
+/// and the copy that verifies the frame.
+const MAX_EXTENSION_BYTES: usize = 512 << 20;
 
 /// A sparse frame is tried if at least this percentage of the elements is zero. Its
 /// bitmap costs one bit per element.
@@ -61,7 +60,7 @@ pub fn smallest<E: PackEngine>(
 ) -> Option<Vec<u8>> {
     let bytes = tensor.bytes;
     if bytes.len() > MAX_TENSOR_BYTES {
-        return lattice(engine, tensor, ranking.options);
+        return extension(engine, tensor, ranking.options);
     }
     if bytes.is_empty() {
         return None;
@@ -69,12 +68,12 @@ pub fn smallest<E: PackEngine>(
     let structured = palette_or_sparse(engine, bytes, ranking);
     let planes = other_planes(engine, bytes, ranking);
     let auto = zara::smallest(engine, bytes, ranking);
-    let lattice = lattice(engine, tensor, ranking.options);
+    let extension = extension(engine, tensor, ranking.options);
     // The first of equal lengths wins: planes decode fastest, brotli slowest.
     let frames = planes
         .into_iter()
         .chain(structured)
-        .chain(lattice)
+        .chain(extension)
         .chain(auto);
     frames.min_by_key(Vec::len)
 }
@@ -82,23 +81,29 @@ pub fn smallest<E: PackEngine>(
 /// Returns the length in bytes of the longest tensor that gets any frame of this module.
 pub(super) fn max_bytes(options: EncodeOptions) -> usize {
     match options.families.contains(Family::Lattice) {
-        true => MAX_LATTICE_BYTES,
+        true => MAX_EXTENSION_BYTES,
         false => MAX_TENSOR_BYTES,
     }
 }
 
-/// Returns the lattice frame of `tensor` if the options allow this family, the
-/// tensor is not too large, and a lattice is found.
-pub(super) fn lattice<E: PackEngine>(
+/// Returns the extension frame of `tensor`, if the options allow one, the tensor is not too
+/// large, and there is one. No tensor with a lattice has a smaller frame of intervals.
+pub(super) fn extension<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
     options: EncodeOptions,
 ) -> Option<Vec<u8>> {
-    let is_tried = options.families.contains(Family::Lattice);
-    match is_tried && tensor.bytes.len() <= MAX_LATTICE_BYTES {
-        true => lattice::encode(engine, tensor, options),
-        false => None,
+    if tensor.bytes.len() > MAX_EXTENSION_BYTES {
+        return None;
     }
+    let is_tried = |family| options.families.contains(family);
+    let lattice = is_tried(Family::Lattice).then(|| lattice::encode(engine, tensor, options));
+    lattice.flatten().or_else(|| {
+        let is_tried = is_tried(Family::Intervals) && options.effort != Effort::Fast;
+        is_tried
+            .then(|| intervals::encode(engine, tensor))
+            .flatten()
+    })
 }
 
 /// Encodes a small tensor with every transform. For [`Effort::Max`], encodes a

@@ -19,9 +19,13 @@ use block_table::Block;
 
 mod block_table;
 #[cfg(feature = "extensions")]
+mod intervals;
+#[cfg(feature = "extensions")]
 mod lattice;
 
 pub use block_table::{BlockTable, CHECKSUM_PIECE_BYTES, PlaneBlocks, PlaneSize};
+#[cfg(feature = "extensions")]
+pub use intervals::{IntervalsPlan, IntervalsTable};
 #[cfg(feature = "extensions")]
 pub use lattice::{LatticePlan, LatticeTable};
 
@@ -29,11 +33,13 @@ pub use lattice::{LatticePlan, LatticeTable};
 /// whole takes hardly longer than fetching a block of each plane.
 pub(crate) const MIN_FRAME_BYTES: u64 = 256 << 10;
 
-/// The first byte in the table of a `ZXQ1` frame. The table of a `Z4AI` frame
-/// begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which no
-/// ZSTN file contains.
+/// The first byte in the table of a `ZXQ1` frame, and in that of a `ZXI1` frame. The table
+/// of a `Z4AI` frame begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which
+/// no ZSTN file contains.
 #[cfg(feature = "extensions")]
 const LATTICE: u8 = 4;
+#[cfg(feature = "extensions")]
+const INTERVALS: u8 = 5;
 
 /// The locations of the blocks of a frame.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +49,9 @@ pub enum FrameTable {
     /// The table of a `ZXQ1` frame.
     #[cfg(feature = "extensions")]
     Lattice(LatticeTable),
+    /// The table of a `ZXI1` frame.
+    #[cfg(feature = "extensions")]
+    Intervals(IntervalsTable),
 }
 
 impl FrameTable {
@@ -53,6 +62,10 @@ impl FrameTable {
         #[cfg(feature = "extensions")]
         if let Some(table) = LatticeTable::of(frame) {
             return Some(Self::Lattice(table));
+        }
+        #[cfg(feature = "extensions")]
+        if let Some(table) = IntervalsTable::of(frame) {
+            return Some(Self::Intervals(table));
         }
         BlockTable::of(frame).map(Self::Planes)
     }
@@ -67,9 +80,17 @@ impl FrameTable {
         edition: Edition,
     ) -> Result<Self> {
         #[cfg(feature = "extensions")]
-        if let (Some((&LATTICE, bytes)), Edition::Extended) = (bytes.split_first(), edition) {
-            let table = LatticeTable::parse(bytes, frame_len_bytes, tensor_len_bytes);
-            return table.map(Self::Lattice).map_err(|error| error.within(1));
+        if let (Some((&kind @ (LATTICE | INTERVALS), bytes)), Edition::Extended) =
+            (bytes.split_first(), edition)
+        {
+            let table = match kind {
+                LATTICE => {
+                    LatticeTable::parse(bytes, frame_len_bytes, tensor_len_bytes).map(Self::Lattice)
+                }
+                _ => IntervalsTable::parse(bytes, frame_len_bytes, tensor_len_bytes)
+                    .map(Self::Intervals),
+            };
+            return table.map_err(|error| error.within(1));
         }
         #[cfg(not(feature = "extensions"))]
         let _ = edition;
@@ -83,6 +104,8 @@ impl FrameTable {
             Self::Planes(table) => table.to_bytes(),
             #[cfg(feature = "extensions")]
             Self::Lattice(table) => [&[LATTICE][..], &table.to_bytes()].concat(),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(table) => [&[INTERVALS][..], &table.to_bytes()].concat(),
         }
     }
 
@@ -94,17 +117,21 @@ impl FrameTable {
             Self::Planes(table) => table.check(frame),
             #[cfg(feature = "extensions")]
             Self::Lattice(table) => table.check(frame),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(table) => table.check(frame),
         }
     }
 
     /// Returns the size of each plane, in the order of the frame. A `ZXQ1`
-    /// frame has the planes of its symbols.
+    /// frame has the planes of its symbols, a `ZXI1` frame has none.
     #[must_use]
     pub fn plane_sizes(&self) -> Vec<PlaneSize> {
         match self {
             Self::Planes(table) => table.plane_sizes(),
             #[cfg(feature = "extensions")]
             Self::Lattice(table) => table.symbols().plane_sizes(),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(_) => Vec::new(),
         }
     }
 
@@ -118,6 +145,8 @@ impl FrameTable {
             Self::Planes(table) => PartPlan::Planes(FramePlan::new(table, span)),
             #[cfg(feature = "extensions")]
             Self::Lattice(table) => PartPlan::Lattice(table.plan(span)),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(table) => PartPlan::Intervals(table.plan(span)),
         }
     }
 }
@@ -131,6 +160,9 @@ pub enum PartPlan {
     /// The plan for a `ZXQ1` frame.
     #[cfg(feature = "extensions")]
     Lattice(LatticePlan),
+    /// The plan for a `ZXI1` frame.
+    #[cfg(feature = "extensions")]
+    Intervals(IntervalsPlan),
 }
 
 impl PartPlan {
@@ -142,6 +174,8 @@ impl PartPlan {
             Self::Planes(plan) => plan.ranges(),
             #[cfg(feature = "extensions")]
             Self::Lattice(plan) => plan.ranges(),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(plan) => plan.ranges(),
         }
     }
 
@@ -154,6 +188,8 @@ impl PartPlan {
             Self::Planes(plan) => plan.band_bytes(),
             #[cfg(feature = "extensions")]
             Self::Lattice(plan) => plan.band_bytes(),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(plan) => plan.band_bytes(),
         }
     }
 
@@ -164,6 +200,8 @@ impl PartPlan {
             Self::Planes(plan) => plan.decode(engine, fetched),
             #[cfg(feature = "extensions")]
             Self::Lattice(plan) => plan.decode(engine, fetched),
+            #[cfg(feature = "extensions")]
+            Self::Intervals(plan) => plan.decode(engine, fetched),
         }
     }
 }

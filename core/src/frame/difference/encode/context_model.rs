@@ -11,8 +11,7 @@ use super::groups::Groups;
 use super::{Tensors, write_values};
 use crate::engine::Engine;
 use crate::entropy::interleaved::{
-    FRACTION_BITS, Frequencies, MAX_STATES, MAX_TABLES, MIN_STATES, SLOT_BITS, entropy_cost,
-    table_cost,
+    FRACTION_BITS, Frequencies, MAX_TABLES, entropy_cost, states, table_cost, table_len_cost,
 };
 use crate::frame::difference::context::{BY_MANTISSA, CONTEXTS, ContextMap};
 use crate::frame::difference::float_format::{Float, Word as _};
@@ -22,9 +21,6 @@ use crate::frame::difference::token::{MAX_SHIFT, SYMBOLS, extra_bits, symbol};
 /// Every pair of clusters is considered for merging once there are at most this
 /// many. Until then, only neighbours are merged.
 const MAX_COMPARED: usize = 48;
-/// More states than the minimum are used if they cost at most 1/n of a block,
-/// because they make decoding faster.
-const STATES_SHARE: u64 = 500;
 
 /// The coding of all contexts.
 #[derive(Debug)]
@@ -62,19 +58,6 @@ impl Cluster {
         let counts = core::array::from_fn(|i| self.counts[i].saturating_add(other.counts[i]));
         Self::new(counts, Vec::new())
     }
-}
-
-/// Estimates the length of a table for these counts, in units of
-/// `2^-FRACTION_BITS` bits.
-fn table_len_cost(counts: &[u32; SYMBOLS]) -> u64 {
-    let total: u64 = counts.iter().map(|&n| u64::from(n)).sum();
-    let first = counts.iter().position(|&n| n > 0).unwrap_or(0);
-    let last = counts.iter().rposition(|&n| n > 0).unwrap_or(first);
-    let bits = counts[first..=last].iter().map(|&n| {
-        let frequency = (u64::from(n) << SLOT_BITS) / total.max(1);
-        4 + u64::from(frequency.max(1).ilog2())
-    });
-    (16 + bits.sum::<u64>()) << FRACTION_BITS
 }
 
 impl ContextModel {
@@ -118,13 +101,7 @@ impl ContextModel {
     /// Returns the number of states for a frame of `blocks` blocks: the largest
     /// number whose cost is small.
     pub fn states(&self, blocks: usize) -> usize {
-        let block_bytes = (self.cost >> FRACTION_BITS) / 8 / blocks.max(1) as u64;
-        let is_worth = |states: &usize| {
-            let more_bytes = 4 * (states - MIN_STATES) as u64;
-            more_bytes * STATES_SHARE <= block_bytes
-        };
-        let counts = [MAX_STATES, MAX_STATES / 2];
-        counts.into_iter().find(is_worth).unwrap_or(MIN_STATES)
+        states((self.cost >> FRACTION_BITS) / 8 / blocks.max(1) as u64)
     }
 }
 

@@ -16,6 +16,7 @@ use super::{Difference, short_digest};
 use crate::TensorRef;
 use crate::checksum::short_checksum;
 use crate::engine::{Engine, PackEngine};
+use crate::entropy::bits::RawBitWriter;
 use crate::entropy::interleaved::{
     EncodeTables, FRACTION_BITS, SLOT_BITS, encode as encode_rans, encode_side_stream,
 };
@@ -266,7 +267,7 @@ fn encode_blocks<E: Engine>(
 
 /// Splits values into symbols and raw bits.
 fn split<W: Word>(values: &[W], choices: &[u16]) -> (Vec<u8>, Vec<u8>) {
-    let mut raw = RawBits::with_capacity(size_of_val(values));
+    let mut raw = RawBitWriter::with_capacity(size_of_val(values));
     let mut symbols = vec![0; values.len()];
     // Appending bits is sequential and takes longer than anything else, so the
     // bits of two short elements are appended together.
@@ -301,48 +302,4 @@ fn split_value<W: Word>(value: W, choice: u16) -> (u8, u64, u32) {
     let symbol = symbol(value >> shift);
     let len = shift + extra_bits(symbol);
     (symbol, u64::from(value) & ((1 << len) - 1), len)
-}
-
-/// A writer of the raw bits of a block.
-struct RawBits {
-    bytes: Vec<u8>,
-    len_bytes: usize,
-    held: u64,
-    held_bits: u32,
-}
-
-impl RawBits {
-    /// Creates a buffer for the raw bits of elements of `len_bytes` bytes in
-    /// total. It is large enough because no value has more raw bits than its
-    /// own width.
-    fn with_capacity(len_bytes: usize) -> Self {
-        Self {
-            bytes: vec![0; len_bytes + size_of::<u64>()],
-            len_bytes: 0,
-            held: 0,
-            held_bits: 0,
-        }
-    }
-
-    /// Appends the low `bits` bits of `value`, up to 32. Its other bits must be
-    /// zero.
-    #[inline(always)]
-    fn put(&mut self, value: u64, bits: u32) {
-        self.held |= value << self.held_bits;
-        self.held_bits += bits;
-        let room = self.bytes.get_mut(self.len_bytes..);
-        if let Some(dest) = room.and_then(|room| room.first_chunk_mut()) {
-            *dest = self.held.to_le_bytes();
-        }
-        self.len_bytes += (self.held_bits / 8) as usize;
-        self.held >>= self.held_bits & !7;
-        self.held_bits %= 8;
-    }
-
-    /// Returns the bits, padded with zeros to a whole byte.
-    fn finish(mut self) -> Vec<u8> {
-        let len_bytes = self.len_bytes + usize::from(self.held_bits > 0);
-        self.bytes.truncate(len_bytes);
-        self.bytes
-    }
 }
