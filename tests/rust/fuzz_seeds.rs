@@ -103,7 +103,7 @@ fn of_vector(seeds: &mut Seeds, path: &Path) -> Result<()> {
         fs::read(path.with_file_name(format!("{stem}.{extension}"))).ok()
     };
     match path.extension().and_then(OsStr::to_str) {
-        Some("z4ai" | "zxq1") => seeds.add("frames", &bytes),
+        Some("z4ai" | "zxq1" | "zxi1") => seeds.add("frames", &bytes),
         Some("zstn") => {
             seeds.add("unpack", &bytes)?;
             seeds.add("originals", &bytes)?;

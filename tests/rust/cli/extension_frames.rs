@@ -77,12 +77,19 @@ fn info_says_what_a_reader_needs() {
     let info = json(&zstn(folder.path(), &["info", "m.zstn", "--json"]));
     assert_eq!(info["version"], 4);
     assert_eq!(info["min_reader"], "zstn 0.1");
-    let counts = serde_json::json!({"lattice": 2, "difference": 0});
+    let counts = serde_json::json!({"lattice": 2, "intervals": 0, "difference": 0});
     assert_eq!(info["extensions"], counts);
     done(
         folder.path(),
         &["pack", "m.safetensors", "-o", "plain.zstn"],
     );
+    let smallest = ["pack", "m.safetensors", "-o", "smallest.zstn", "--extended"];
+    done(
+        folder.path(),
+        &[&smallest[..], &["--effort", "max"]].concat(),
+    );
+    let said = done(folder.path(), &["info", "smallest.zstn"]);
+    assert!(said.contains("1 tensor by intervals"), "{said}");
     let info = json(&zstn(folder.path(), &["info", "plain.zstn", "--json"]));
     assert_eq!(info["version"], 3);
     assert_eq!(info["extensions"]["lattice"], 0);

@@ -5,6 +5,7 @@ mod device_plan;
 mod difference;
 mod encoder_choice;
 mod frame_families;
+mod intervals;
 mod lattice;
 mod low_rank;
 mod misleading_samples;

@@ -336,6 +336,36 @@ pub fn seal_block(frame: &mut [u8]) {
     seal(frame);
 }
 
+/// Recomputes the checksums of the blocks and of the head of a `ZXI1` frame, as far as its
+/// lengths are within it.
+pub fn seal_intervals(frame: &mut [u8]) {
+    let number = |frame: &[u8], at: usize| {
+        let bytes = frame.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize)
+    };
+    let head_len = number(frame, 28);
+    let Some(head) = frame.get(..head_len).filter(|head| head.len() >= 36) else {
+        return;
+    };
+    let elements = u64::from_le_bytes([8, 9, 10, 11, 12, 13, 14, 15].map(|at| head[at]));
+    let blocks = elements.div_ceil(number(frame, 24).max(1) as u64);
+    let list_len = usize::try_from(blocks).map_or(usize::MAX, |blocks| blocks.saturating_mul(12));
+    let mut start = head_len;
+    if let Some(list) = head_len.checked_sub(list_len).filter(|list| *list >= 36) {
+        for at in (list..head_len).step_by(12) {
+            let end = start.saturating_add(number(frame, at).saturating_add(number(frame, at + 4)));
+            let Some(block) = frame.get(start..end) else {
+                break;
+            };
+            let sum = short_checksum(&[block]);
+            frame[at + 8..at + 12].copy_from_slice(&sum);
+            start = end;
+        }
+    }
+    let sum = short_checksum(&[&frame[..32], &frame[36..head_len]]);
+    frame[32..36].copy_from_slice(&sum);
+}
+
 /// The fields of a `ZXQ1` frame, which need not be consistent.
 #[derive(Debug, Clone, Default)]
 pub struct LatticeFields {

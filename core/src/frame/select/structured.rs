@@ -88,6 +88,8 @@ pub(super) fn max_bytes(options: EncodeOptions) -> usize {
 
 /// Returns the extension frame of `tensor`, if the options allow one, the tensor is not too
 /// large, and there is one. No tensor with a lattice has a smaller frame of intervals.
+/// Intervals decode several times slower than planes and on no GPU, so only
+/// [`Effort::Max`] uses them.
 pub(super) fn extension<E: PackEngine>(
     engine: &E,
     tensor: TensorRef,
@@ -99,7 +101,7 @@ pub(super) fn extension<E: PackEngine>(
     let is_tried = |family| options.families.contains(family);
     let lattice = is_tried(Family::Lattice).then(|| lattice::encode(engine, tensor, options));
     lattice.flatten().or_else(|| {
-        let is_tried = is_tried(Family::Intervals) && options.effort != Effort::Fast;
+        let is_tried = is_tried(Family::Intervals) && options.effort == Effort::Max;
         is_tried
             .then(|| intervals::encode(engine, tensor))
             .flatten()

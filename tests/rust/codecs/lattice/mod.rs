@@ -206,6 +206,9 @@ fn the_smallest_frame_wins_and_only_where_extensions_are_allowed() {
         assert!(Families::CONTAINER.contains(family), "{}", family.name());
         let back = options.extended(true).extended(false);
         assert_eq!(back, options);
+        if effort == Effort::Max {
+            continue; // it stores weights that are on no grid in intervals
+        }
         let weights = weights(Dtype::Bf16, 65536);
         let weights = tensor.with_bytes(&weights);
         let plain = select::encode(&native(), weights, options);

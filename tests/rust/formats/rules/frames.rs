@@ -10,7 +10,10 @@ use zstn_core::frame::difference::Difference;
 use zstn_core::frame::difference::low_rank::{LowRank, LowRankHead};
 use zstn_core::pure::Pure;
 use zstn_core::sketch::Sketch;
-use zstn_tests::frames::{DifferenceFrame, LatticeFields, seal, seal_block, stored};
+use zstn_tests::cases;
+use zstn_tests::frames::{
+    DifferenceFrame, LatticeFields, seal, seal_block, seal_intervals, stored,
+};
 
 use super::Case;
 use crate::sketch::sealed;
@@ -66,6 +69,42 @@ pub fn standalone_frames(engine: &impl Engine) -> Vec<Case> {
                 fields.frames.extend([stored(&[1]), stored(&[0; 6])]);
             }),
         ),
+    ]
+}
+
+/// Changes the worked example of docs/formats/zxi1.md, which has one block.
+pub fn intervals(engine: &impl Engine) -> Vec<Case> {
+    let example = cases::read("zxi1", "example.zxi1");
+    let head_len = usize::from(example[28]);
+    let changed = |change: &dyn Fn(&mut Vec<u8>), is_sealed: bool| {
+        let mut frame = example.clone();
+        change(&mut frame);
+        if is_sealed {
+            seal_intervals(&mut frame);
+        }
+        decompress(engine, &frame, 1 << 20).map(drop)
+    };
+    let less_raw = |frame: &mut Vec<u8>| {
+        frame[head_len - 8] -= 1;
+        frame.pop();
+    };
+    vec![
+        (Rule::IntervalsHead, changed(&|frame| frame[6] = 1, true)),
+        (
+            Rule::IntervalsHeadChecksum,
+            changed(&|frame| frame[head_len - 1] ^= 1, false),
+        ),
+        // The intervals of 16 bits reach beyond those of 8.
+        (Rule::IntervalsList, changed(&|frame| frame[5] = 1, true)),
+        (
+            Rule::IntervalsBlocks,
+            changed(&|frame| frame[head_len - 12] = 31, true),
+        ),
+        (
+            Rule::IntervalsBlockChecksum,
+            changed(&|frame| frame[head_len] ^= 1, false),
+        ),
+        (Rule::IntervalsRawBits, changed(&less_raw, true)),
     ]
 }
 

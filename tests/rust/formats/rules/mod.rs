@@ -47,6 +47,7 @@ fn cases(engine: &impl Engine) -> Vec<Case> {
         containers::deltas(engine),
         frames::difference_frames(engine),
         frames::standalone_frames(engine),
+        frames::intervals(engine),
         frames::planes_and_streams(),
         foreign::ztensor_files(engine),
         foreign::gauss_files(engine),

@@ -123,25 +123,23 @@ impl IntervalsTable {
     pub fn plan(&self, span: Range<u64>) -> IntervalsPlan {
         assert!(span.start <= span.end && span.end <= self.tensor_len_bytes);
         let block_bytes = self.band_bytes();
-        let first = span.start / block_bytes;
-        let blocks = match span.is_empty() {
-            true => first..first,
-            false => first..span.end.div_ceil(block_bytes),
-        };
-        let blocks = index(blocks.start)..index(blocks.end);
-        let len = |blocks: &[u32]| blocks.iter().map(|&len| u64::from(len)).sum::<u64>();
-        let start = u64::from(self.head_len_bytes) + len(&self.block_lens_bytes[..blocks.start]);
-        let end = start + len(&self.block_lens_bytes[blocks.clone()]);
-        let head_end = u64::from(self.head_len_bytes);
-        let ranges = match (blocks.start, start == end) {
-            (0, _) => alloc::vec![0..end],
-            (_, true) => alloc::vec![0..head_end],
-            (_, false) => alloc::vec![0..head_end, start..end],
-        };
+        let first = index(span.start / block_bytes);
+        let mut ranges = Vec::new();
+        if !span.is_empty() {
+            let blocks = first..index(span.end.div_ceil(block_bytes));
+            let len = |blocks: &[u32]| blocks.iter().map(|&len| u64::from(len)).sum::<u64>();
+            let head_end = u64::from(self.head_len_bytes);
+            let start = head_end + len(&self.block_lens_bytes[..first]);
+            let end = start + len(&self.block_lens_bytes[blocks]);
+            match first {
+                0 => ranges.push(0..end),
+                _ => ranges.extend([0..head_end, start..end]),
+            }
+        }
         IntervalsPlan {
             table: self.clone(),
             span,
-            first: blocks.start,
+            first,
             ranges,
         }
     }

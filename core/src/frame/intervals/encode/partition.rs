@@ -35,7 +35,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// Chooses the intervals of the elements. Returns `None` if one would have all of them.
+    /// Chooses the intervals of the elements. Returns `None` if there would be only one.
     pub fn new<E: PackEngine>(engine: &E, numbers: Numbers) -> Option<Self> {
         let below_bits = numbers.width_bits() - numbers.key_bits();
         let (counts, zeros) = count(engine, numbers);
