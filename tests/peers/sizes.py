@@ -30,6 +30,7 @@ except ImportError:
 
 ZSTN = os.environ["ZSTN_BIN"]
 EXTENDED = "extended"
+SMALLEST = "smallest"
 # The mean length of the chunks that Xet cuts a file into.
 XET_CHUNK_BYTES = 64 << 10
 
@@ -52,8 +53,10 @@ def packed_size(source, *arguments):
 
 
 def arguments_of(column):
-    """The options of `zstn pack` for a column: an effort, or `extended`, which has the default effort."""
-    return ["--extended"] if column == EXTENDED else ["--effort", column]
+    """The options of `zstn pack` for a column: an effort; `extended`, which has the default effort; or `smallest`, which
+    has both."""
+    options = {EXTENDED: ["--extended"], SMALLEST: ["--extended", "--effort", "max"]}
+    return options.get(column) or ["--effort", column]
 
 
 @functools.cache
@@ -232,7 +235,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         if has_extended() and not options.frames:
-            columns = [*columns, EXTENDED]
+            columns = [*columns, EXTENDED, SMALLEST]
         if options.files:
             return files(folder, options.names, columns, options.zstd_level)
         print(f"z4ai {z4ai.__version__}; in brackets: ours by theirs\n")

@@ -470,6 +470,18 @@ class WholeFiles(unittest.TestCase):
         self.assertIn("half", lattices)
         self.assertNotIn("plain.BF16", lattices)
 
+    def test_intervals(self):
+        tensors = []
+        for dtype in DTYPES:
+            values = self.weights(160, 256) * self.random.uniform(0.5, 2, (160, 1)).astype(np.float32)
+            tensors.append((f"rows.{dtype}", dtype, values.shape, to_bytes(values, dtype)))
+            values = np.where(self.random.random(values.shape) < 0.5, 0, values)
+            tensors.append((f"half.{dtype}", dtype, values.shape, to_bytes(values, dtype)))
+        original = checkpoint(tensors)
+        restored, frames = zstn.decode_file(self.pack(original, "--effort", "max"))
+        self.assertEqual(restored, original)
+        self.assertEqual({frame[:4] for frame in frames.values()}, {b"ZXI1"})
+
     def test_differences(self):
         before, after = [], []
         for dtype in DTYPES:

@@ -86,6 +86,25 @@ test("tensors and rows of a file of version 4 are those of the original", async 
   full.close();
 });
 
+test("tensors in intervals are read as a whole and by rows, from either packer", async () => {
+  const random = xorshift(2210);
+  const wide = bf16Tensor(2000 * COLUMNS, random);
+  writeFileSync(at("wide.safetensors"), safetensors({ wide: matrix(wide) }));
+  await packNatively(at("wide.safetensors"), at("wide.zstn"), { extended: true, effort: "max" });
+  const { blob } = await pack(at("wide.safetensors"), { extended: true, effort: "max" });
+  for (const source of [`${server.url}wide.zstn`, blob]) {
+    const model = await open(source);
+    assert.ok(Buffer.from((await model.tensor("wide")).bytes).equals(Buffer.from(wide)));
+    for (const [begin, end] of [[0, 1], [511, 513], [1999, 2000]]) {
+      const plan = await model.plan("wide", { rows: [begin, end] });
+      assert.ok(plan.bytes < 0.6 * model.tensors.get("wide").storedLength, `${plan.bytes} bytes`);
+      const { bytes } = await model.tensor("wide", { rows: [begin, end] });
+      assert.ok(Buffer.from(bytes).equals(Buffer.from(wide.subarray(begin * ROW_BYTES, end * ROW_BYTES))));
+    }
+    model.close();
+  }
+});
+
 test("the server offers the original, whole and in ranges", async () => {
   writeFileSync(at("alone.zstn"), readFileSync(at("large.zstn")));
   const original = readFileSync(at("large.safetensors"));

@@ -18,8 +18,8 @@ export function program() {
 }
 
 /** Packs a .safetensors file, as a delta from `base` if it is given, and with extension frames if `extended` is set. */
-export async function pack(input, output, { base, extended = false } = {}) {
-  const options = [...(base === undefined ? [] : ["--base", base]), ...(extended ? ["--extended"] : [])];
+export async function pack(input, output, { base, extended = false, effort = "balanced" } = {}) {
+  const options = [...(base === undefined ? [] : ["--base", base]), ...(extended ? ["--extended"] : []), "--effort", effort];
   await run(program(), ["pack", input, "-o", output, "--force", ...options]);
 }
 

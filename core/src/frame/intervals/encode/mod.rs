@@ -28,7 +28,7 @@ mod partition;
 /// Number of elements of a block.
 const BLOCK_ELEMENTS: usize = 1 << 17;
 /// Smaller tensors get no frame: its head would outweigh what it saves.
-const MIN_ELEMENTS: usize = 1 << 13;
+const MIN_ELEMENTS: usize = 1 << 12;
 /// Number of elements that are looked at together.
 const PART_ELEMENTS: usize = 1024;
 /// Number of elements whose numbers are counted by one job.
