@@ -35,6 +35,12 @@ impl<'a> Cursor<'a> {
         self.all.len() - self.position
     }
 
+    /// Returns the bytes that are left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.all.get(self.position..).unwrap_or_default()
+    }
+
     /// Returns the next `len_bytes` bytes. `what` names the field in the error
     /// message.
     pub fn take(&mut self, len_bytes: u64, what: &str) -> Result<&'a [u8]> {

@@ -60,7 +60,7 @@ impl Sketch {
         cursor.expect_magic(&MAGIC, Rule::SketchMagic, "sketch")?;
         cursor.expect_version(VERSION, Rule::SketchVersion, "sketch")?;
         let digest: ShortDigest = cursor.array("digest of the sketch")?;
-        if !agrees(digest, short_digest([&file[cursor.position()..]])) {
+        if !agrees(digest, short_digest([cursor.rest()])) {
             let detail = "the sketch does not match its digest: it is damaged, make it again";
             return Err(Error::malformed(Rule::SketchDigest, detail).at(9));
         }

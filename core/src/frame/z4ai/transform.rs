@@ -115,9 +115,9 @@ impl Transform {
     /// [`Rule::FramePlaneLength`] if the lengths contradict each other.
     pub fn elements(self, lens_bytes: &[u64]) -> Result<u64> {
         let refuse = |detail: &'static str| Err(Error::malformed(Rule::FramePlaneLength, detail));
-        let is_counting = |&plane: &usize| self.layout(plane) == PlaneLayout::BYTE;
-        let counting = (0..lens_bytes.len()).find(is_counting);
-        let elements = counting.map_or(0, |plane| lens_bytes[plane]);
+        let mut planes = lens_bytes.iter().enumerate();
+        let counting = planes.find(|(plane, _)| self.layout(*plane) == PlaneLayout::BYTE);
+        let elements = counting.map_or(0, |(_, &len)| len);
         for (plane, &len) in lens_bytes.iter().enumerate() {
             let layout = self.layout(plane);
             let part_len = layout.part_len_bytes(elements);

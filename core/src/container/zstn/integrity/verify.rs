@@ -329,8 +329,9 @@ impl Integrity {
     /// be an alias.
     pub fn check_stored(&self, number: usize, stored: &[u8]) -> Result<()> {
         let entry = self.entry(number)?;
-        match &self.frames {
-            Some(frames) if !agrees(frames[entry], checksum([stored])) => Err(Error::malformed(
+        let frames = self.frames.as_ref();
+        match frames.and_then(|frames| frames.get(entry)) {
+            Some(expected) if !agrees(*expected, checksum([stored])) => Err(Error::malformed(
                 Rule::ZstnFrameChecksum,
                 "the stored bytes do not have the checksum in the file: they are damaged, get \
                  the file again",

@@ -141,7 +141,7 @@ impl<'a, 'm> Lane<'a, 'm> {
         let mut cursor = Cursor::new(stream);
         Ok(Self {
             state: state::read(&mut cursor)?,
-            input: Input(&stream[cursor.position()..]),
+            input: Input(cursor.rest()),
             lookup: contexts[0],
         })
     }

@@ -148,7 +148,7 @@ impl<'a> Running<'a> {
         let (groups, rest) = coded.out.as_chunks_mut();
         Ok(Self {
             states,
-            input: Input(&coded.stream[cursor.position()..]),
+            input: Input(cursor.rest()),
             lookup: coded.lookup,
             groups: groups.iter_mut(),
             rest,
