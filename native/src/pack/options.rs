@@ -128,9 +128,10 @@ impl PackOptions {
     }
 
     /// Returns whether files can be packed while they arrive. A file that is cut off can
-    /// only be recognised at its end.
+    /// only be recognised at its end. Several bases may be the sources of a merge, whose
+    /// weights are found from samples of the whole file.
     pub(crate) fn can_arrive(&self) -> bool {
-        !self.container.allow_truncated
+        !self.container.allow_truncated && self.bases.len() < 2
     }
 
     /// Refuses options that exclude each other, and a job without enough memory.
