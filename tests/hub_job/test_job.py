@@ -82,7 +82,7 @@ def test_a_job_survives_its_machines(store: Store, nodes: cluster.Nodes, work: P
     # The file exceeds the folder for temporary files of every node.
     huge = {"repo": "too/large", "revision": "main", "path": "m.safetensors", "size": 10**13}
     sha256 = "0" * 64
-    key = _native.plan_key(sha256, "balanced", False, [])
+    key = _native.plan_key(sha256, "balanced", False, "[]")
     with plan.open("a") as lines:
         lines.write(json.dumps({**huge, "sha256": sha256, "key": key}) + "\n")
     # The file changes after it was listed.

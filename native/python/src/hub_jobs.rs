@@ -15,7 +15,7 @@ use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
 use zstn::{Job, Location};
 use zstn_hub::hub::Hub;
-use zstn_hub::manifest::{Class, Done, Failed, ListedResult, Row, key_against};
+use zstn_hub::manifest::{Bases, Class, Done, Failed, ListedResult, Row, key_against};
 use zstn_hub::proof::StoredFile;
 use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
@@ -28,16 +28,12 @@ use crate::progress::Watch;
 /// The environment variable that contains the hub's token.
 const TOKEN: &str = "HF_TOKEN";
 
-/// Returns the key of the work on a file with these options and bases. `sha256` is its
-/// SHA-256, followed by the extension of its name with the dot. Without an extension, the
-/// key is that of a safetensors file.
+/// Returns the key of the work on a file with these options and bases, which are JSON as in
+/// a row. `sha256` is its SHA-256, followed by the extension of its name with the dot.
+/// Without an extension, the key is that of a safetensors file.
 #[pyfunction]
-pub fn plan_key(
-    sha256: &str,
-    effort: &str,
-    extended: bool,
-    bases: Vec<String>,
-) -> PyResult<String> {
+pub fn plan_key(sha256: &str, effort: &str, extended: bool, bases: &str) -> PyResult<String> {
+    let bases: Bases = from_json(bases)?;
     let digits = sha256.split('.').next().unwrap_or(sha256);
     let options = encode(effort, extended)?;
     Ok(key_against((sha256, digits), options, &bases))
@@ -53,6 +49,14 @@ pub fn read_plan(
 ) -> PyResult<Vec<String>> {
     let options = encode(effort, extended)?;
     let rows = run_short(py, || zstn_hub::manifest::read_plan(&path, options))?;
+    rows.iter().map(to_json).collect()
+}
+
+/// Reads a plan without checking the options and the version of its keys, and returns its
+/// rows as JSON.
+#[pyfunction]
+pub fn load_plan(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    let rows = run_short(py, || zstn_hub::manifest::load_plan(&path))?;
     rows.iter().map(to_json).collect()
 }
 
@@ -128,17 +132,18 @@ pub fn sample_sketch<'py>(py: Python<'py>, location: &str) -> PyResult<Bound<'py
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Chooses a base among the other sketched files for each file. `names` are the names of
-/// the sketches in `folder`. `fixed` files get none.
+/// Chooses bases among the other sketched files for each file: none, one, or the sources of
+/// a merge. `names` are the names of the sketches in `folder`. A planned file keeps its bases;
+/// `planned` has the number of packed files that it is read from, and `None` for the others.
 #[pyfunction]
 pub fn choose_bases(
     py: Python<'_>,
     results: &Results,
     folder: String,
     names: Vec<String>,
-    fixed: Vec<bool>,
+    planned: Vec<Option<usize>>,
     extended: bool,
-) -> PyResult<Vec<Option<usize>>> {
+) -> PyResult<Vec<Vec<usize>>> {
     let results = results.0.clone();
     run(py, &Watch::none(), move |_| {
         let engine = engine::shared()?;
@@ -149,9 +154,13 @@ pub fn choose_bases(
             let file = file.ok_or_else(|| zstn::Error::Usage(format!("{} was removed", at())))?;
             Sketch::parse(&engine, &file).map_err(|error| zstn::Error::place(at())(error))
         };
-        let fixed = (0..names.len()).zip(fixed).collect();
-        let candidates = engine.map(fixed, |(number, is_fixed)| {
-            sketch(number).map(|sketch| Candidate::new(&sketch, is_fixed))
+        let planned = (0..names.len()).zip(planned).collect();
+        let candidates = engine.map(planned, |(number, files): (usize, Option<usize>)| {
+            let candidate = Candidate::new(&sketch(number)?);
+            zstn::Result::Ok(match files {
+                Some(files) => candidate.planned(files),
+                None => candidate,
+            })
         });
         let candidates: Vec<Candidate> = candidates.into_iter().collect::<zstn::Result<_>>()?;
         zstn::family::bases(&engine, &candidates, sketch, extended)

@@ -42,8 +42,8 @@ mod _native {
     use super::gpu::release_gpu_buffers;
     #[pymodule_export]
     use super::hub_jobs::{
-        Results, check_restores, choose_bases, copy_sha256, list_objects, plan_key, read_plan,
-        sample_sketch, stream_sha256, work_row,
+        Results, check_restores, choose_bases, copy_sha256, list_objects, load_plan, plan_key,
+        read_plan, sample_sketch, stream_sha256, work_row,
     };
     #[pymodule_export]
     use super::in_memory::{

@@ -9,8 +9,8 @@ use super::choice::{Candidate, ChosenBase, MIN_SAVING_PERCENT, Search, Target, c
 use crate::delta::MAX_BASES;
 use crate::{Engine, Result};
 
-/// The number of nearest checkpoints that are tried as the second source.
-const MOST_COMPARED: usize = 32;
+/// The number of nearest checkpoints that are tried as sources.
+pub(super) const MOST_COMPARED: usize = 32;
 
 /// The number of the best second sources that are tried as further sources.
 const MOST_COMBINED: usize = 8;
@@ -19,16 +19,14 @@ const MOST_COMBINED: usize = 8;
 /// for. A checkpoint that saves less on its own is not used as a source.
 const LEAST_PERCENT: u64 = 2;
 
-/// A candidate, followed by its own bases, and the expected size with it alone.
-struct Source<'a> {
-    chain: Vec<&'a Candidate>,
-    estimate: SizeEstimate,
-}
-
-impl Source<'_> {
-    fn sketch(&self) -> &Sketch {
-        &self.chain[0].sketch
-    }
+/// A checkpoint that may be a source, and the expected size with it alone.
+pub(super) struct Source<'a, T> {
+    /// The checkpoint, in the terms of the caller.
+    pub(super) checkpoint: T,
+    pub(super) estimate: SizeEstimate,
+    sketch: &'a Sketch,
+    /// The number of files that reading the checkpoint takes: its own and its bases.
+    files: usize,
 }
 
 impl Search<'_> {
@@ -46,21 +44,26 @@ impl Search<'_> {
         edition: Edition,
         (plain, nearest): (&SizeEstimate, &SizeEstimate),
     ) -> Result<Option<ChosenBase>> {
-        let least_bytes = plain.packed_bytes.saturating_mul(LEAST_PERCENT);
-        let is_small = nearest.packed_bytes.saturating_mul(100) < least_bytes;
-        if is_small || !target.is_of(Some(FileKind::Safetensors.name())) {
+        if is_small(nearest, plain) || !target.is_of(Some(FileKind::Safetensors.name())) {
             return Ok(None);
         }
+        let engine = &self.job.engine;
         let search = Combining {
-            engine: &self.job.engine,
+            engine,
             target: &target.sketch,
             edition,
         };
-        let related = search.related(candidates, plain);
+        let chains = engine.map(candidates.iter().collect(), |candidate| {
+            let chain = chain(candidate, candidates).ok()?;
+            let files = chain.len();
+            Some((chain, &candidate.sketch, files))
+        });
+        let related = search.related(chains.into_iter().flatten().collect(), plain);
         let Some((sources, estimate)) = search.sources(&related, nearest) else {
             return Ok(None);
         };
-        for Source { chain, .. } in &sources {
+        let chains: Vec<_> = sources.iter().map(|source| &source.checkpoint).collect();
+        for chain in &chains {
             match self.check(chain, target) {
                 Ok(()) => {}
                 Err(error) if !chain[0].member.is_local && error.is_external() => {
@@ -70,11 +73,8 @@ impl Search<'_> {
                 Err(_) => return Ok(None),
             }
         }
-        let names: Vec<&str> = sources
-            .iter()
-            .map(|source| &*source.chain[0].member.name)
-            .collect();
-        let links = sources.iter().flat_map(|source| &source.chain);
+        let names: Vec<&str> = chains.iter().map(|chain| &*chain[0].member.name).collect();
+        let links = chains.iter().copied().flatten();
         Ok(Some(ChosenBase {
             name: names.join(" and "),
             chain: links.map(|link| link.member.location.clone()).collect(),
@@ -84,11 +84,18 @@ impl Search<'_> {
     }
 }
 
+/// Returns whether a base that leaves `nearest` of the size `plain` saves so much that
+/// several sources are not worth a search.
+pub(super) fn is_small(nearest: &SizeEstimate, plain: &SizeEstimate) -> bool {
+    let least_bytes = plain.packed_bytes.saturating_mul(LEAST_PERCENT);
+    nearest.packed_bytes.saturating_mul(100) < least_bytes
+}
+
 /// The search for the sources of a base that is computed for `target`.
-struct Combining<'a> {
-    engine: &'a Engine,
-    target: &'a Sketch,
-    edition: Edition,
+pub(super) struct Combining<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) target: &'a Sketch,
+    pub(super) edition: Edition,
 }
 
 impl Combining<'_> {
@@ -98,21 +105,30 @@ impl Combining<'_> {
             .estimate_delta(&self.target.mixed(sources), self.edition)
     }
 
-    /// Returns the candidates that can be sources, the nearest one first.
-    fn related<'a>(&self, candidates: &'a [Candidate], plain: &SizeEstimate) -> Vec<Source<'a>> {
+    /// Returns the `candidates` that can be sources, the nearest one first. Each candidate
+    /// is a checkpoint, its sketch, and the number of files that reading it takes.
+    pub(super) fn related<'a, T: Send>(
+        &self,
+        candidates: Vec<(T, &'a Sketch, usize)>,
+        plain: &SizeEstimate,
+    ) -> Vec<Source<'a, T>> {
         let limit = plain.packed_bytes.saturating_mul(100 - LEAST_PERCENT);
-        let related = self.engine.map(candidates.iter().collect(), |candidate| {
-            Some(Source {
-                chain: chain(candidate, candidates).ok()?,
-                estimate: self.estimate(&[&candidate.sketch]),
-            })
-        });
-        let related = related.into_iter().flatten();
-        let mut related: Vec<Source> = related
+        let related = self
+            .engine
+            .map(candidates, |(checkpoint, sketch, files)| Source {
+                checkpoint,
+                estimate: self.estimate(&[sketch]),
+                sketch,
+                files,
+            });
+        let mut related: Vec<Source<T>> = related
+            .into_iter()
             .filter(|source| source.estimate.packed_bytes.saturating_mul(100) <= limit)
+            // Another source needs a file too.
+            .filter(|source| source.files < MAX_BASES)
             .collect();
         // The sort is stable, so equally good candidates stay sorted by name.
-        related.sort_by_key(|source| (source.estimate.packed_bytes, source.chain.len()));
+        related.sort_by_key(|source| (source.estimate.packed_bytes, source.files));
         related.truncate(MOST_COMPARED);
         related
     }
@@ -120,21 +136,21 @@ impl Combining<'_> {
     /// Returns the `related` sources from which a base of the target is best computed
     /// together, and the expected size. `None` if several sources are not expected to save
     /// [`MIN_SAVING_PERCENT`] of the size with the `nearest` base alone.
-    fn sources<'s, 'a>(
+    pub(super) fn sources<'s, 'a, T: Sync>(
         &self,
-        related: &'s [Source<'a>],
+        related: &'s [Source<'a, T>],
         nearest: &SizeEstimate,
-    ) -> Option<(Vec<&'s Source<'a>>, SizeEstimate)> {
+    ) -> Option<(Vec<&'s Source<'a, T>>, SizeEstimate)> {
         let mut chosen = vec![related.first()?];
-        let mut others: Vec<&Source> = related.iter().skip(1).collect();
+        let mut others: Vec<&Source<T>> = related.iter().skip(1).collect();
         // The sources after each step, and the size with them.
-        let mut steps: Vec<(Vec<&Source>, SizeEstimate)> = Vec::new();
+        let mut steps: Vec<(Vec<&Source<T>>, SizeEstimate)> = Vec::new();
         loop {
-            let files: usize = chosen.iter().map(|source| source.chain.len()).sum();
-            others.retain(|other| files + other.chain.len() <= MAX_BASES);
-            let mut estimates = self.engine.map(others, |other: &'s Source<'a>| {
+            let files: usize = chosen.iter().map(|source| source.files).sum();
+            others.retain(|other| files + other.files <= MAX_BASES);
+            let mut estimates = self.engine.map(others, |other: &'s Source<'a, T>| {
                 let all = chosen.iter().copied().chain([other]);
-                let sketches: Vec<&Sketch> = all.map(Source::sketch).collect();
+                let sketches: Vec<&Sketch> = all.map(|source| source.sketch).collect();
                 (other, self.estimate(&sketches))
             });
             estimates.sort_by_key(|(_, estimate)| estimate.packed_bytes);

@@ -33,6 +33,7 @@ mod members;
 mod merge;
 mod same_checkpoint;
 mod sketching;
+mod sources;
 
 pub use bases::{Candidate, bases};
 pub use choice::{BaseChoice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};

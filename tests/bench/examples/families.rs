@@ -32,7 +32,7 @@ fn main() {
     let families = count.div_ceil(FAMILY);
     let start = Instant::now();
     let candidates: Vec<Candidate> = engine.map((0..count).collect(), |number| {
-        Candidate::new(&sketch(number, families), false)
+        Candidate::new(&sketch(number, families))
     });
     let signed = start.elapsed();
     let start = Instant::now();
@@ -47,7 +47,11 @@ fn main() {
     let right = chosen
         .iter()
         .enumerate()
-        .filter(|(number, base)| base.is_some_and(|base| base % families == number % families))
+        .filter(|(number, bases)| {
+            bases
+                .iter()
+                .any(|base| base % families == number % families)
+        })
         .count();
     println!(
         "{count} checkpoints in {families} families, {} bytes per sketch",

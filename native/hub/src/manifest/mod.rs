@@ -7,9 +7,13 @@
 //! they do not exist: if two machines have packed the same file, the second write
 //! reports that a result exists.
 
+mod bases;
 mod plan;
 mod results;
 
+#[cfg(feature = "gateway")]
+pub(crate) use bases::KnownBases;
+pub use bases::{Base, Bases};
 #[cfg(any(feature = "gateway", feature = "worker"))]
 pub(crate) use plan::hex;
 pub use plan::{FORMAT, Row, key, key_against};

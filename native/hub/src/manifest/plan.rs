@@ -7,12 +7,14 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use zstn::internals::{MAX_BASES, regular};
+use zstn::internals::regular;
 use zstn::{Error, Result};
 use zstn_core::catalog::{FileKind, format_of_extension, has_other_extension};
 use zstn_core::frame::select::EncodeOptions;
 
+use super::bases::{Base, Bases, KnownBases};
 use crate::hub::Repository;
 
 pub(crate) use crate::proof::hex;
@@ -24,7 +26,8 @@ const MAX_LINE_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
-/// row, or one whose key does not match its content and the `options`.
+/// row, one whose key does not match its content and the `options`, or one that gives
+/// a key other bases than an earlier row.
 pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<Row>> {
     read_rows(path, Some(options.into()))
 }
@@ -33,7 +36,7 @@ pub fn read_plan(path: &Path, options: impl Into<EncodeOptions>) -> Result<Vec<R
 ///
 /// # Errors
 /// If the file cannot be read; [`Error::Usage`] with the line number for an invalid
-/// row.
+/// row, or one that gives a key other bases than an earlier row.
 pub fn load_plan(path: &Path) -> Result<Vec<Row>> {
     read_rows(path, None)
 }
@@ -42,6 +45,7 @@ fn read_rows(path: &Path, options: Option<EncodeOptions>) -> Result<Vec<Row>> {
     let file = regular::open(path).map_err(Error::file("open", path))?;
     let mut file = BufReader::new(file);
     let mut rows = Vec::new();
+    let mut known = KnownBases::default();
     for number in 1.. {
         let mut line = Vec::new();
         let mut limited = (&mut file).take(MAX_LINE_BYTES + 1);
@@ -54,7 +58,7 @@ fn read_rows(path: &Path, options: Option<EncodeOptions>) -> Result<Vec<Row>> {
         }
         let row = match line.len() as u64 > MAX_LINE_BYTES {
             true => Err(format!("it is longer than {MAX_LINE_BYTES} bytes")),
-            false => row(&line, options),
+            false => row(&line, options).and_then(|row| known.add(&row).map(|()| row)),
         };
         rows.push(
             row.map_err(|why| Error::Usage(format!("{}, line {number}: {why}", path.display())))?,
@@ -77,11 +81,6 @@ fn row(line: &[u8], options: Option<EncodeOptions>) -> Result<Row, String> {
     }
     if row.revision.is_empty() {
         return Err("revision is empty; give the commit".into());
-    }
-    if row.bases.len() > MAX_BASES || !row.bases.iter().all(|base| is_digest(base)) {
-        return Err(format!(
-            "bases has to be a list of at most {MAX_BASES} keys"
-        ));
     }
     let Some(options) = options else {
         return match is_digest(&row.key) {
@@ -146,27 +145,48 @@ pub(crate) fn repeated(rows: &[Row]) -> HashMap<&str, Vec<&Row>> {
 }
 
 /// Returns the rows of one share. Of rows with the same key, only the first is used.
-/// Rows are assigned alternately; a row with bases is in the share of its last base, so
-/// that no share waits for another. Together, the shares contain every key once.
+/// Rows that are connected by bases are in the same share, so that no share waits for
+/// another; such groups are assigned alternately. Together, the shares contain every key
+/// once.
 #[must_use]
 pub fn shard(rows: &[Row], shard: PlanShare) -> Vec<&Row> {
-    let mut seen = HashSet::new();
-    let unique: Vec<&Row> = rows.iter().filter(|row| seen.insert(&*row.key)).collect();
-    // The key that determines the share: the last base if the plan contains it,
-    // otherwise the row's own key.
-    let root = |row: &&Row| -> String {
-        let base = row.bases.last().filter(|base| seen.contains(&***base));
-        base.unwrap_or(&row.key).clone()
-    };
-    let mut numbers: HashMap<String, usize> = HashMap::new();
-    for row in unique.iter().filter(|row| root(row) == row.key) {
-        numbers.insert(row.key.clone(), numbers.len());
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut unique: Vec<&Row> = Vec::new();
+    for row in rows {
+        if !numbers.contains_key(&*row.key) {
+            numbers.insert(&row.key, unique.len());
+            unique.push(row);
+        }
     }
-    let is_own = |row: &&Row| {
-        let number = numbers.get(&root(row)).copied().unwrap_or_default();
-        number % shard.count.max(1) == shard.index
-    };
-    unique.into_iter().filter(is_own).collect()
+    // Leads from each row to an earlier one of its group, and from the first one to itself.
+    let mut earlier: Vec<usize> = (0..unique.len()).collect();
+    for (number, row) in unique.iter().enumerate() {
+        for base in row.bases.all() {
+            if let Some(&base) = numbers.get(base.key()) {
+                let (one, other) = (first(&mut earlier, number), first(&mut earlier, base));
+                earlier[one.max(other)] = one.min(other);
+            }
+        }
+    }
+    let mut groups = HashMap::new();
+    let mut own = Vec::new();
+    for (number, row) in unique.into_iter().enumerate() {
+        let count = groups.len();
+        let group = *groups.entry(first(&mut earlier, number)).or_insert(count);
+        if group % shard.count.max(1) == shard.index {
+            own.push(row);
+        }
+    }
+    own
+}
+
+/// Returns the first row of a row's group, and shortens the way to it.
+fn first(earlier: &mut [usize], mut number: usize) -> usize {
+    while earlier[number] != number {
+        earlier[number] = earlier[earlier[number]];
+        number = earlier[number];
+    }
+    number
 }
 
 /// A file to pack.
@@ -187,10 +207,10 @@ pub struct Row {
     /// [`key`] of the result. It is computed from the SHA-256 if the plan has none.
     #[serde(default)]
     pub key: String,
-    /// Keys of the files that a delta needs: its base, the base of that one, and so on,
-    /// down to a container. Empty if the row itself is packed into a container.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bases: Vec<String>,
+    /// The packed files that a delta needs. Empty if the row itself is packed into a
+    /// container.
+    #[serde(default, skip_serializing_if = "Bases::is_empty")]
+    pub bases: Bases,
     /// Length of the largest tensor in bytes, if the plan states it. The Python job
     /// reserves memory according to it.
     #[serde(
@@ -221,7 +241,7 @@ impl Row {
             len_bytes,
             sha256: sha256.into(),
             key: key((path, sha256), options),
-            bases: Vec::new(),
+            bases: Bases::default(),
             largest_tensor_bytes: None,
             version: None,
         }
@@ -238,17 +258,14 @@ impl Row {
         packed_name(&self.key, !self.bases.is_empty())
     }
 
-    /// Returns the names of the packed files of [`Row::bases`], in the same order.
+    /// Returns the packed file of this row as a base of other rows.
     #[must_use]
-    pub fn base_names(&self) -> Vec<String> {
-        let bases = self.bases.iter().enumerate();
-        bases
-            .map(|(number, key)| packed_name(key, number + 1 < self.bases.len()))
-            .collect()
+    pub fn to_base(&self) -> Base {
+        Base::new(&self.key, self.bases.clone())
     }
 }
 
-fn packed_name(key: &str, is_difference: bool) -> String {
+pub(super) fn packed_name(key: &str, is_difference: bool) -> String {
     match is_difference {
         true => format!("{key}.z4dm"),
         false => format!("{key}.zstn"),
@@ -267,16 +284,15 @@ pub const FORMAT: &str = concat!("zstn-", env!("CARGO_PKG_VERSION"));
 /// formats without a magic number are recognised by theirs.
 #[must_use]
 pub fn key((path, sha256): (&str, &str), options: impl Into<EncodeOptions>) -> String {
-    key_against((path, sha256), options, &[])
+    key_against((path, sha256), options, &Bases::default())
 }
 
-/// Returns the key for a file that is stored as a delta. `bases` are the keys of its
-/// base, of the base of that one if it is a delta itself, and so on.
+/// Returns the key for a file that is stored as a delta from `bases`.
 #[must_use]
 pub fn key_against(
     (path, sha256): (&str, &str),
     options: impl Into<EncodeOptions>,
-    bases: &[String],
+    bases: &Bases,
 ) -> String {
     let options = options.into();
     let effort = format!("{:?}", options.effort).to_lowercase();
@@ -290,7 +306,11 @@ pub fn key_against(
         let format = format_of_extension(path).map_or("other", FileKind::name);
         text.push_str(&format!("format {format}\n"));
     }
-    for base in bases {
+    for item in Vec::<Value>::from(bases.clone()) {
+        let base = match item {
+            Value::String(key) => key,
+            source => source.to_string(),
+        };
         text.push_str(&format!("base {base}\n"));
     }
     hex_digest(text.as_bytes())
@@ -362,7 +382,10 @@ mod tests {
         assert_ne!(rows[0].key, rows[1].key);
         assert_eq!(rows[0].packed_name(), format!("{}.zstn", rows[0].key));
         assert_eq!(rows[1].packed_name(), format!("{}.z4dm", rows[1].key));
-        assert_eq!(rows[1].base_names(), [format!("{base}.zstn")]);
+        let [base_of_row] = rows[1].bases.nearest() else {
+            panic!("one base");
+        };
+        assert_eq!(base_of_row.packed_name(), format!("{base}.zstn"));
     }
 
     #[test]
@@ -380,6 +403,12 @@ mod tests {
         assert_eq!([share(0).len(), share(1).len()], [4, 3 + 7]);
         assert!(share(1).iter().any(|row| row.key == *base));
         assert!(share(0).iter().all(|row| row.bases.is_empty()));
+        // A merge joins the groups of its sources.
+        let sources = format!("\"bases\":[[\"{base}\"],[\"{}\"]],\"size\"", rows[0].key);
+        let text = text + &line(6).replace("\"size\"", &sources);
+        let rows = read(&text).unwrap();
+        let share = |index| shard(&rows, PlanShare { index, count: 2 });
+        assert_eq!([share(0).len(), share(1).len()], [3 + 9, 3]);
     }
 
     #[test]
@@ -393,6 +422,10 @@ mod tests {
             &line(1).replace("0000", "000G"),
             &line(1).replace("\"size\"", "\"key\":\"00\",\"size\""),
             &line(1).replace("\"size\"", "\"bases\":[\"../x\"],\"size\""),
+            &line(1).replace(
+                "\"size\"",
+                &format!("\"bases\":{},\"size\"", "[".repeat(9_000)),
+            ),
         ] {
             let error = read(&format!("{}\n{wrong}\n", line(0))).unwrap_err();
             assert!(error.to_string().contains("line 2: "), "{error}");

@@ -102,8 +102,10 @@ impl RowWork {
     /// `failed/KEY.json`. Several machines may work on the same row, because they write
     /// the same bytes.
     ///
-    /// `bases` are local copies of the packed files that [`Row::bases`] names. Without
-    /// them, the files in the results are read.
+    /// `bases` are local copies of the packed files that [`Row::bases`] names, in the order
+    /// of [`Bases::all`]. Without them, the files in the results are read.
+    ///
+    /// [`Bases::all`]: crate::manifest::Bases::all
     ///
     /// # Errors
     /// If the results cannot be read or written. An error of the row's file is an
@@ -192,10 +194,9 @@ impl RowWork {
             }
             None => {
                 entries = self.check_bases(row)?.into_iter().map(Some).collect();
-                let names = row.base_names();
-                stored = names
-                    .iter()
-                    .map(|name| self.results.at("packed", name))
+                let all = row.bases.all().into_iter();
+                stored = all
+                    .map(|base| self.results.at("packed", &base.packed_name()))
                     .collect();
                 &stored
             }
@@ -243,8 +244,9 @@ impl RowWork {
     /// because another delta may have removed the base's entry since. If there was none, it
     /// had been removed before, and the delta may be retried too.
     fn fault_of_base(&self, row: &Row, entries: &[Option<Done>], reason: String) -> Failure {
-        for (number, (key, name)) in row.bases.iter().zip(row.base_names()).enumerate() {
-            let location = self.results.at("packed", &name);
+        for (number, base) in row.bases.all().into_iter().enumerate() {
+            let key = base.key();
+            let location = self.results.at("packed", &base.packed_name());
             let damaged = || -> Result<Option<Row>> {
                 let Some(Some(done)) = entries.get(number).cloned() else {
                     let error = std::io::Error::other("it is not packed any more");
@@ -278,7 +280,10 @@ impl RowWork {
     /// Returns the entries of the row's bases, if the results are in a local folder.
     fn entries_of_bases(&self, row: &Row) -> Result<Vec<Option<Done>>> {
         match self.results.at("packed", "") {
-            Location::Path(_) => row.bases.iter().map(|key| self.results.done(key)).collect(),
+            Location::Path(_) => {
+                let all = row.bases.all().into_iter();
+                all.map(|base| self.results.done(base.key())).collect()
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -288,9 +293,10 @@ impl RowWork {
     /// otherwise.
     fn check_bases(&self, row: &Row) -> Result<Vec<Done>, Failure> {
         let mut entries = Vec::new();
-        for key in &row.bases {
+        for base in row.bases.all() {
+            let key = base.key();
             let done = self.results.done(key).map_err(Failure::Error)?;
-            let mut base = key.clone();
+            let mut base = key.to_owned();
             if let Some(done) = done {
                 if self.results.has_packed(&done).map_err(Failure::Error)? {
                     entries.push(done);

@@ -95,8 +95,9 @@ impl PlanRun {
         let repeated = repeated(rows);
         // Bases come before the deltas from them.
         let mut rows = shard(rows, self.shard);
-        rows.sort_by_key(|row| row.bases.len());
-        for rows in rows.chunk_by(|row, next| row.bases.len() == next.bases.len()) {
+        let count = |row: &Row| row.bases.all().len();
+        rows.sort_by_cached_key(|row| count(row));
+        for rows in rows.chunk_by(|row, next| count(row) == count(next)) {
             self.rows(&work, rows, |row, outcome| {
                 summary.add_outcome(row, outcome.as_ref(), &log);
                 let outcome = match outcome {

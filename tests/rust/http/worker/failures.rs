@@ -360,7 +360,7 @@ fn a_delta_is_retried_if_another_one_reported_the_damage_of_their_base() {
     let base = row("base.safetensors", &weights("a", 1));
     work.work(&base, None, &()).unwrap();
     let mut delta = row("tuned.safetensors", &weights("a", 2));
-    delta.bases = vec![base.key.clone()];
+    delta.bases = [base.to_base()].into_iter().collect();
     let of = (&*delta.path, &*delta.sha256);
     delta.key = key_against(of, Effort::Balanced, &delta.bases);
 

@@ -4,7 +4,7 @@
 from ._plan import Planner, with_bases
 from ._report import Report, report
 from ._restore import restore
-from ._row import Row, load_plan, read_plan, write_plan
+from ._row import Base, Row, load_plan, read_plan, write_plan
 from ._run import Run, Settings, Summary, limits
 from ._store import Checked, Damage, Garbage, check, find_garbage, remove_garbage, repair
 from ._task import Limits, Outcome, State, Task
@@ -12,6 +12,7 @@ from ._work import work
 from .executors import Executor, Node
 
 __all__ = [
+    "Base",
     "Checked",
     "Damage",
     "Executor",

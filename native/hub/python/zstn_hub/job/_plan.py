@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from zstn import ZstnError, _native
 from zstn import open as open_model
 
 from ._listing import Listed, is_hub, listing
-from ._row import Row
+from ._row import Base, Row, to_list
 from ._store import keys, read
 
 #: Number of files that are read at the same time: headers, contents or samples.
@@ -91,11 +92,12 @@ class Planner:
         """Returns the location from which the content of a planned row can be read."""
         return self._locations[row.sha256]
 
-    def with_bases(self, row: Row, bases: tuple[str, ...]) -> Row:
+    def with_bases(self, row: Row, bases: tuple[Base, ...]) -> Row:
         """Returns a row that is stored as a delta from packed files or, without bases,
         as a container."""
         content = _content(row.path, row.sha256)
-        key = _native.plan_key(content, self.effort, self.extended, list(bases))
+        listed = json.dumps(to_list(bases))
+        key = _native.plan_key(content, self.effort, self.extended, listed)
         return replace(row, key=key, bases=bases)
 
 
@@ -124,7 +126,8 @@ def with_bases(
     known: Sequence[Row] = (),
 ) -> list[Row]:
     """Returns the rows of a plan, with a base wherever one is expected to save at least
-    a tenth. Safetensors files are compared by sketches, which are stored with the
+    a tenth, and with several sources if they are expected to save half of the size with
+    the nearest one. Safetensors files are compared by sketches, which are stored with the
     results, so each content is sampled once. Rows that were planned before do not change,
     and may become bases."""
     results = _native.Results(store)
@@ -135,7 +138,7 @@ def with_bases(
         # A delta can only be made of safetensors files. Without a length of its largest
         # tensor, the header of a file is invalid.
         if row.path.endswith(".safetensors") and row.largest_tensor is not None:
-            if not row.bases and row.key not in refused:
+            if row.key not in refused:
                 contents.setdefault(row.sha256, row)
     group = list(contents.values())
     if all(row.sha256 in planned for row in group):
@@ -148,25 +151,39 @@ def with_bases(
     with ThreadPoolExecutor(_READERS) as pool:
         present = list(pool.map(is_sketched, group))
     group = [row for row, is_present in zip(group, present, strict=True) if is_present]
-    bases = _native.choose_bases(
+    chosen = _native.choose_bases(
         results,
         _SKETCHES,
         [_sketch_name(row) for row in group],
-        [row.sha256 in planned for row in group],
+        [1 + len(row.all_bases) if row.sha256 in planned else None for row in group],
         planner.extended,
     )
-    chosen = {
-        row.key: group[base] for row, base in zip(group, bases, strict=True) if base is not None
-    }
-    return [
-        planner.with_bases(row, (chosen[row.key].key,)) if row.key in chosen else row
-        for row in rows
-    ]
+
+    def base(number: int) -> Base:
+        row = group[number]
+        if chosen[number]:
+            row = planner.with_bases(row, bases(number))
+        return Base(row.key, row.bases)
+
+    def bases(number: int) -> tuple[Base, ...]:
+        return tuple(map(base, chosen[number]))
+
+    numbers = {row.key: number for number, row in enumerate(group) if chosen[number]}
+    based = {key: bases(number) for key, number in numbers.items()}
+
+    def with_chosen(row: Row) -> Row:
+        return planner.with_bases(row, based[row.key]) if row.key in based else row
+
+    # Packing a source as a delta may have been refused, which its new key shows.
+    refused = _refused(results, list(map(with_chosen, group)))
+    for key, sources in based.items():
+        if any(source.key in refused for source in sources):
+            based[key] = ()
+    return list(map(with_chosen, rows))
 
 
 def _refused(results: _native.Results, rows: Sequence[Row]) -> set[str]:
-    """Returns the keys of containers that were refused and therefore cannot be bases.
-    """
+    """Returns the keys of files that were refused and therefore cannot be bases."""
     failed = {row.key for row in rows} & keys(results, "failed")
     entries = read(results.failed, failed - keys(results, "done"))
     return {key for key, entry in entries.items() if entry["class"] == "refused"}

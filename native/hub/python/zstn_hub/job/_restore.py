@@ -14,7 +14,7 @@ from zstn import ZstnError, _native, unpack
 from zstn.hub import cache_folder
 from zstn.hub._cache import locked, unfinished
 
-from ._row import Row
+from ._row import Base, Row
 from ._store import base_place
 
 #: Folder of the cache for packed bases.
@@ -101,7 +101,7 @@ class DamagedBaseError(Exception):
 def base_paths(
     results: _native.Results, row: Row, places: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Returns the packed bases of a row, in the order of its `bases`. Bases in an object
+    """Returns the packed bases of a row, in the order of `Row.all_bases`. Bases in an object
     store are downloaded to the folder `cache_folder`, once for all processes, and
     compared with the SHA-256 in their entries. Messages name a base as in `places`, or as
     in its entry.
@@ -109,13 +109,13 @@ def base_paths(
     Raises:
         MissingBaseError, RefusedBaseError, DamagedBaseError: if a base is not available.
     """
-    return [
-        _path(results, key, name, (places or {}).get(key))
-        for key, name in zip(row.bases, row.base_names, strict=True)
-    ]
+    bases = row.all_bases
+    paths = {base.key: _path(results, base, (places or {}).get(base.key)) for base in bases}
+    return [paths[base.key] for base in bases]
 
 
-def _path(results: _native.Results, key: str, name: str, place: str | None) -> Path:
+def _path(results: _native.Results, base: Base, place: str | None) -> Path:
+    key, name = base.key, base.packed_name
     entry = results.done(key)
     place = place or base_place(results, key)
     if entry is None:

@@ -4,12 +4,44 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from zstn import _native
+
+
+@dataclass(frozen=True)
+class Base:
+    """A packed file that others are stored as deltas from."""
+
+    key: str
+    #: Its own bases, if it is a delta itself.
+    bases: tuple[Base, ...] = ()
+
+    @property
+    def packed_name(self) -> str:
+        return f"{self.key}.{'z4dm' if self.bases else 'zstn'}"
+
+
+def to_list(bases: Sequence[Base]) -> list[Any]:
+    """Returns bases as the list in a plan: of one base its key and those of its own bases,
+    of several sources a list of such lists."""
+    lists: list[list[Any]] = [[base.key, *to_list(base.bases)] for base in bases]
+    return lists[0] if len(lists) == 1 else lists
+
+
+def from_list(values: Sequence[Any]) -> tuple[Base, ...]:
+    """Returns the bases of a list as `to_list` makes it."""
+    if values and isinstance(values[0], str):
+        values = [values]
+    return tuple(Base(key, from_list(own)) for key, *own in values)
+
+
+def _all(bases: Iterable[Base]) -> Iterator[Base]:
+    for base in bases:
+        yield base
+        yield from _all(base.bases)
 
 
 @dataclass(frozen=True)
@@ -25,8 +57,9 @@ class Row:
     sha256: str
     #: Key of the work, derived from content, options, version and bases.
     key: str
-    #: Keys of the packed files that this file is stored as a delta from.
-    bases: tuple[str, ...] = ()
+    #: The packed file that this file is stored as a delta from, or the several sources of a
+    #: merge.
+    bases: tuple[Base, ...] = ()
     #: Length of the largest tensor in bytes, if the header could be read.
     largest_tensor: int | None = None
     #: The version of the file in its listing.
@@ -39,16 +72,13 @@ class Row:
 
     @property
     def packed_name(self) -> str:
-        return f"{self.key}.{'z4dm' if self.bases else 'zstn'}"
+        return Base(self.key, self.bases).packed_name
 
     @property
-    def base_names(self) -> list[str]:
-        """The names of the packed files that it needs, in the order of `bases`."""
-        last = len(self.bases) - 1
-        return [
-            f"{key}.{'zstn' if number == last else 'z4dm'}"
-            for number, key in enumerate(self.bases)
-        ]
+    def all_bases(self) -> list[Base]:
+        """Every packed file that it needs, followed by its own bases. A base of several
+        bases occurs several times."""
+        return list(_all(self.bases))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the row as plain values for a plan, without empty ones."""
@@ -59,7 +89,7 @@ class Row:
             "size": self.size,
             "sha256": self.sha256,
             "key": self.key,
-            "bases": list(self.bases),
+            "bases": to_list(self.bases),
             "largest_tensor": self.largest_tensor,
             "version": self.version,
         }
@@ -76,7 +106,7 @@ class Row:
             values["size"],
             values["sha256"],
             values["key"],
-            tuple(values.get("bases", ())),
+            from_list(values.get("bases", ())),
             values.get("largest_tensor"),
             values.get("version"),
         )
@@ -93,21 +123,9 @@ def load_plan(path: str | os.PathLike[str]) -> list[Row]:
     must have a key.
 
     Raises:
-        ValueError: if a line is not a row; the message contains its number.
+        ZstnError: if a line is not a row; the message contains its number.
     """
-    rows = []
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = Row.from_dict(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ValueError(f"{path}, line {number}: this is not a row with a key: {error}") from error
-            if not re.fullmatch("[0-9a-f]{64}", row.key):
-                raise ValueError(f"{path}, line {number}: a key has 64 hex digits")
-            rows.append(row)
-    return rows
+    return [Row.from_dict(json.loads(row)) for row in _native.load_plan(path)]
 
 
 def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
@@ -127,18 +145,29 @@ def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
 
 
 def share(rows: Iterable[Row], index: int, count: int) -> list[Row]:
-    """Returns the rows of one share, as `zstn worker` divides them. Of the different
-    rows without a base, every `count`th belongs to a share; a row with bases belongs to
-    the share of its last base."""
+    """Returns the rows of one share, as `zstn worker` divides them. Rows that are connected
+    by bases are in the same share; every `count`th of these groups belongs to a share."""
     pieces = unique(rows)
-    known = {row.key for row in pieces}
+    numbers = {row.key: number for number, row in enumerate(pieces)}
+    # Leads from each row to an earlier one of its group, and from the first one to itself.
+    earlier = list(range(len(pieces)))
 
-    def root(row: Row) -> str:
-        return row.bases[-1] if row.bases and row.bases[-1] in known else row.key
+    def first(number: int) -> int:
+        while earlier[number] != number:
+            earlier[number] = number = earlier[earlier[number]]
+        return number
 
-    roots = [row.key for row in pieces if root(row) == row.key]
-    numbers = {key: number for number, key in enumerate(roots)}
-    return [row for row in pieces if numbers.get(root(row), 0) % count == index]
+    for number, row in enumerate(pieces):
+        for base in row.all_bases:
+            if base.key in numbers:
+                one, other = sorted((first(number), first(numbers[base.key])))
+                earlier[other] = one
+    groups: dict[int, int] = {}
+    return [
+        row
+        for number, row in enumerate(pieces)
+        if groups.setdefault(first(number), len(groups)) % count == index
+    ]
 
 
 def unique(rows: Iterable[Row]) -> list[Row]:

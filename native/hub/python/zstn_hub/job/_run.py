@@ -169,7 +169,7 @@ class Run:
         nodes = self._executor.capacity()
         self._own = {row.key for row in todo}
         # Bases come first: a row only depends on rows with fewer bases than it has.
-        for row in sorted(todo, key=lambda row: len(row.bases)):
+        for row in sorted(todo, key=lambda row: len(row.all_bases)):
             reason = refused.get(row.key)
             if reason is None:
                 reason = unheld(self._task(row, 1), nodes)
@@ -178,7 +178,7 @@ class Run:
             if reason is not None and row.key not in refused:
                 put_failed(self._results, row, "refused", reason)
             # This is not recorded, because another plan may pack the base.
-            reason = reason or self._base_unplanned(row, row.key in found.baseless)
+            reason = reason or self._base_unplanned(row)
             if reason is not None:
                 self._count(row, Outcome(row.key, "refused", reason))
             else:
@@ -187,9 +187,9 @@ class Run:
     def _begin_or_block(self, row: Row) -> None:
         """Queues a row, or blocks it while one of its bases still has to be packed by
         this run."""
-        for key in row.bases:
-            if key in self._own and key not in self._done:
-                self._blocked.setdefault(key, []).append(row)
+        for base in row.all_bases:
+            if base.key in self._own and base.key not in self._done:
+                self._blocked.setdefault(base.key, []).append(row)
                 return
         self._push(row, 1, 0.0)
 
@@ -202,20 +202,19 @@ class Run:
         }
 
     def _base_refused(self, row: Row) -> str | None:
-        gone = [key for key in row.bases if key in self._refused]
+        gone = [base.key for base in row.all_bases if base.key in self._refused]
         if not gone:
             return None
         return (
             f"its base {self._places[gone[0]]} was refused; make the plan again for another base"
         )
 
-    def _base_unplanned(self, row: Row, is_baseless: bool) -> str | None:
+    def _base_unplanned(self, row: Row) -> str | None:
         """Returns the reason why a row cannot be done if one of its bases is not packed,
         or has been lost, and this plan does not contain it."""
-        if not self._own.isdisjoint(row.bases):
-            return None
-        for key in row.bases:
-            if key not in self._places and (is_baseless or self._results.done(key) is None):
+        for key in (base.key for base in row.all_bases if base.key not in self._places):
+            entry = self._results.done(key)
+            if entry is None or self._results.packed(entry) is None:
                 return (
                     f"its base {base_place(self._results, key)} is not packed, and this plan does "
                     "not contain it; run the plan that does, or make this one again without --known"
@@ -233,7 +232,11 @@ class Run:
             limits(row, settings.threads),
             settings.retry_refused,
             attempt,
-            {key: self._places[key] for key in row.bases if key in self._places},
+            {
+                base.key: self._places[base.key]
+                for base in row.all_bases
+                if base.key in self._places
+            },
         )
 
     def _push(self, row: Row, attempt: int, due: float) -> None:
@@ -357,14 +360,14 @@ class Run:
 def limits(row: Row, threads: int = 1) -> Limits:
     """Returns the resources for a row: memory for its largest tensor, its intermediate
     data and its packed form; disk space for the downloaded file and the packed one. A
-    delta also needs the packed base and the restored base, which is about as long as
-    the file."""
+    delta also needs each packed base and each restored base, which is about as long as
+    the file. Of a chain of bases, two are restored at the same time."""
     largest = row.size if row.largest_tensor is None else row.largest_tensor
     packer_bytes = min(max(3 * largest, _LEAST_BYTES), _MOST_BYTES)
-    copies = 2 + 2 * min(len(row.bases), 2)
+    bases = sum(2 if base.bases else 1 for base in row.bases)
     return Limits(
         memory_bytes=packer_bytes + Limits.PROCESS_BYTES,
-        scratch_bytes=copies * row.size,
+        scratch_bytes=2 * (1 + bases) * row.size,
         threads=threads,
     )
 

@@ -67,10 +67,11 @@ def state(results: _native.Results, rows: Iterable[Row]) -> State:
             found.lost[key] = reason
     for key in list(found.done):
         row = by_key[key]
-        for base, name in zip(row.bases, row.base_names, strict=True):
-            if base in found.lost or name not in lengths:
-                place = by_key[base].place if base in by_key else base_place(results, base)
-                found.lost[key] = f"its base {place} is lost (packed/{name})"
+        for base in row.all_bases:
+            if base.key in found.lost or base.packed_name not in lengths:
+                is_planned = base.key in by_key
+                place = by_key[base.key].place if is_planned else base_place(results, base.key)
+                found.lost[key] = f"its base {place} is lost (packed/{base.packed_name})"
                 found.baseless.add(key)
                 del found.done[key]
                 break
@@ -87,7 +88,7 @@ def _other_bases(results: _native.Results, rows: Sequence[Row]) -> list[Row]:
     """Returns the rows of bases that deltas need and that none of `rows` describes, from
     their entries."""
     known = {row.key for row in rows}
-    wanted = {key for row in rows for key in row.bases} - known
+    wanted = {base.key for row in rows for base in row.all_bases} - known
     entries = read(results.done, wanted & keys(results, "done")) if wanted else {}
     return [Row.from_dict(entry) for entry in entries.values()]
 
@@ -154,7 +155,8 @@ def check(rows: Sequence[Row], store: str, *, existing: bool = True) -> Checked:
     damaged = [
         Damage(by_key[key].place, key, reason)
         for key, reason in found.lost.items()
-        if key not in found.baseless or found.lost.keys().isdisjoint(by_key[key].bases)
+        if key not in found.baseless
+        or found.lost.keys().isdisjoint(base.key for base in by_key[key].all_bases)
     ]
     unread: list[Damage] = []
     sound = read_bytes = 0
@@ -240,13 +242,15 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
     done, failed = keys(results, "done"), keys(results, "failed")
     named: set[str] = set()
     references: dict[str, int] = {}
-    pieces = {row.key: row.bases for row in rows}
+    pieces = {row.key: row for row in rows}
     entries = read(results.done, pieces.keys() & done)
-    for key, bases in pieces.items():
+    for key, row in pieces.items():
         named.add(key)
-        # The entry records the bases that the packed file really needs.
-        entry = entries.get(key, {})
-        for base in {*bases, *entry.get("bases", ())}:
+        bases = row.all_bases
+        if key in entries:
+            # The entry records the bases that the packed file really needs.
+            bases += Row.from_dict(entries[key]).all_bases
+        for base in {base.key for base in bases}:
             references[base] = references.get(base, 0) + 1
     kept = named | references.keys()
     garbage = Garbage(
@@ -274,7 +278,7 @@ def find_garbage(store: str, rows: Iterable[Row]) -> Garbage:
 
 def remove_garbage(store: str, garbage: Garbage) -> None:
     """Removes the garbage. Entries go first, so that no entry is left without its
-    packed file, and deltas go before their bases."""
+    packed file, and deltas go before containers."""
     results = _native.Results(store, existing=True)
     for path in garbage.entries:
         results.remove(*path.split("/", 1))

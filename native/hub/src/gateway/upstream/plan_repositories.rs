@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::repositories::File;
 use super::restored_cache::{Restored, RestoredFiles};
-use crate::manifest::{Done, Results, Row};
+use crate::manifest::{Bases, Done, KnownBases, Results, Row};
 use crate::work::stream_sha256;
 use zstn::internals::on_thread;
 use zstn::source::{BlockingSource, FileSource, HttpOptions};
@@ -34,6 +34,9 @@ impl Planned {
     /// Creates the repositories of `rows`, which show only the files that are packed in
     /// `results`. Restored files take at most `restored_bytes` in the folder for
     /// temporary files, unless a single file is larger.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if a key has different bases in two rows.
     pub(super) fn new(
         results: Results,
         rows: Vec<Row>,
@@ -41,7 +44,12 @@ impl Planned {
         http: &HttpOptions,
     ) -> Result<Self> {
         let mut by_path: HashMap<(String, String), Row> = HashMap::new();
+        let mut known = KnownBases::default();
         for row in rows {
+            // The rows come from several plans. A cycle of bases would wait for itself.
+            known.add(&row).map_err(|why| {
+                Error::Usage(format!("the row of {} in a plan: {why}", row.place()))
+            })?;
             by_path.insert((row.repo.clone(), row.path.clone()), row);
         }
         let mut by_repository: HashMap<String, BTreeMap<String, Vec<Row>>> = HashMap::new();
@@ -140,24 +148,18 @@ impl Planned {
 
     /// Returns the restored file of a key with these bases. Restored bases are cached
     /// too, so that all deltas from a base share it.
-    fn restored(&self, key: &str, bases: &[String]) -> Result<Restored> {
-        if bases.iter().any(|base| base == key) {
-            return Err(Error::Usage(format!(
-                "in the plan, {key} is its own base; make the plan again"
-            )));
-        }
+    fn restored(&self, key: &str, bases: &Bases) -> Result<Restored> {
         self.restored.get(key, |path| {
             let done = self.done(key)?.ok_or_else(|| {
                 let error = std::io::Error::other("it is not packed, or was removed");
                 Error::io(format!("read the packed file {key}"), error)
             })?;
-            let base = match bases.split_first() {
-                Some((base, rest)) => Some(self.restored(base, rest)?),
-                None => None,
-            };
+            let nearest = bases.nearest().iter();
+            let bases = nearest.map(|base| self.restored(base.key(), base.bases()));
+            let bases: Vec<Restored> = bases.collect::<Result<_>>()?;
             let job = Job::new().http(self.http.clone());
             let mut options = UnpackOptions::default();
-            if let Some(base) = &base {
+            for base in &bases {
                 options = options.base(base.path());
             }
             let packed = self.packed(&done.row);
