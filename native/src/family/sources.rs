@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use zstn_core::engine::Engine as _;
-use zstn_core::sketch::{Signature, Sketch};
+use zstn_core::sketch::{Signature, SizeEstimate, Sketch, SketchedTensor};
 
 use super::bases::{Clusters, Work};
 use super::merge::{Combining, MOST_COMPARED, is_small};
@@ -18,6 +18,9 @@ const MOST_STARTS: usize = 3;
 /// nearest one.
 const MOST_NEAREST: usize = 8;
 
+/// The number of tensors of a checkpoint that are combined first.
+const MOST_TENSORS: usize = 4;
+
 /// The minimum saving compared with the nearest source alone, in percent. Less than that may
 /// be an accident of a few samples, and a model that lies between its fine-tunes is of more
 /// use as their base.
@@ -29,6 +32,15 @@ struct Merge {
     sources: Vec<usize>,
     /// The expected saving compared with the nearest source alone.
     saved_bytes: u64,
+}
+
+/// The result of a search for the sources of one checkpoint.
+enum Found {
+    Nothing,
+    /// The nearest checkpoint alone leaves so little that no sources were looked for.
+    IsSmall,
+    /// The sources, and the expected saving compared with the nearest one alone.
+    Sources(Vec<usize>, u64),
 }
 
 impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
@@ -86,20 +98,51 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
             let files = self.candidates[other].most_files(is_alone);
             (other, &**sketch, files)
         });
+        let candidates: Vec<(usize, &Sketch, usize)> = candidates.collect();
+        // Most checkpoints are no merges, which their largest tensors show.
+        if target.tensors().len() > MOST_TENSORS {
+            let largest = largest_tensors(&target)?;
+            let plain = largest.estimate_plain();
+            if let Found::Nothing = self.combined(&largest, &plain, candidates.clone()) {
+                return Ok(None);
+            }
+        }
+        let plain = &self.candidates[number].plain;
+        Ok(match self.combined(&target, plain, candidates) {
+            Found::Sources(sources, saved_bytes) => Some(Merge {
+                number,
+                sources,
+                saved_bytes,
+            }),
+            Found::Nothing | Found::IsSmall => None,
+        })
+    }
+
+    /// Looks for the best sources among checkpoints, each with its sketch and the number of
+    /// files that reading it takes.
+    fn combined(
+        &self,
+        target: &Sketch,
+        plain: &SizeEstimate,
+        candidates: Vec<(usize, &Sketch, usize)>,
+    ) -> Found {
         let search = Combining {
             engine: self.engine,
-            target: &target,
+            target,
             edition: self.edition,
         };
-        let plain = &self.candidates[number].plain;
-        let related = search.related(candidates.collect(), plain);
+        let related = search.related(candidates, plain);
         let Some(nearest) = related.first().map(|source| &source.estimate) else {
-            return Ok(None);
+            return Found::Nothing;
         };
         if is_small(nearest, plain) {
-            return Ok(None);
+            return Found::IsSmall;
         }
-        let mut best: Option<Merge> = None;
+        let mut best = Found::Nothing;
+        let mut least_bytes = nearest
+            .packed_bytes
+            .saturating_mul(MIN_MERGE_SAVING_PERCENT)
+            .div_ceil(100);
         for start in 0..MOST_STARTS {
             let end = match start {
                 0 => related.len(),
@@ -110,21 +153,13 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
                 continue;
             };
             let saved_bytes = nearest.packed_bytes.saturating_sub(estimate.packed_bytes);
-            if best
-                .as_ref()
-                .is_none_or(|best| saved_bytes > best.saved_bytes)
-            {
-                best = Some(Merge {
-                    number,
-                    sources: sources.iter().map(|source| source.checkpoint).collect(),
-                    saved_bytes,
-                });
+            if saved_bytes >= least_bytes {
+                least_bytes = saved_bytes + 1;
+                let sources = sources.iter().map(|source| source.checkpoint).collect();
+                best = Found::Sources(sources, saved_bytes);
             }
         }
-        let least_bytes = nearest
-            .packed_bytes
-            .saturating_mul(MIN_MERGE_SAVING_PERCENT);
-        Ok(best.filter(|merge| merge.saved_bytes.saturating_mul(100) >= least_bytes))
+        best
     }
 
     /// Returns the checkpoints that a merge is looked for in: the founders of the nearest
@@ -147,6 +182,15 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
         found.truncate(MOST_COMPARED);
         found.into_iter().map(|(.., other)| other).collect()
     }
+}
+
+/// Returns the sketch of the largest tensors of a checkpoint alone.
+fn largest_tensors(sketch: &Sketch) -> Result<Sketch> {
+    let mut tensors: Vec<SketchedTensor> = sketch.tensors().to_vec();
+    tensors.sort_by_key(|tensor| Reverse(tensor.len_bytes()));
+    tensors.truncate(MOST_TENSORS);
+    let len_bytes = tensors.iter().map(SketchedTensor::len_bytes).sum();
+    Ok(Sketch::new(len_bytes, None, tensors)?)
 }
 
 /// Returns the number of hashes that two signatures have in common.

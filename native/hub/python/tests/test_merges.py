@@ -43,6 +43,7 @@ def source(tmp_path: Path) -> Path:
     The merge is listed first."""
     folder = tmp_path / "source"
     base = weights(0, 60_000)
+    base |= {f"{n}.weight": weights(10 + n, 20_000)["a.weight"] for n in range(4)}
     tuned = {"code": moved(base, 1), "math": moved(base, 2)}
     for name, tensors in {"base": base, **tuned, "alone": weights(9, 60_000)}.items():
         write(folder, f"me/{name}/model.safetensors", tensors)
