@@ -355,7 +355,7 @@ class Intervals(unittest.TestCase):
             "a head past": [{"length": "26000000"}, {"length": "00010000"}],
             "checksum of the head": [{"checksum": "D501A197"}, {"length": "56000000", "checksum": "D501A196"}],
             "tables$": [{"table_count": "10"}],
-            "list of blocks past": [{"elements": "00000000 00000100"}],
+            "rows and columns": [{"elements": "00000000 00000100"}],
             "side stream": [{"row_codes": "02 0002"}],
             "a table that does not": [{"lists": lists([0, 2, 1], lengths)}],
             "bits after the intervals": [{"lists": "10E11A5B29A173100A"}],

@@ -42,6 +42,8 @@ class _Head:
         self.elements, self.row, self.block = cursor.u64(), cursor.u64(), cursor.u32()
         demand(1 <= self.elements < 1 << 56, f"{self.elements} elements")
         demand(1 <= self.row <= self.elements, f"{self.row} elements in a row")
+        codes = -(-self.elements // self.row) + self.row
+        demand(codes <= self.elements // 8 + 65536, f"{codes} rows and columns")
         demand(self.block % 32 == 0 and 4096 <= self.block <= 1 << 20, f"blocks of {self.block} elements")
         self.length, head_checksum = cursor.u32(), cursor.u32()
         demand(FIXED_FIELDS <= self.length <= len(frame), "a head past the end")

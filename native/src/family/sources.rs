@@ -1,4 +1,4 @@
-//! Finds those among many checkpoints that were merged or assembled from others.
+//! Finds the checkpoints that were merged or assembled from other ones.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ const MOST_STARTS: usize = 3;
 /// The number of nearest checkpoints that are combined with each first source after the
 /// nearest one.
 const MOST_NEAREST: usize = 8;
+
+/// The number of members of a cluster whose signatures are compared with that of a merge.
+const MOST_SCANNED: usize = 256;
 
 /// The number of tensors of a checkpoint that are combined first.
 const MOST_TENSORS: usize = 4;
@@ -99,7 +102,7 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
             (other, &**sketch, files)
         });
         let candidates: Vec<(usize, &Sketch, usize)> = candidates.collect();
-        // Most checkpoints are no merges, which their largest tensors show.
+        // Most checkpoints are not merges, and their largest tensors suffice to see that.
         if target.tensors().len() > MOST_TENSORS {
             let largest = largest_tensors(&target)?;
             let plain = largest.estimate_plain();
@@ -163,7 +166,8 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
     }
 
     /// Returns the checkpoints that a merge is looked for in: the founders of the nearest
-    /// clusters, and of all members the ones with the most similar signatures.
+    /// clusters, and of their members, or of some evenly spread ones if they are many, those
+    /// with the most similar signatures.
     fn nearest(&self, clusters: &Clusters, own: usize, number: usize) -> Vec<usize> {
         let signature = &self.candidates[number].signature;
         let mut places = clusters.nearest(&self.candidates[number]);
@@ -172,7 +176,8 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
         }
         let mut found = Vec::new();
         for cluster in places.into_iter().map(|place| &clusters.all[place]) {
-            for (place, &other) in cluster.iter().enumerate() {
+            let step = cluster.len().div_ceil(MOST_SCANNED).max(1);
+            for (place, &other) in cluster.iter().enumerate().step_by(step) {
                 let shared = common_hashes(signature, &self.candidates[other].signature);
                 found.push((place != 0, Reverse(shared), other));
             }

@@ -15,7 +15,7 @@ use crate::{Error, Result, Rule};
 /// cache, and a multiple of the number of states.
 const PART_ELEMENTS: usize = 1024;
 
-/// The decoded parts of a head: what is needed to decode its blocks.
+/// The codes, tables and intervals that decoding a block requires.
 #[derive(Debug, Clone)]
 pub struct Codes {
     rows: Vec<u8>,
@@ -151,7 +151,7 @@ impl BlockJob<'_> {
 
 /// An element as an integer.
 trait Word: Copy {
-    /// Appends the bits of the element whose rotated bits are the low ones of `rotated`.
+    /// Writes the bits of the element whose rotated bits are the low ones of `rotated`.
     fn put(rotated: u32, out: &mut [u8]);
 }
 

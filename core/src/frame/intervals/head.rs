@@ -95,6 +95,11 @@ impl Layout {
             let detail = format!("{elements} elements cannot have rows of {row_elements}");
             return wrong(detail, 16);
         }
+        let codes = elements.div_ceil(row_elements) + row_elements;
+        if codes > max_codes(elements) {
+            let detail = format!("{elements} elements cannot have {codes} rows and columns");
+            return wrong(detail, 16);
+        }
         let block_elements = cursor.u32("elements of a block")?;
         if !is_block_len(block_elements) {
             return wrong(format!("blocks cannot have {block_elements} elements"), 24);
@@ -107,6 +112,12 @@ impl Layout {
             block_elements,
         })
     }
+}
+
+/// Returns the maximum number of rows and columns together. It bounds the memory for their
+/// codes, which may take no bytes in the frame.
+pub(super) fn max_codes(elements: u64) -> u64 {
+    elements / 8 + (1 << 16)
 }
 
 /// Returns whether elements may have this number of bytes.

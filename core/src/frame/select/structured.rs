@@ -87,8 +87,8 @@ pub(super) fn max_bytes(options: EncodeOptions) -> usize {
 }
 
 /// Returns the extension frame of `tensor`, if the options allow one, the tensor is not too
-/// large, and there is one. No tensor with a lattice has a smaller frame of intervals.
-/// Intervals decode several times slower than planes and on no GPU, so only
+/// large, and there is one. Intervals are not tried on a tensor with a lattice, which shrinks much
+/// more. They decode several times slower than planes and on no GPU, so only
 /// [`Effort::Max`] uses them.
 pub(super) fn extension<E: PackEngine>(
     engine: &E,

@@ -158,7 +158,7 @@ pub fn shard(rows: &[Row], shard: PlanShare) -> Vec<&Row> {
             unique.push(row);
         }
     }
-    // Leads from each row to an earlier one of its group, and from the first one to itself.
+    // For each row, the number of an earlier row of its group; for the first row, its own.
     let mut earlier: Vec<usize> = (0..unique.len()).collect();
     for (number, row) in unique.iter().enumerate() {
         for base in row.bases.all() {

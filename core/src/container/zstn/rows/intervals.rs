@@ -13,6 +13,13 @@ use crate::engine::Engine;
 use crate::frame::intervals::{self, Head};
 use crate::frame::{Family, FrameFamily as _};
 
+/// The maximum number of bands of a tensor, because each of them decodes the codes of all
+/// rows and columns.
+const MAX_BANDS: u64 = 8;
+/// The least lengths of a head and of a block.
+const MIN_HEAD_BYTES: u32 = 39;
+const MIN_BLOCK_BYTES: u32 = 32;
+
 /// The locations of the blocks of a `ZXI1` frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IntervalsTable {
@@ -70,6 +77,10 @@ impl IntervalsTable {
         }
         let lens = (0..count).map(|_| cursor.u32("length of a block"));
         let block_lens_bytes = lens.collect::<Result<Vec<_>>>()?;
+        let is_short = |len: &u32| *len < MIN_BLOCK_BYTES;
+        if head_len_bytes < MIN_HEAD_BYTES || block_lens_bytes.iter().any(is_short) {
+            return Err(bad("its head or a block is too short".into()));
+        }
         let blocks: u64 = block_lens_bytes.iter().map(|&len| u64::from(len)).sum();
         if blocks.saturating_add(head_len_bytes.into()) != frame_len_bytes {
             let detail = format!("its parts do not fill the frame of {frame_len_bytes} bytes");
@@ -122,7 +133,7 @@ impl IntervalsTable {
     #[must_use]
     pub fn plan(&self, span: Range<u64>) -> IntervalsPlan {
         assert!(span.start <= span.end && span.end <= self.tensor_len_bytes);
-        let block_bytes = self.band_bytes();
+        let block_bytes = self.block_bytes();
         let first = index(span.start / block_bytes);
         let mut ranges = Vec::new();
         if !span.is_empty() {
@@ -144,8 +155,8 @@ impl IntervalsTable {
         }
     }
 
-    /// Returns the number of bytes of the tensor that are decoded together.
-    fn band_bytes(&self) -> u64 {
+    /// Returns the number of bytes of the tensor in a block.
+    fn block_bytes(&self) -> u64 {
         u64::from(self.block_elements) * u64::from(self.element_bytes)
     }
 }
@@ -172,7 +183,8 @@ impl IntervalsPlan {
 
     /// Returns the number of bytes of the tensor that are decoded together.
     pub(super) fn band_bytes(&self) -> u64 {
-        self.table.band_bytes()
+        let whole = self.table.tensor_len_bytes;
+        self.table.block_bytes().max(whole.div_ceil(MAX_BANDS))
     }
 
     /// Decodes the planned range of the tensor from the bytes of [`IntervalsPlan::ranges`].
@@ -187,7 +199,7 @@ impl IntervalsPlan {
         let head = Head::parse(head)?;
         self.table.check_head(&head)?;
         let width = u64::from(self.table.element_bytes);
-        let start = self.first as u64 * self.table.band_bytes();
+        let start = self.first as u64 * self.table.block_bytes();
         let mut out = bytes::buffer(self.span.end.next_multiple_of(width) - start)?;
         head.decode(engine, self.first, stored, &mut out)?;
         out.truncate(index(self.span.end - start));

@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::super::head::max_codes;
 use super::partition::add;
 use super::{JOB_ELEMENTS, Numbers, PART_ELEMENTS};
 use crate::engine::PackEngine;
@@ -13,6 +14,8 @@ use crate::entropy::interleaved::{
 
 /// Rows and columns of fewer elements get no codes.
 const MIN_LINE: usize = 32;
+/// The maximum number of columns that get codes. Each job has sums of all columns.
+const MAX_COLUMNS: usize = 1 << 17;
 /// The codes of rows, and those of columns, are below this.
 const CODES: u64 = 128;
 /// The base-2 logarithm of the number of codes of an octave.
@@ -52,18 +55,16 @@ impl Contexts {
     ) -> Option<Self> {
         let elements = numbers.len();
         let columns = numbers.row_elements;
-        let has_rows = columns >= MIN_LINE && columns < elements;
-        let has_columns = columns < elements && elements / columns >= MIN_LINE;
+        let rows = elements.div_ceil(columns);
+        let fits = (rows + columns) as u64 <= max_codes(elements as u64);
+        let has_rows = fits && columns >= MIN_LINE && columns < elements;
+        let has_columns = fits && columns <= MAX_COLUMNS && rows >= MIN_LINE;
         let [rows, of_columns] = match has_rows || has_columns {
-            true => means(engine, numbers).map(|means| codes(&means)),
+            true => means(engine, numbers, has_columns).map(|means| codes(&means)),
             false => [Vec::new(), Vec::new()],
         };
-        // Any division into rows serves if there are no codes; with this one, there are few.
-        let row_elements = if columns < elements {
-            columns
-        } else {
-            PART_ELEMENTS
-        };
+        // Any division into rows serves if there are no codes.
+        let row_elements = if fits { columns } else { PART_ELEMENTS };
         let none = vec![0; elements.div_ceil(row_elements)];
         let mut candidates = vec![[none.clone(), Vec::new()]];
         if has_rows {
@@ -131,8 +132,7 @@ impl Contexts {
         made
     }
 
-    /// Writes what `meaning` returns for the context of each element, from element `first`
-    /// on.
+    /// Writes the `meaning` of the context of each element, from element `first` on.
     #[inline(always)]
     pub fn fill(&self, first: usize, meaning: &[u16], out: &mut [u16]) {
         let [rows, columns] = &self.codes;
@@ -195,16 +195,16 @@ struct Sum {
     count: u64,
 }
 
-/// Returns the mean key of every row and of every column in codes, without zeros; `None` for
-/// those of zeros alone.
-fn means<E: PackEngine>(engine: &E, numbers: Numbers) -> [Vec<Option<u64>>; 2] {
+/// Returns the mean key of every row and, if `has_columns`, of every column in codes, without
+/// zeros; `None` for those of zeros alone.
+fn means<E: PackEngine>(engine: &E, numbers: Numbers, has_columns: bool) -> [Vec<Option<u64>>; 2] {
     let columns = numbers.row_elements;
     // Most columns are long enough to know their means from some of the rows.
     let step = (numbers.len() / columns).div_ceil(COLUMN_ELEMENTS).max(1);
     let job_elements = numbers.len().div_ceil(MAX_JOBS).max(JOB_ELEMENTS);
     let job_elements = job_elements.next_multiple_of(columns * step);
     let all = engine.map(numbers.jobs(job_elements), |range| {
-        let mut of_columns = vec![Sum::default(); columns];
+        let mut of_columns = vec![Sum::default(); if has_columns { columns } else { 0 }];
         let starts = range.clone().step_by(columns).enumerate();
         let of_rows = starts.map(|(row, start)| {
             let mut keys_sum = 0;
@@ -215,7 +215,7 @@ fn means<E: PackEngine>(engine: &E, numbers: Numbers) -> [Vec<Option<u64>>; 2] {
                 keys_sum += keys.iter().map(|&key| u32::from(key)).sum::<u32>() as u64;
                 // Zeros have the keys 0 and 1.
                 zeros += keys.iter().map(|&key| u32::from(key < 2)).sum::<u32>() as u64;
-                if row % step == 0 {
+                if has_columns && row % step == 0 {
                     for (sum, &key) in of_columns[at - start..].iter_mut().zip(keys) {
                         sum.keys += u64::from(key);
                         sum.count += u64::from(key >= 2);
@@ -230,7 +230,7 @@ fn means<E: PackEngine>(engine: &E, numbers: Numbers) -> [Vec<Option<u64>>; 2] {
         (of_rows.collect::<Vec<_>>(), of_columns)
     });
     let mut rows = Vec::new();
-    let mut of_columns = vec![Sum::default(); columns];
+    let mut of_columns = vec![Sum::default(); if has_columns { columns } else { 0 }];
     for (of_rows, more) in all {
         rows.extend(of_rows);
         for (sum, more) in of_columns.iter_mut().zip(more) {

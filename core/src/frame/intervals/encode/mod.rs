@@ -67,9 +67,10 @@ pub fn encode<E: PackEngine>(engine: &E, tensor: TensorRef) -> Option<Vec<u8>> {
         tables: &contexts.tables,
     };
     let mut out = fields.write(&blocks)?;
+    drop(symbols);
     out.reserve_exact(coded.iter().map(|(_, bytes)| bytes.len()).sum());
-    for (_, bytes) in &coded {
-        out.extend_from_slice(bytes);
+    for (_, bytes) in coded {
+        out.extend_from_slice(&bytes);
     }
     // The frame is decoded again, because nothing else would reveal a mistake before the
     // original is discarded.

@@ -174,10 +174,12 @@ def with_bases(
     def with_chosen(row: Row) -> Row:
         return planner.with_bases(row, based[row.key]) if row.key in based else row
 
-    # Packing a source as a delta may have been refused, which its new key shows.
+    # Packing a file or one of its bases as a delta may have been refused, which their new
+    # keys show.
     refused = _refused(results, list(map(with_chosen, group)))
+    new_keys = {row.key: with_chosen(row).key for row in group}
     for key, sources in based.items():
-        if any(source.key in refused for source in sources):
+        if not refused.isdisjoint([new_keys[key], *(source.key for source in sources)]):
             based[key] = ()
     return list(map(with_chosen, rows))
 

@@ -149,7 +149,7 @@ def share(rows: Iterable[Row], index: int, count: int) -> list[Row]:
     by bases are in the same share; every `count`th of these groups belongs to a share."""
     pieces = unique(rows)
     numbers = {row.key: number for number, row in enumerate(pieces)}
-    # Leads from each row to an earlier one of its group, and from the first one to itself.
+    # For each row, the number of an earlier row of its group; for the first row, its own.
     earlier = list(range(len(pieces)))
 
     def first(number: int) -> int:

@@ -46,7 +46,7 @@ impl Planned {
         let mut by_path: HashMap<(String, String), Row> = HashMap::new();
         let mut known = KnownBases::default();
         for row in rows {
-            // The rows come from several plans. A cycle of bases would wait for itself.
+            // The rows come from several plans. Restoring a cycle of bases would wait forever.
             known.add(&row).map_err(|why| {
                 Error::Usage(format!("the row of {} in a plan: {why}", row.place()))
             })?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
@@ -37,6 +38,9 @@ impl Drop for RestoredFile {
 pub(super) struct RestoredFiles {
     folder: TempDir,
     max_bytes: u64,
+    /// The number of files that were begun. Each has a name of its own, because a file that is
+    /// restored again may still be held.
+    begun: AtomicU64,
     kept: Mutex<Vec<(String, Restored)>>,
     /// One lock per key that is being restored.
     locks: Mutex<HashMap<String, Arc<Mutex<()>>>>,
@@ -48,6 +52,7 @@ impl RestoredFiles {
         Ok(Self {
             folder: folder.map_err(|error| Error::io("make a temporary folder", error))?,
             max_bytes,
+            begun: AtomicU64::new(0),
             kept: Mutex::default(),
             locks: Mutex::default(),
         })
@@ -84,7 +89,11 @@ impl RestoredFiles {
     }
 
     fn make(&self, key: &str, restore: impl FnOnce(&Path) -> Result<()>) -> Result<Restored> {
-        let path = self.folder.path().join(format!("{key}.safetensors"));
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let path = self
+            .folder
+            .path()
+            .join(format!("{key}-{number}.safetensors"));
         let mut file = RestoredFile { path, len_bytes: 0 };
         restore(&file.path)?;
         let metadata = fs::metadata(&file.path).map_err(Error::file("open", &file.path))?;
@@ -147,6 +156,20 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         assert!(files.locks.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_made_again_outlives_its_earlier_copy() {
+        let files = RestoredFiles::new(15).unwrap();
+        let mut made = 0;
+        let held = get(&files, "a", &mut made);
+        get(&files, "b", &mut made);
+        let again = get(&files, "a", &mut made);
+        assert_eq!(made, 3);
+        drop(held);
+        assert!(again.path().exists());
+        assert!(get(&files, "a", &mut made).path().exists());
+        assert_eq!(made, 3);
     }
 
     #[test]
