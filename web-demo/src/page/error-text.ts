@@ -88,7 +88,7 @@ function ownText(error: CodedError): string | undefined {
     case "limit":
       return "This is too large to load in a browser.";
     case "core":
-      if (/is not built yet/.test(error.message)) return "This part of the page is still being built. Wait until cargo xtask demo is complete, or run cargo xtask wasm, and reload the page.";
+      if (/is not built yet/.test(error.message)) return "This part of the page is still being built. Run cargo xtask wasm, or wait for cargo xtask demo, and reload the page.";
       return "A part of this page could not be loaded. Reload the page to try again.";
     case "internal":
     case "worker":

@@ -226,7 +226,7 @@ export class ChangesView {
     }
     if (sampler.state === "new" && !this.#startsAlone) {
       const estimate = button(`Estimate relative change (at most ${formatBytes(sampler.budgetBytes)})`, () => this.#estimate(), { class: "button small" });
-      return this.#say(["Stored change: the delta's bytes per byte of the tensor. It shows where the delta is large, and needs no download."], estimate);
+      return this.#say(["Stored change: bytes of the delta per byte of the tensor, known without a download."], estimate);
     }
     if (sampler.state === "running" || sampler.state === "new") return this.#say([`${so} …`], button("Cancel", () => sampler.stop(), { class: "button small", "aria-label": "Cancel comparing" }));
     const all = button(`Compare all values (${formatBytes(sampler.leftBytes)})`, () => void sampler.run("whole"), { class: "button small" });
