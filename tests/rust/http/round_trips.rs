@@ -139,13 +139,12 @@ fn work_on_shards_looks_into_all_of_them_at_once() {
     zstn::verify(&job, &packed_index, &VerifyOptions::default()).unwrap();
     assert_eq!(packed.finished_rounds().len(), 2 + 3 * FEW);
 
-    // The indices of the two bases in a chain are requested concurrently.
+    // The indices of two bases are requested concurrently.
     plain.expect_rounds(&[]);
     packed.expect_rounds(&[2]);
     let options = PackOptions::default()
         .base(&packed_index)
         .base(&packed_index);
-    let refused = zstn::pack(&job, &plain_index, at("c"), &options);
-    assert!(refused.is_err(), "a container takes no base");
+    zstn::pack(&job, &plain_index, at("c"), &options).unwrap();
     assert!(packed.finished_rounds().len() > 2);
 }
