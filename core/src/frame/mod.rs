@@ -29,6 +29,7 @@ pub mod palette;
 pub mod plan;
 #[doc(hidden)]
 pub mod plane;
+mod rans_blocks;
 mod registry;
 pub mod select;
 #[doc(hidden)]

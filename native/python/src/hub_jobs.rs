@@ -15,7 +15,7 @@ use zstn::zstn_core::frame::select::EncodeOptions;
 use zstn::zstn_core::sketch::MAX_FILE_BYTES;
 use zstn::{Job, Location};
 use zstn_hub::hub::Hub;
-use zstn_hub::manifest::{Bases, Class, Done, Failed, ListedResult, Row, key_against};
+use zstn_hub::manifest::{Bases, Class, Done, Failed, ListedResult, PlanShare, Row, key_against};
 use zstn_hub::proof::StoredFile;
 use zstn_hub::work::{Origin, RowOutcome, RowWork, WorkerOptions};
 
@@ -58,6 +58,18 @@ pub fn read_plan(
 pub fn load_plan(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
     let rows = run_short(py, || zstn_hub::manifest::load_plan(&path))?;
     rows.iter().map(to_json).collect()
+}
+
+/// Returns the numbers of the rows of share `index` of `count`, given the key of each row and the
+/// keys of all its bases.
+#[pyfunction]
+pub fn plan_share(rows: Vec<(String, Vec<String>)>, index: usize, count: usize) -> Vec<usize> {
+    let rows = rows.iter().map(|(key, bases)| {
+        let bases = bases.iter().map(String::as_str).collect();
+        (key.as_str(), bases)
+    });
+    let rows: Vec<(&str, Vec<&str>)> = rows.collect();
+    zstn_hub::manifest::share(&rows, PlanShare { index, count })
 }
 
 /// Reads a file sequentially and returns its length and SHA-256.

@@ -43,7 +43,7 @@ mod _native {
     #[pymodule_export]
     use super::hub_jobs::{
         Results, check_restores, choose_bases, copy_sha256, list_objects, load_plan, plan_key,
-        read_plan, sample_sketch, stream_sha256, work_row,
+        plan_share, read_plan, sample_sketch, stream_sha256, work_row,
     };
     #[pymodule_export]
     use super::in_memory::{

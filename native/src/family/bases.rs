@@ -169,8 +169,8 @@ pub(super) struct Work<'a, S> {
 }
 
 impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
-    /// Adds a checkpoint to the cluster whose founder is the best base, or starts a cluster
-    /// with it.
+    /// Adds a checkpoint to the cluster whose founder is its best base. Without one, the
+    /// checkpoint founds a cluster.
     fn add(&self, clusters: &mut Clusters, number: usize) -> Result<()> {
         let candidate = &self.candidates[number];
         let nearest = clusters.nearest(candidate);

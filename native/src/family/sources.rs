@@ -166,8 +166,8 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
     }
 
     /// Returns the checkpoints that a merge is looked for in: the founders of the nearest
-    /// clusters, and of their members, or of some evenly spread ones if they are many, those
-    /// with the most similar signatures.
+    /// clusters, and the members with the most similar signatures. Of a large cluster, only some
+    /// evenly spread members are compared.
     fn nearest(&self, clusters: &Clusters, own: usize, number: usize) -> Vec<usize> {
         let signature = &self.candidates[number].signature;
         let mut places = clusters.nearest(&self.candidates[number]);

@@ -19,6 +19,7 @@ use zstn_core::engine::Engine;
 use zstn_core::frame::decompress;
 use zstn_core::pure::Pure;
 use zstn_core::{ErrorKind, Rule};
+use zstn_tests::{cases, native};
 
 /// Errors of `Pure` for frames that C zstd accepts. The fastest loops of C zstd check
 /// neither the end of a Huffman stream nor its end marker. They also allow a block to
@@ -30,6 +31,32 @@ pub const STRICT: [&str; 4] = [
     "a block exceeds the largest block size",
     "a block ends inside a table of finite state entropy",
 ];
+
+/// Asserts that both engines decode every vector in the folder of a frame family to the bytes
+/// next to it.
+///
+/// # Panics
+/// If one does not, or if there are fewer than `least`.
+pub fn vectors_decode(family: &str, least: usize) {
+    let manifest = cases::read(family, "manifest.json");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    let cases = manifest["cases"].as_object().expect("cases");
+    assert!(cases.len() >= least, "{} vectors", cases.len());
+    for name in cases.keys() {
+        let frame = cases::read(family, &format!("{name}.{family}"));
+        let truth = cases::read(family, &format!("{name}.bin"));
+        let limit = truth.len() as u64;
+        for decoded in [
+            decompress(&Pure, &frame, limit),
+            decompress(&native(), &frame, limit),
+        ] {
+            let bytes = decoded.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let wrong = bytes.iter().zip(&truth).position(|(a, b)| a != b);
+            assert_eq!(wrong, None, "{name}: the first wrong byte");
+            assert_eq!(bytes.len(), truth.len(), "{name}");
+        }
+    }
+}
 
 /// Asserts that every shorter part of each frame is refused, and each frame with a byte
 /// after its end.

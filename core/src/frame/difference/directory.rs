@@ -8,13 +8,13 @@ use core::ops::Range;
 use super::block::{self, Joins, StoredBlock, byte_range};
 use super::context::ContextMap;
 use super::float_format::for_float;
-use super::head::{Block, DifferenceHead, Means};
+use super::head::{DifferenceHead, Means};
 use super::low_rank::LowRank;
 use crate::bytes::{self, index};
-use crate::checksum::{agrees, short_checksum};
 use crate::engine::Engine;
 use crate::entropy::interleaved::{DecodeTables, MAX_STATES, SLOT_BITS};
 use crate::float::FloatType;
+use crate::frame::rans_blocks::Block;
 use crate::{Error, Result, Rule};
 
 /// The maximum number of groups of a tensor that is read by ranges; each takes a
@@ -234,10 +234,11 @@ impl Directory {
         let mut left = stored;
         let mut blocks = Vec::new();
         for ((number, block), (predicted, out)) in (first..).zip(&self.blocks[first..]).zip(parts) {
-            let (rans, after) = left.split_at(block.rans_len_bytes as usize);
-            let (raw, after) = after.split_at(block.raw_len_bytes as usize);
+            let range = block.range();
+            let (stored, after) = left.split_at(index(range.end - range.start));
             left = after;
-            check_block(number, block, [rans, raw])?;
+            block.check(number, stored, Rule::DifferenceBlockChecksum)?;
+            let [rans, raw] = block.split(stored);
             let first_element = number as u64 * self.block_elements;
             let end = self.elements.min(first_element + self.block_elements);
             blocks.push(StoredBlock {
@@ -277,16 +278,4 @@ impl Directory {
             Some((self.codes[index(group)], range))
         })
     }
-}
-
-/// Compares the rANS part and the raw bits of block `number` with their checksum.
-pub(super) fn check_block(number: usize, block: &Block, stored: [&[u8]; 2]) -> Result<()> {
-    if agrees(block.checksum, short_checksum(stored)) {
-        return Ok(());
-    }
-    let detail = format!(
-        "block {number} of the frame does not match its checksum: it is damaged, get the file \
-         again"
-    );
-    Err(Error::malformed(Rule::DifferenceBlockChecksum, detail).at(block.start))
 }

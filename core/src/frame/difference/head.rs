@@ -3,17 +3,19 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::context::CONTEXTS;
 use super::low_rank::LowRank;
 use super::token::{MAX_SHIFT, SYMBOLS, extra_bits};
 use super::{MAGIC, VERSION};
-use crate::bytes::{Cursor, index};
-use crate::checksum::{agrees, short_checksum};
+use crate::bytes::Cursor;
+use crate::checksum::agrees;
 use crate::entropy::bits::{BitReader, BitWriter};
 use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SLOT_BITS, SideStream};
 use crate::float::FloatType;
+use crate::frame::rans_blocks::{
+    self, BLOCK_BYTES, Block, head_checksum, is_block_len, seal_head, write_tables_and_list,
+};
 use crate::{Error, Result, Rule};
 
 /// Length in bytes of the fixed fields of the head. A reader that does not know
@@ -21,13 +23,6 @@ use crate::{Error, Result, Rule};
 pub const FIXED_BYTES: u64 = 55;
 /// Offset of the checksum, which covers the whole head except itself.
 const CHECKSUM_AT: usize = 48;
-/// Length in bytes of an entry of the list of blocks.
-pub(crate) const BLOCK_BYTES: u64 = 12;
-
-const MIN_BLOCK_ELEMENTS: u32 = 1 << 12;
-const MAX_BLOCK_ELEMENTS: u32 = 1 << 20;
-const BLOCK_MULTIPLE: u32 = 32;
-
 const HAS_MEANS: u8 = 1;
 const HAS_LOW_RANK: u8 = 2;
 
@@ -41,24 +36,6 @@ pub(crate) struct ContextCoding {
     pub table: u8,
     /// Number of low bits of a value that are stored as raw bits.
     pub shift: u8,
-}
-
-/// The position, lengths and checksum of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// Offset of the block in the frame.
-    pub start: u64,
-    pub rans_len_bytes: u32,
-    pub raw_len_bytes: u32,
-    pub checksum: u32,
-}
-
-impl Block {
-    /// Returns the range of the block in the frame.
-    pub fn range(&self) -> Range<u64> {
-        let len = u64::from(self.rans_len_bytes) + u64::from(self.raw_len_bytes);
-        self.start..self.start + len
-    }
 }
 
 /// A parsed head whose fields are consistent.
@@ -136,9 +113,7 @@ impl<'a> DifferenceHead<'a> {
             return Err(wrong(detail, 32));
         }
         let block_elements = cursor.u32("elements of a block")?;
-        if !(MIN_BLOCK_ELEMENTS..=MAX_BLOCK_ELEMENTS).contains(&block_elements)
-            || block_elements % BLOCK_MULTIPLE != 0
-        {
+        if !is_block_len(block_elements) {
             return Err(wrong(
                 format!("blocks cannot have {block_elements} elements"),
                 40,
@@ -146,7 +121,7 @@ impl<'a> DifferenceHead<'a> {
         }
         cursor.take(4, "length of the head")?;
         let stored = cursor.u32("checksum of the head")?;
-        if !agrees(stored, head_checksum(head)) {
+        if !agrees(stored, head_checksum(head, CHECKSUM_AT)) {
             let detail = "the head of the frame does not match its checksum: it is damaged, get \
                           the file again";
             return Err(Error::malformed(Rule::DifferenceHeadChecksum, detail).at(48));
@@ -192,40 +167,26 @@ impl<'a> DifferenceHead<'a> {
     }
 
     fn read_blocks(&mut self, cursor: &mut Cursor) -> Result<()> {
-        let block_elements = u64::from(self.block_elements);
-        let count = self.elements.div_ceil(block_elements);
+        let count = self.elements.div_ceil(self.block_elements.into());
         let at = cursor.position() as u64;
-        let mut list = Cursor::new(cursor.take(BLOCK_BYTES * count, "list of blocks")?);
+        let list = cursor.take(BLOCK_BYTES * count, "list of blocks")?;
         if cursor.remaining() > 0 {
             let detail = format!("{} bytes follow the list of blocks", cursor.remaining());
             return Err(Error::malformed(Rule::DifferenceHeader, detail).at(44));
         }
-        self.blocks.reserve_exact(index(count));
-        let mut start = self.len_bytes;
-        for number in 0..count {
-            let block = Block {
-                start,
-                rans_len_bytes: list.u32("length of a rANS part")?,
-                raw_len_bytes: list.u32("length of raw bits")?,
-                checksum: list.u32("checksum of a block")?,
-            };
-            let elements = block_elements.min(self.elements - number * block_elements);
-            let states_bytes = 4 * self.states as u64;
-            let rans = states_bytes..=states_bytes + 2 * elements;
-            let raw = 0..=(elements * MAX_RAW_BITS).div_ceil(8);
-            if !rans.contains(&block.rans_len_bytes.into())
-                || !raw.contains(&block.raw_len_bytes.into())
-            {
-                let detail = format!(
-                    "block {number} has {} bytes of rANS and {} of raw bits for {elements} elements",
-                    block.rans_len_bytes, block.raw_len_bytes
-                );
-                let at = at + BLOCK_BYTES * number;
-                return Err(Error::malformed(Rule::DifferenceBlocks, detail).at(at));
-            }
-            start = block.range().end;
-            self.blocks.push(block);
-        }
+        let states_bytes = 4 * self.states as u64;
+        self.blocks = rans_blocks::read_list(
+            (at, list),
+            self.len_bytes,
+            self.elements,
+            self.block_elements,
+            Rule::DifferenceBlocks,
+            |block, elements| {
+                let rans = states_bytes..=states_bytes + 2 * elements;
+                let raw = (elements * MAX_RAW_BITS).div_ceil(8);
+                rans.contains(&block.rans_len_bytes.into()) && u64::from(block.raw_len_bytes) <= raw
+            },
+        )?;
         Ok(())
     }
 
@@ -297,11 +258,6 @@ fn read_tables(cursor: &mut Cursor, count: u8) -> Result<Vec<Frequencies>> {
     Ok(tables)
 }
 
-fn head_checksum(head: &[u8]) -> u32 {
-    let (before, rest) = head.split_at(CHECKSUM_AT.min(head.len()));
-    short_checksum([before, rest.get(4..).unwrap_or(&[])])
-}
-
 /// The fields of a head that an encoder sets.
 pub(super) struct HeadFields<'a> {
     pub element: FloatType,
@@ -353,23 +309,8 @@ impl HeadFields<'_> {
             bits.put(coding.shift.into(), 5);
         }
         bits.finish();
-        let mut tables = Vec::new();
-        let mut bits = BitWriter::new(&mut tables);
-        for table in self.tables {
-            table.write(&mut bits);
-        }
-        bits.finish();
-        out.extend_from_slice(&u16::try_from(tables.len()).ok()?.to_le_bytes());
-        out.extend_from_slice(&tables);
-        for block in blocks {
-            for field in [block.rans_len_bytes, block.raw_len_bytes, block.checksum] {
-                out.extend_from_slice(&field.to_le_bytes());
-            }
-        }
-        let len_bytes = u32::try_from(out.len()).ok()?;
-        out[CHECKSUM_AT - 4..CHECKSUM_AT].copy_from_slice(&len_bytes.to_le_bytes());
-        let checksum = head_checksum(&out);
-        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        write_tables_and_list(self.tables, blocks, &mut out)?;
+        seal_head(&mut out, CHECKSUM_AT)?;
         Some(out)
     }
 }

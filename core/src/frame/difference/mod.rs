@@ -24,6 +24,8 @@ mod head;
 pub mod low_rank;
 mod token;
 
+#[cfg(feature = "deltas")]
+pub(crate) use super::rans_blocks::BLOCK_BYTES;
 #[cfg(all(feature = "plan", feature = "deltas"))]
 pub(crate) use context::CONTEXTS;
 pub use directory::{DifferencePlan, Directory};
@@ -31,12 +33,8 @@ pub use directory::{DifferencePlan, Directory};
 pub(crate) use encode::BLOCK_ELEMENTS;
 pub use encode::encode;
 pub(crate) use encode::row_elements;
-#[cfg(feature = "deltas")]
-pub(crate) use head::BLOCK_BYTES;
 pub use head::{FIXED_BYTES, head_len_bytes};
 
-#[cfg(all(feature = "plan", feature = "deltas"))]
-use directory::check_block;
 use head::DifferenceHead;
 
 /// The first bytes of a frame.
@@ -143,10 +141,9 @@ impl<'a> Difference<'a> {
         self.head.blocks.iter().enumerate().map(|(number, block)| {
             let range = block.range();
             let middle = range.start + u64::from(block.rans_len_bytes);
-            let parts = [range.start..middle, middle..range.end];
-            let stored = parts.clone().map(|range| part(self.bytes, range));
-            check_block(number, block, stored)?;
-            Ok(parts)
+            let stored = part(self.bytes, range.clone());
+            block.check(number, stored, Rule::DifferenceBlockChecksum)?;
+            Ok([range.start..middle, middle..range.end])
         })
     }
 }

@@ -8,7 +8,8 @@ use alloc::boxed::Box;
 use super::block::SHIFT_MASK;
 use crate::bytes::index;
 use crate::frame::difference::float_format::Word;
-use crate::{Error, Result, Rule};
+use crate::frame::rans_blocks::check_raw_end;
+use crate::{Result, Rule};
 
 /// Values below this are their own symbols.
 pub(super) const DIRECT: u32 = 32;
@@ -160,23 +161,11 @@ impl<'a> RawBits<'a> {
 
     /// Checks that all bytes have been used.
     pub fn finish(&self) -> Result<()> {
-        let wrong = |detail| Err(Error::malformed(Rule::DifferenceRawBits, detail));
-        let used_bytes = self.position_bits.div_ceil(8);
-        if used_bytes > self.bytes.len() {
-            return wrong("the raw bits of a block end before its last element");
-        }
-        if used_bytes < self.bytes.len() {
-            return wrong("raw bits are left after the last element of a block");
-        }
-        // The number of used bits in the last byte, or 0 if the bits end at a
-        // byte boundary.
-        let used_bits = self.position_bits % 8;
-        match self.bytes.last() {
-            Some(last) if used_bits > 0 && last >> used_bits != 0 => {
-                wrong("the padding of the raw bits of a block is not zero")
-            }
-            _ => Ok(()),
-        }
+        check_raw_end(
+            self.bytes,
+            self.position_bits as u64,
+            Rule::DifferenceRawBits,
+        )
     }
 }
 

@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::check_block;
-use super::head::{Block, Head, Interval, MAX_CONTEXTS, MAX_INTERVALS};
+use super::head::{Head, Interval, MAX_CONTEXTS, MAX_INTERVALS};
 use crate::bytes::{index, part};
 use crate::engine::Engine;
 use crate::entropy::interleaved::{DecodeTables, Decoder, SLOT_BITS};
-use crate::{Error, Result, Rule};
+use crate::frame::rans_blocks::{Block, check_raw_end};
+use crate::{Result, Rule};
 
 /// Number of elements that each step processes. It is small enough for the first-level
 /// cache, and a multiple of the number of states.
@@ -64,7 +64,7 @@ impl Codes {
         let results = engine.map(jobs.collect(), |((number, block), out)| {
             let range = block.range();
             let stored = part(stored, range.start - stored_at..range.end - stored_at);
-            check_block(number, block, stored)?;
+            block.check(number, stored, Rule::IntervalsBlockChecksum)?;
             let first_element = number as u64 * u64::from(head.layout.block_elements);
             let whole = head.layout.elements - first_element;
             let is_whole = out.len() as u64 == whole.min(block_elements as u64) * width as u64;
@@ -126,9 +126,7 @@ struct BlockJob<'a> {
 impl BlockJob<'_> {
     fn decode<W: Word>(&self, out: &mut [u8]) -> Result<()> {
         let layout = &self.head.layout;
-        let (rans, raw) = self
-            .stored
-            .split_at(index(self.block.rans_len_bytes.into()));
+        let [rans, raw] = self.block.split(self.stored);
         let mut decoder = Decoder::new(rans, layout.states)?;
         let mut raw = RawBits::new(raw);
         let mut choices = [0; PART_ELEMENTS];
@@ -208,7 +206,6 @@ impl Joins {
 struct RawBits {
     /// The raw bits, followed by eight zeros.
     padded: Vec<u8>,
-    len_bytes: usize,
     position_bits: u64,
 }
 
@@ -220,7 +217,6 @@ impl RawBits {
         padded[..raw.len()].copy_from_slice(raw);
         Self {
             padded,
-            len_bytes: raw.len(),
             position_bits: 0,
         }
     }
@@ -285,18 +281,7 @@ impl RawBits {
 
     /// Checks that all bytes have been used.
     fn finish(&self) -> Result<()> {
-        let wrong = |detail| Err(Error::malformed(Rule::IntervalsRawBits, detail));
-        let used_bytes = index(self.position_bits.div_ceil(8));
-        if used_bytes > self.len_bytes {
-            return wrong("the raw bits of a block end before its last element");
-        }
-        if used_bytes < self.len_bytes {
-            return wrong("raw bits are left after the last element of a block");
-        }
-        let used_bits = self.position_bits % 8;
-        if used_bits > 0 && self.padded[used_bytes - 1] >> used_bits != 0 {
-            return wrong("the padding of the raw bits of a block is not zero");
-        }
-        Ok(())
+        let raw = &self.padded[..self.padded.len() - PADDING];
+        check_raw_end(raw, self.position_bits, Rule::IntervalsRawBits)
     }
 }

@@ -2,24 +2,19 @@
 
 use alloc::format;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::{MAGIC, VERSION};
-use crate::bytes::{Cursor, index};
-use crate::checksum::{agrees, short_checksum};
+use crate::bytes::Cursor;
+use crate::checksum::agrees;
 use crate::entropy::bits::{BitReader, BitWriter};
 use crate::entropy::interleaved::{Frequencies, MAX_TABLES, SLOT_BITS, SLOTS, SideStream};
+use crate::frame::rans_blocks::{
+    self, BLOCK_BYTES, Block, head_checksum, is_block_len, seal_head, write_tables_and_list,
+};
 use crate::{Error, Result, Rule};
 
-/// Offset of the length of the head, which its checksum follows.
-const LEN_AT: usize = 28;
+/// Offset of the checksum, which covers the whole head except itself.
 const CHECKSUM_AT: usize = 32;
-/// Length in bytes of an entry of the list of blocks.
-const BLOCK_BYTES: u64 = 12;
-
-const MIN_BLOCK_ELEMENTS: u32 = 1 << 12;
-const MAX_BLOCK_ELEMENTS: u32 = 1 << 20;
-const BLOCK_MULTIPLE: u32 = 32;
 
 /// The maximum number of contexts, and of intervals.
 pub(super) const MAX_CONTEXTS: usize = 256;
@@ -27,24 +22,6 @@ pub(super) const MAX_INTERVALS: usize = 256;
 
 const TABLE_BITS: u32 = 4;
 const LENGTH_BITS: u32 = 5;
-
-/// The position, lengths and checksum of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
-    /// Offset of the block in the frame.
-    pub start: u64,
-    pub rans_len_bytes: u32,
-    pub raw_len_bytes: u32,
-    pub checksum: u32,
-}
-
-impl Block {
-    /// Returns the range of the block in the frame.
-    pub fn range(&self) -> Range<u64> {
-        let len = u64::from(self.rans_len_bytes) + u64::from(self.raw_len_bytes);
-        self.start..self.start + len
-    }
-}
 
 /// An interval of integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,13 +103,6 @@ pub fn is_element_len(len_bytes: u8) -> bool {
     [1, 2, 4].contains(&len_bytes)
 }
 
-/// Returns whether blocks may have this number of elements.
-#[must_use]
-pub fn is_block_len(elements: u32) -> bool {
-    (MIN_BLOCK_ELEMENTS..=MAX_BLOCK_ELEMENTS).contains(&elements)
-        && elements.is_multiple_of(BLOCK_MULTIPLE)
-}
-
 /// A parsed head whose fields are consistent. Readers of ranges fetch it first.
 #[derive(Debug, Clone)]
 pub struct Head<'a> {
@@ -161,10 +131,10 @@ impl<'a> Head<'a> {
         let wrong = |detail, at| Error::malformed(Rule::IntervalsHead, detail).at(at);
         if len_bytes < at {
             let detail = format!("a head cannot have {len_bytes} bytes");
-            return Err(wrong(detail, LEN_AT as u64));
+            return Err(wrong(detail, CHECKSUM_AT as u64 - 4));
         }
         let head = Cursor::new(bytes).take(len_bytes, "head of the frame")?;
-        if !agrees(stored, head_checksum(head)) {
+        if !agrees(stored, head_checksum(head, CHECKSUM_AT)) {
             let detail = "the head of the frame does not match its checksum: it is damaged, get \
                           the file again";
             let error = Error::malformed(Rule::IntervalsHeadChecksum, detail);
@@ -211,41 +181,34 @@ impl<'a> Head<'a> {
     }
 
     fn read_blocks(&mut self, cursor: &mut Cursor) -> Result<()> {
-        let block_elements = u64::from(self.layout.block_elements);
-        let count = self.layout.elements.div_ceil(block_elements);
+        let Layout {
+            states,
+            elements,
+            block_elements,
+            ..
+        } = self.layout;
         let at = cursor.position() as u64;
-        let mut list = Cursor::new(cursor.take(BLOCK_BYTES * count, "list of blocks")?);
+        let count = elements.div_ceil(block_elements.into());
+        let list = cursor.take(BLOCK_BYTES * count, "list of blocks")?;
         if cursor.remaining() > 0 {
             let detail = format!("{} bytes follow the list of blocks", cursor.remaining());
             return Err(Error::malformed(Rule::IntervalsHead, detail).at(at));
         }
-        let most_raw_bits = self.intervals.iter().map(|i| i.length_log).max();
-        let most_raw_bits = u64::from(most_raw_bits.unwrap_or(0));
+        let most_raw_bits = self.intervals.iter().map(|i| u64::from(i.length_log)).max();
+        let most_raw_bits = most_raw_bits.unwrap_or(0);
         let most = self.tables.iter().map(Frequencies::most).max().unwrap_or(0);
-        self.blocks.reserve_exact(index(count));
-        let mut start = self.len_bytes;
-        for number in 0..count {
-            let block = Block {
-                start,
-                rans_len_bytes: list.u32("length of a rANS part")?,
-                raw_len_bytes: list.u32("length of raw bits")?,
-                checksum: list.u32("checksum of a block")?,
-            };
-            let elements = block_elements.min(self.layout.elements - number * block_elements);
-            let raw = (elements * most_raw_bits).div_ceil(8);
-            if !can_hold(block.rans_len_bytes, self.layout.states, elements, most)
-                || u64::from(block.raw_len_bytes) > raw
-            {
-                let detail = format!(
-                    "block {number} has {} bytes of rANS and {} of raw bits for {elements} elements",
-                    block.rans_len_bytes, block.raw_len_bytes
-                );
-                let at = at + BLOCK_BYTES * number;
-                return Err(Error::malformed(Rule::IntervalsBlocks, detail).at(at));
-            }
-            start = block.range().end;
-            self.blocks.push(block);
-        }
+        self.blocks = rans_blocks::read_list(
+            (at, list),
+            self.len_bytes,
+            elements,
+            block_elements,
+            Rule::IntervalsBlocks,
+            |block, elements| {
+                let raw = (elements * most_raw_bits).div_ceil(8);
+                can_hold(block.rans_len_bytes, states, elements, most)
+                    && u64::from(block.raw_len_bytes) <= raw
+            },
+        )?;
         Ok(())
     }
 
@@ -256,9 +219,9 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Returns whether a rANS part of `len_bytes` bytes can hold `elements` symbols, of which the
-/// cheapest has the frequency `most` (docs/formats/zxi1.md 5). A state carries 16 bits in
-/// addition to those of the words, and a symbol of frequency `f` of 4096 takes more than
+/// Returns whether a rANS part of `len_bytes` bytes is long enough for `elements` symbols
+/// (docs/formats/zxi1.md 5). `most` is the largest frequency of any symbol. Each state holds 16
+/// bits in addition to the words, and a symbol with frequency `f` out of 4096 takes more than
 /// `21/16 * (4096 - f) / 4096` bits.
 fn can_hold(len_bytes: u32, states: usize, elements: u64, most: u32) -> bool {
     let states_bytes = 4 * states as u64;
@@ -324,11 +287,6 @@ fn read_tables(stored: &[u8], count: usize, symbols: usize) -> Result<Vec<Freque
     Ok(tables)
 }
 
-/// Returns the checksum of a head, which covers everything but itself.
-fn head_checksum(head: &[u8]) -> u32 {
-    short_checksum([&head[..CHECKSUM_AT], &head[CHECKSUM_AT + 4..]])
-}
-
 /// The fields that an encoder writes.
 #[derive(Debug)]
 pub(super) struct HeadFields<'a> {
@@ -365,23 +323,8 @@ impl HeadFields<'_> {
             bits.put(interval.length_log.into(), LENGTH_BITS);
         }
         bits.finish();
-        let mut tables = Vec::new();
-        let mut bits = BitWriter::new(&mut tables);
-        for table in self.tables {
-            table.write(&mut bits);
-        }
-        bits.finish();
-        out.extend_from_slice(&u16::try_from(tables.len()).ok()?.to_le_bytes());
-        out.extend_from_slice(&tables);
-        for block in blocks {
-            for field in [block.rans_len_bytes, block.raw_len_bytes, block.checksum] {
-                out.extend_from_slice(&field.to_le_bytes());
-            }
-        }
-        let len_bytes = u32::try_from(out.len()).ok()?;
-        out[LEN_AT..CHECKSUM_AT].copy_from_slice(&len_bytes.to_le_bytes());
-        let checksum = head_checksum(&out);
-        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        write_tables_and_list(self.tables, blocks, &mut out)?;
+        seal_head(&mut out, CHECKSUM_AT)?;
         Some(out)
     }
 }

@@ -6,7 +6,6 @@ use alloc::format;
 use core::ops::Range;
 
 use crate::bytes::part;
-use crate::checksum::{agrees, short_checksum};
 use crate::engine::Engine;
 use crate::frame::family::{Extras, FrameFamily, FrameInfo, body_len};
 use crate::{Error, Result, Rule};
@@ -15,11 +14,12 @@ mod decode;
 mod encode;
 mod head;
 
+pub use super::rans_blocks::is_block_len;
 pub use decode::Codes;
 pub use encode::encode;
-pub use head::{Head, is_block_len, is_element_len};
+pub use head::{Head, is_element_len};
 
-use head::Block;
+use super::rans_blocks::Block;
 
 pub(super) const MAGIC: &[u8] = b"ZXI1";
 const VERSION: u8 = 1;
@@ -76,7 +76,8 @@ impl<'a> Frame<'a> {
     pub fn check_blocks(&self) -> Result<()> {
         let mut blocks = self.head.blocks.iter().enumerate();
         blocks.try_for_each(|(number, block)| {
-            check_block(number, block, part(self.bytes, block.range()))
+            let stored = part(self.bytes, block.range());
+            block.check(number, stored, Rule::IntervalsBlockChecksum)
         })
     }
 }
@@ -127,16 +128,4 @@ impl Head<'_> {
         let at = self.blocks.get(first).map_or(0, |block| block.start);
         Codes::new(self)?.decode(engine, self, first, (at, stored), out)
     }
-}
-
-/// Compares block `number` with its checksum.
-fn check_block(number: usize, block: &Block, stored: &[u8]) -> Result<()> {
-    if agrees(block.checksum, short_checksum([stored])) {
-        return Ok(());
-    }
-    let detail = format!(
-        "block {number} of the frame does not match its checksum: it is damaged, get the file \
-         again"
-    );
-    Err(Error::malformed(Rule::IntervalsBlockChecksum, detail).at(block.start))
 }

@@ -17,7 +17,7 @@ pub use bases::{Base, Bases};
 #[cfg(any(feature = "gateway", feature = "worker"))]
 pub(crate) use plan::hex;
 pub use plan::{FORMAT, Row, key, key_against};
-pub use plan::{PlanShare, load_plan, read_plan, shard};
+pub use plan::{PlanShare, load_plan, read_plan, shard, share};
 #[cfg(feature = "worker")]
 pub(crate) use plan::{hex_digest, repeated};
 #[cfg(feature = "worker")]

@@ -144,25 +144,34 @@ pub(crate) fn repeated(rows: &[Row]) -> HashMap<&str, Vec<&Row>> {
     repeated
 }
 
-/// Returns the rows of one share. Of rows with the same key, only the first is used.
-/// Rows that are connected by bases are in the same share, so that no share waits for
-/// another; such groups are assigned alternately. Together, the shares contain every key
-/// once.
+/// Returns the rows of one share, as [`share`] divides them.
 #[must_use]
 pub fn shard(rows: &[Row], shard: PlanShare) -> Vec<&Row> {
+    let keys = rows.iter().map(|row| {
+        let bases = row.bases.all().into_iter().map(Base::key);
+        (row.key.as_str(), bases.collect())
+    });
+    let own = share(&keys.collect::<Vec<_>>(), shard);
+    own.into_iter().map(|number| &rows[number]).collect()
+}
+
+/// Returns the numbers of the rows of one share, given the key of each row and the keys of all
+/// its bases. Of rows with the same key, only the first is used. Rows that are connected by
+/// bases are in the same share, so that no share waits for another; such groups are assigned
+/// alternately. Together, the shares contain every key once.
+#[must_use]
+pub fn share(rows: &[(&str, Vec<&str>)], share: PlanShare) -> Vec<usize> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
-    let mut unique: Vec<&Row> = Vec::new();
-    for row in rows {
-        if !numbers.contains_key(&*row.key) {
-            numbers.insert(&row.key, unique.len());
-            unique.push(row);
-        }
+    for (number, (key, _)) in rows.iter().enumerate() {
+        numbers.entry(key).or_insert(number);
     }
+    let is_first = |number: &usize| numbers.get(rows[*number].0) == Some(number);
+    let unique = || (0..rows.len()).filter(is_first);
     // For each row, the number of an earlier row of its group; for the first row, its own.
-    let mut earlier: Vec<usize> = (0..unique.len()).collect();
-    for (number, row) in unique.iter().enumerate() {
-        for base in row.bases.all() {
-            if let Some(&base) = numbers.get(base.key()) {
+    let mut earlier: Vec<usize> = (0..rows.len()).collect();
+    for number in unique() {
+        for base in &rows[number].1 {
+            if let Some(&base) = numbers.get(base) {
                 let (one, other) = (first(&mut earlier, number), first(&mut earlier, base));
                 earlier[one.max(other)] = one.min(other);
             }
@@ -170,11 +179,11 @@ pub fn shard(rows: &[Row], shard: PlanShare) -> Vec<&Row> {
     }
     let mut groups = HashMap::new();
     let mut own = Vec::new();
-    for (number, row) in unique.into_iter().enumerate() {
+    for number in unique() {
         let count = groups.len();
         let group = *groups.entry(first(&mut earlier, number)).or_insert(count);
-        if group % shard.count.max(1) == shard.index {
-            own.push(row);
+        if group % share.count.max(1) == share.index {
+            own.push(number);
         }
     }
     own

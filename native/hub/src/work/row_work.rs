@@ -103,7 +103,7 @@ impl RowWork {
     /// the same bytes.
     ///
     /// `bases` are local copies of the packed files that [`Row::bases`] names, in the order
-    /// of [`Bases::all`]. Without them, the files in the results are read.
+    /// of [`Bases::all`]. If this is `None`, the packed files are read from the results.
     ///
     /// [`Bases::all`]: crate::manifest::Bases::all
     ///

@@ -94,7 +94,7 @@ pub fn intervals(engine: &impl Engine) -> Vec<Case> {
             Rule::IntervalsHeadChecksum,
             changed(&|frame| frame[head_len - 1] ^= 1, false),
         ),
-        // The intervals of 16 bits reach beyond those of 8.
+        // The intervals of a 16-bit frame exceed the range of 8 bits.
         (Rule::IntervalsList, changed(&|frame| frame[5] = 1, true)),
         (
             Rule::IntervalsBlocks,

@@ -16,7 +16,7 @@ use crate::frame::{Family, FrameFamily as _};
 /// The maximum number of bands of a tensor, because each of them decodes the codes of all
 /// rows and columns.
 const MAX_BANDS: u64 = 8;
-/// The least lengths of a head and of a block.
+/// The minimum lengths of a head and of a block.
 const MIN_HEAD_BYTES: u32 = 39;
 const MIN_BLOCK_BYTES: u32 = 32;
 

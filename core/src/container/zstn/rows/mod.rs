@@ -33,9 +33,9 @@ pub use lattice::{LatticePlan, LatticeTable};
 /// whole takes hardly longer than fetching a block of each plane.
 pub(crate) const MIN_FRAME_BYTES: u64 = 256 << 10;
 
-/// The first byte in the table of a `ZXQ1` frame, and in that of a `ZXI1` frame. The table
-/// of a `Z4AI` frame begins with its transform, 0 to 2, and 3 is reserved for `ZXD1`, which
-/// no ZSTN file contains.
+/// The first byte of the table of a `ZXQ1` and of a `ZXI1` frame. In the table of a `Z4AI`
+/// frame, this byte is the transform, 0 to 2. The value 3 is reserved for `ZXD1`, which never
+/// occurs in a ZSTN file.
 #[cfg(feature = "extensions")]
 const LATTICE: u8 = 4;
 #[cfg(feature = "extensions")]

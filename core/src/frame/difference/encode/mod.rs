@@ -14,7 +14,6 @@ use super::head::{HeadFields, Means};
 use super::low_rank::{self, LowRank};
 use super::{Difference, short_digest};
 use crate::TensorRef;
-use crate::checksum::short_checksum;
 use crate::engine::{Engine, PackEngine};
 use crate::entropy::bits::RawBitWriter;
 use crate::entropy::interleaved::{
@@ -23,8 +22,8 @@ use crate::entropy::interleaved::{
 use crate::float::FloatType;
 use crate::frame::difference::block::SHIFT_MASK;
 use crate::frame::difference::context::{BY_MANTISSA, ContextMap};
-use crate::frame::difference::head::Block;
 use crate::frame::difference::token::{extra_bits, symbol};
+use crate::frame::rans_blocks::Block;
 use crate::frame::select::EncodeOptions;
 use context_model::{ContextModel, Counts};
 use groups::Groups;
@@ -252,15 +251,8 @@ fn encode_blocks<E: Engine>(
                 write_values::<F>(current, predicted, means, &mut values[range]);
             }
             let (symbols, raw) = split(&values, &choices);
-            let mut out = encode_rans(&tables, &symbols, &choices, states);
-            let block = Block {
-                start: 0,
-                rans_len_bytes: u32::try_from(out.len()).unwrap_or(u32::MAX),
-                raw_len_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
-                checksum: short_checksum([out.as_slice(), &raw]),
-            };
-            out.extend_from_slice(&raw);
-            (block, out)
+            let rans = encode_rans(&tables, &symbols, &choices, states);
+            Block::join(rans, &raw)
         })
     })
 }

@@ -4,36 +4,33 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::head::max_codes;
-use super::partition::add;
-use super::{JOB_ELEMENTS, Numbers, PART_ELEMENTS};
+use super::{Numbers, PART_ELEMENTS, add, counting_elements};
 use crate::engine::PackEngine;
 use crate::entropy::interleaved::{
     FRACTION_BITS, Frequencies, MAX_TABLES, encode_side_stream, entropy_cost, table_cost,
     table_len_cost,
 };
 
-/// Rows and columns of fewer elements get no codes.
+/// Rows and columns with fewer elements have no codes.
 const MIN_LINE: usize = 32;
-/// The maximum number of columns that get codes. Each job has sums of all columns.
+/// Matrices with more columns have no column codes, because each job keeps a sum per column.
 const MAX_COLUMNS: usize = 1 << 17;
-/// The codes of rows, and those of columns, are below this.
+/// Row codes and column codes are less than this.
 const CODES: u64 = 128;
 /// The base-2 logarithm of the number of codes of an octave.
 const CODES_OF_OCTAVE_LOG: u32 = 3;
 /// The number of groups of contexts from which tables are made.
 const GROUPS: u64 = 32;
-/// The maximum number of jobs, each of which has counts of its own.
-const MAX_JOBS: usize = 32;
-/// The codings are compared by about so many elements.
+/// About this many elements are used to compare the codings.
 const SAMPLE_ELEMENTS: usize = 1 << 18;
-/// The mean of a column is taken from about so many elements.
+/// About this many elements of each column are used to compute its mean.
 const COLUMN_ELEMENTS: usize = 512;
 
 /// The codes of rows and columns, and the tables that they lead to.
 #[derive(Debug)]
 pub(super) struct Contexts {
     pub row_elements: usize,
-    /// The code of every row, and of every column or of none.
+    /// The codes of the rows, and those of the columns, which may be missing.
     codes: [Vec<u8>; 2],
     /// The side streams of the codes.
     pub streams: [Vec<u8>; 2],
@@ -94,7 +91,7 @@ impl Contexts {
         ))
     }
 
-    /// Makes the tables for these codes from one part of the elements in `step`.
+    /// Makes the tables for these codes from one part in `step`.
     fn new<E: PackEngine>(
         engine: &E,
         row_elements: usize,
@@ -156,7 +153,7 @@ impl Contexts {
         }
     }
 
-    /// Returns the number of elements of every context and symbol, in one part of `step`.
+    /// Returns how many elements have each context and symbol, counting one part in `step`.
     fn count<E: PackEngine>(
         &self,
         engine: &E,
@@ -165,8 +162,7 @@ impl Contexts {
         step: usize,
     ) -> Vec<u32> {
         let numbers: Vec<u16> = (0..).take(contexts).collect();
-        let job_elements = symbols.len().div_ceil(MAX_JOBS).max(JOB_ELEMENTS);
-        let job_elements = job_elements.next_multiple_of(PART_ELEMENTS * step);
+        let job_elements = counting_elements(symbols.len(), PART_ELEMENTS * step);
         let jobs = symbols.chunks(job_elements).enumerate().collect();
         let all = engine.map(jobs, |(number, symbols)| {
             let mut counts = vec![0u32; contexts * intervals];
@@ -195,14 +191,13 @@ struct Sum {
     count: u64,
 }
 
-/// Returns the mean key of every row and, if `has_columns`, of every column in codes, without
-/// zeros; `None` for those of zeros alone.
+/// Returns the mean key of every row and, if `has_columns`, of every column, in units of codes.
+/// Zeros are left out; a row or column that consists of zeros has `None`.
 fn means<E: PackEngine>(engine: &E, numbers: Numbers, has_columns: bool) -> [Vec<Option<u64>>; 2] {
     let columns = numbers.row_elements;
     // Most columns are long enough to know their means from some of the rows.
     let step = (numbers.len() / columns).div_ceil(COLUMN_ELEMENTS).max(1);
-    let job_elements = numbers.len().div_ceil(MAX_JOBS).max(JOB_ELEMENTS);
-    let job_elements = job_elements.next_multiple_of(columns * step);
+    let job_elements = counting_elements(numbers.len(), columns * step);
     let all = engine.map(numbers.jobs(job_elements), |range| {
         let mut of_columns = vec![Sum::default(); if has_columns { columns } else { 0 }];
         let starts = range.clone().step_by(columns).enumerate();

@@ -8,10 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::head::{Block, HeadFields, Interval, Layout};
+use super::head::{HeadFields, Interval, Layout};
 use super::{Frame, FrameFamily as _};
 use crate::TensorRef;
-use crate::checksum::short_checksum;
 use crate::dtype::Dtype;
 use crate::engine::PackEngine;
 use crate::entropy::bits::RawBitWriter;
@@ -19,6 +18,7 @@ use crate::entropy::interleaved::{
     EncodeTables, FRACTION_BITS, SLOT_BITS, encode as encode_rans, states,
 };
 use crate::frame::difference::row_elements;
+use crate::frame::rans_blocks::Block;
 use contexts::Contexts;
 use partition::Partition;
 
@@ -27,12 +27,14 @@ mod partition;
 
 /// Number of elements of a block.
 const BLOCK_ELEMENTS: usize = 1 << 17;
-/// Smaller tensors get no frame: its head would outweigh what it saves.
+/// Smaller tensors are not encoded, because the head would cost more than the frame saves.
 const MIN_ELEMENTS: usize = 1 << 12;
-/// Number of elements that are looked at together.
+/// Number of elements that are processed together.
 const PART_ELEMENTS: usize = 1024;
-/// Number of elements whose numbers are counted by one job.
+/// The least number of elements of a job, and the maximum number of jobs. Each job has its own
+/// counts.
 const JOB_ELEMENTS: usize = 1 << 20;
+const MAX_JOBS: usize = 32;
 
 /// Encodes `tensor`. Returns `None` if its dtype is not supported, if it is small, or if the
 /// frame would not be smaller than the tensor.
@@ -194,6 +196,19 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// Returns the number of elements of a job that counts elements: a multiple of `unit`.
+fn counting_elements(elements: usize, unit: usize) -> usize {
+    let job = elements.div_ceil(MAX_JOBS).max(JOB_ELEMENTS);
+    job.next_multiple_of(unit)
+}
+
+/// Adds counts to others.
+fn add(counts: &mut [u32], more: &[u32]) {
+    for (count, more) in counts.iter_mut().zip(more) {
+        *count += more;
+    }
+}
+
 /// Encodes all blocks. Returns the bytes and the description of each. The field `start` of
 /// the description is not set.
 fn encode_blocks<E: PackEngine>(
@@ -214,7 +229,7 @@ fn encode_blocks<E: PackEngine>(
         let symbols = &symbols[range.clone()];
         let mut choices = vec![0; range.len()];
         contexts.fill(range.start, &choice_of, &mut choices);
-        let mut out = encode_rans(&tables, symbols, &choices, states);
+        let rans = encode_rans(&tables, symbols, &choices, states);
         let mut raw = RawBitWriter::with_capacity(range.len() * numbers.width);
         let mut symbols = symbols.iter();
         numbers.each(range, |number| {
@@ -222,14 +237,6 @@ fn encode_blocks<E: PackEngine>(
             let Interval { start, length_log } = partition.intervals[usize::from(symbol)];
             raw.put((number - start).into(), length_log.into());
         });
-        let raw = raw.finish();
-        let block = Block {
-            start: 0,
-            rans_len_bytes: u32::try_from(out.len()).unwrap_or(u32::MAX),
-            raw_len_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
-            checksum: short_checksum([out.as_slice(), &raw]),
-        };
-        out.extend_from_slice(&raw);
-        (block, out)
+        Block::join(rans, &raw.finish())
     })
 }

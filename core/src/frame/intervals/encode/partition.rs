@@ -4,21 +4,19 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{JOB_ELEMENTS, Numbers};
+use super::{JOB_ELEMENTS, Numbers, add, counting_elements};
 use crate::engine::PackEngine;
 use crate::entropy::interleaved::{FRACTION_BITS, SLOT_BITS, log2};
 use crate::frame::intervals::head::{Interval, MAX_INTERVALS};
 
-/// Zero gets an interval of its own if at least one of so many elements is zero.
+/// Zero gets its own interval if at least one in this many elements is zero.
 const MIN_ZEROS: usize = 256;
 /// The price of an interval in each table, and in the list, in bits.
 const TABLE_PRICE: u64 = 9;
 const LIST_PRICE: u64 = 5;
-/// One table is expected for so many elements, up to a maximum.
+/// The expected number of tables: one per this many elements, up to a maximum.
 const TABLE_ELEMENTS: u64 = 1 << 15;
 const MAX_TABLES: u64 = 12;
-/// The maximum number of jobs, each of which has counts of its own.
-const MAX_JOBS: usize = 32;
 
 /// The intervals of a tensor.
 #[derive(Debug)]
@@ -124,10 +122,10 @@ impl Partition {
     }
 }
 
-/// Returns the number of elements of every key, and of those that are 0.
+/// Returns how many elements have each key, and how many elements are zero.
 fn count<E: PackEngine>(engine: &E, numbers: Numbers) -> (Vec<u32>, usize) {
     let len = 1 << numbers.key_bits();
-    let jobs = numbers.jobs(numbers.len().div_ceil(MAX_JOBS).max(JOB_ELEMENTS));
+    let jobs = numbers.jobs(counting_elements(numbers.len(), 1));
     let all = engine.map(jobs, |range| {
         // Counting neighbours apart avoids waiting for a count that was just stored.
         let mut even = vec![0u32; len];
@@ -154,12 +152,6 @@ fn count<E: PackEngine>(engine: &E, numbers: Numbers) -> (Vec<u32>, usize) {
         sum.1 += zeros;
     }
     sum
-}
-
-pub(super) fn add(counts: &mut [u32], more: &[u32]) {
-    for (count, more) in counts.iter_mut().zip(more) {
-        *count += more;
-    }
 }
 
 /// Returns the number of elements before every key, and their total.

@@ -147,27 +147,9 @@ def write_plan(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
 def share(rows: Iterable[Row], index: int, count: int) -> list[Row]:
     """Returns the rows of one share, as `zstn worker` divides them. Rows that are connected
     by bases are in the same share; every `count`th of these groups belongs to a share."""
-    pieces = unique(rows)
-    numbers = {row.key: number for number, row in enumerate(pieces)}
-    # For each row, the number of an earlier row of its group; for the first row, its own.
-    earlier = list(range(len(pieces)))
-
-    def first(number: int) -> int:
-        while earlier[number] != number:
-            earlier[number] = number = earlier[earlier[number]]
-        return number
-
-    for number, row in enumerate(pieces):
-        for base in row.all_bases:
-            if base.key in numbers:
-                one, other = sorted((first(number), first(numbers[base.key])))
-                earlier[other] = one
-    groups: dict[int, int] = {}
-    return [
-        row
-        for number, row in enumerate(pieces)
-        if groups.setdefault(first(number), len(groups)) % count == index
-    ]
+    pieces = list(rows)
+    keys = [(row.key, [base.key for base in row.all_bases]) for row in pieces]
+    return [pieces[number] for number in _native.plan_share(keys, index, count)]
 
 
 def unique(rows: Iterable[Row]) -> list[Row]:
