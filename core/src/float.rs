@@ -33,6 +33,14 @@ impl FloatType {
         Self::ALL.into_iter().find(|float| float.dtype() == dtype)
     }
 
+    /// Returns the type whose dtype has exactly this name in safetensors.
+    #[cfg(feature = "mixes")]
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|float| float.dtype().name() == name)
+    }
+
     /// Returns the corresponding dtype.
     #[must_use]
     pub fn dtype(self) -> Dtype {

@@ -1,5 +1,6 @@
 """Tests the slow decoders in tests/reference on frames written here, on all vectors, and on whole files."""
 
+import itertools
 import math
 import os
 import pathlib
@@ -583,6 +584,23 @@ class WholeFiles(unittest.TestCase):
         self.assertEqual(model_delta.decompress(plain, base), original, "z4ai restores it from the computed base")
         with self.assertRaises(Malformed):
             mixes.base_of(packed, sources[:1])
+
+    def test_a_base_in_another_dtype(self):
+        for of_base, dtype in itertools.permutations(DTYPES, 2):
+            weights = self.weights(60, 50)
+            weights[0, :5] = [0, -0.0, -np.inf, 1e-39, 3e38]
+            with np.errstate(all="ignore"):
+                values = nearest(weights, of_base)
+                rounded = nearest(values, dtype)
+            source, original = (
+                checkpoint([("w", kind, each.shape, to_bytes(each, kind))])
+                for kind, each in ((of_base, values), (dtype, rounded))
+            )
+            (self.folder / "base.safetensors").write_bytes(source)
+            packed = self.pack(original, "--base", self.folder / "base.safetensors")
+            restored, payloads = z4dm.decode_file(packed, mixes.base_of(packed, [source]))
+            self.assertEqual(restored, original, (of_base, dtype))
+            self.assertEqual([kind for kind, _ in payloads.values()], [z4dm.COPY], (of_base, dtype))
 
 
 class Steps(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Computes the base of a Z4DM file from several checkpoints: docs/formats/zstn-delta.md 9."""
+"""Computes the base of a Z4DM file from other checkpoints: docs/formats/zstn-delta.md 9."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def _mixes(field, records):
     cursor = Cursor(field)
     demand(cursor.take(16) == blake3.blake3(field[16:]).digest(16), "MIXS: another digest")
     flags, sources, count = cursor.u8(), cursor.u8(), cursor.u16()
-    demand(flags < 2 and sources > 1, "MIXS: flags or sources")
+    demand(flags < 2 and sources > 0, "MIXS: flags or sources")
     mixes = [None]
     for _ in range(count):
         arithmetic = cursor.u8()
@@ -71,6 +71,11 @@ def _mixes(field, records):
         found.append(mix and (*mix, [cursor.u32() if flags else 0 for _ in range(used)]))
     demand(not cursor.left(), "MIXS is too long")
     return sources, found
+
+
+def _dtype(source, name):
+    header_len = struct.unpack_from("<Q", source)[0]
+    return json.loads(source[8 : 8 + header_len])[name]["dtype"]
 
 
 def base_of(file, sources):
@@ -91,11 +96,13 @@ def base_of(file, sources):
         used = [number for number, weight in enumerate(weights) if weight]
         names = [names_of[number][other - 1] if other else name for number, other in zip(used, others, strict=True)]
         parts = [tensors[number][name] for number, name in zip(used, names, strict=True)]
-        if [weights[number] for number in used] == [1]:
+        types = [_dtype(sources[number], name) for number, name in zip(used, names, strict=True)]
+        if [weights[number] for number in used] == [1] and types == [dtype]:
             (raw,) = parts
         else:
-            demand(dtype in floats.NAMES, f"{name}: a combination of {dtype}")
-            numbers = [[float(floats.value(bits, dtype)) for bits in floats.read(part, dtype)] for part in parts]
+            demand({dtype, *types} <= set(floats.NAMES), f"{name}: a combination of {dtype}")
+            typed = zip(parts, types, strict=True)
+            numbers = [[float(floats.value(bits, kind)) for bits in floats.read(part, kind)] for part, kind in typed]
             weights = [weights[number] for number in used]
             elements = zip(*numbers, strict=True)
             raw = floats.write([_element(arithmetic, dtype, weights, values) for values in elements], dtype)

@@ -284,12 +284,15 @@ fn of_other_bytes(seeds: &mut Seeds) -> Result<()> {
     Ok(())
 }
 
-/// Adds a delta whose base is computed from several checkpoints
+/// Adds deltas whose base is computed from other checkpoints
 /// (docs/formats/zstn-delta.md 9).
 fn of_merge(seeds: &mut Seeds) -> Result<()> {
     let folder = repository().join("tests/vectors/released/0.1.0");
-    let [base, delta] = ["base.safetensors", "merged.z4dm"].map(|name| fs::read(folder.join(name)));
-    seeds.add("deltas", &pair_of(&base?, &delta?))
+    let base = fs::read(folder.join("base.safetensors"))?;
+    for delta in ["merged.z4dm", "converted.z4dm"] {
+        seeds.add("deltas", &pair_of(&base, &fs::read(folder.join(delta))?))?;
+    }
+    Ok(())
 }
 
 /// Adds a checkpoint in three variants: plain, packed, and as a delta whose target is

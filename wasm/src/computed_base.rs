@@ -1,5 +1,4 @@
-//! The base of a merged model, computed from several checkpoints
-//! (docs/formats/zstn-delta.md 9).
+//! A base computed from other checkpoints (docs/formats/zstn-delta.md 9).
 
 use core::ops::Range;
 
@@ -52,40 +51,40 @@ impl ComputedBase {
         Ok(overlaps.flatten().collect())
     }
 
-    /// Returns the places of the tensor in the checkpoints that it is computed from, as
-    /// `[checkpoint, offset, length, …]`.
-    #[must_use]
-    pub fn places(&self, tensor: usize) -> Vec<f64> {
-        let tensor = self.0.tensors.get(tensor);
-        triples(tensor.into_iter().flat_map(|tensor| tensor.places.clone()))
+    /// Returns the whole elements that contain bytes `begin` to `end` of the tensor, and their
+    /// places in the checkpoints that they are computed from, as
+    /// `[begin, end, checkpoint, offset, length, …]`.
+    pub fn places(&self, tensor: usize, begin: f64, end: f64) -> Result<Vec<f64>, JsValue> {
+        let places = || {
+            let tensor = self.0.tensors.get(tensor).ok_or_else(no_tensor)?;
+            Ok(tensor.elements(to_u64(begin)?..to_u64(end)?))
+        };
+        let (bytes, places) = places().map_err(|error| to_js_error(&error))?;
+        let whole = [bytes.start as f64, bytes.end as f64];
+        Ok(whole.into_iter().chain(triples(places)).collect())
     }
 
-    /// Computes elements of a tensor from the same elements of its `places`, in their
-    /// order.
+    /// Computes elements of a tensor, which take this number of bytes, from the same elements
+    /// of its `places`, in their order.
     #[allow(clippy::needless_pass_by_value)] // the way wasm-bindgen passes arrays
-    pub fn compute(&self, tensor: usize, parts: Vec<Uint8Array>) -> Result<Vec<u8>, JsValue> {
+    pub fn compute(
+        &self,
+        tensor: usize,
+        parts: Vec<Uint8Array>,
+        #[wasm_bindgen(js_name = lengthBytes)] len_bytes: f64,
+    ) -> Result<Vec<u8>, JsValue> {
         let compute = || {
-            let unfit = || Error::invalid_input("the parts are not those of the tensor");
-            let tensor = self.0.tensors.get(tensor).ok_or_else(unfit)?;
+            let tensor = self.0.tensors.get(tensor).ok_or_else(no_tensor)?;
             let parts: Vec<Vec<u8>> = parts.iter().map(Uint8Array::to_vec).collect();
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            let [first, ..] = parts[..] else {
-                return Err(unfit());
-            };
-            let step = tensor.float.map_or(1, |float| float.len_bytes());
-            let is_fit = parts.len() == tensor.places.len()
-                && first.len().is_multiple_of(step)
-                && parts.iter().all(|part| part.len() == first.len());
-            if !is_fit {
-                return Err(unfit());
-            }
-            let Some(float) = tensor.float else {
-                return Ok(first.to_vec());
-            };
-            let mut out = buffer(first.len() as u64)?;
-            tensor.mix.apply(float, &parts, &mut out);
+            let mut out = buffer(to_u64(len_bytes)?)?;
+            tensor.compute(&parts, &mut out)?;
             Ok(out)
         };
         compute().map_err(|error| to_js_error(&error))
     }
+}
+
+fn no_tensor() -> Error {
+    Error::invalid_input("there is no such tensor")
 }

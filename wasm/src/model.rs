@@ -98,12 +98,13 @@ impl Model {
         Ok(found.map(Catalog::new))
     }
 
-    /// Returns the number of checkpoints that this delta was made against together.
-    #[wasm_bindgen(js_name = baseCount)]
+    /// Returns the number of checkpoints that the base of this delta is computed from, 0 if
+    /// it is a checkpoint itself.
+    #[wasm_bindgen(js_name = sourceCount)]
     #[must_use]
-    pub fn base_count(&self) -> usize {
+    pub fn source_count(&self) -> usize {
         let mixes = self.0.files().iter().find_map(FileCatalog::mixes);
-        mixes.map_or(1, Mixes::sources)
+        mixes.map_or(0, Mixes::sources)
     }
 
     /// Returns the base of the delta in file `number`, computed from safetensors files with

@@ -140,8 +140,8 @@ export interface CoreModel extends ModelLayout {
   restoredKind(): string | undefined;
   /** Returns the catalog of the bytes that such a delta refers to in the base's file. Throws for another base. */
   referencedBase(sizeBytes: number): CoreCatalog | undefined;
-  /** Returns the number of checkpoints that the delta was made against together. */
-  baseCount(): number;
+  /** Returns the number of checkpoints that the base of the delta is computed from; 0 if it is a checkpoint itself. */
+  sourceCount(): number;
   /**
    * Returns the base of the delta in a file, computed from safetensors files with these heads, which end where the data
    * begin, and these lengths; `undefined` for a file whose base is not computed. Throws for other checkpoints.
@@ -173,12 +173,15 @@ export interface CoreUnpacked extends CoreLayout {
   free(): void;
 }
 
-/** The safetensors file of a base that is computed from several checkpoints. The caller reads these. */
+/** The safetensors file of a base that is computed from other checkpoints. The caller reads these. */
 export interface CoreComputedBase extends CoreLayout {
-  /** Returns the places of the tensor in the checkpoints, as [checkpoint, offset, length, …]. */
-  places(tensor: number): Float64Array;
-  /** Computes elements of a tensor from the same elements of its `places`, in their order. */
-  compute(tensor: number, parts: Uint8Array[]): Uint8Array<ArrayBuffer>;
+  /**
+   * Returns the whole elements that contain bytes `begin` to `end` of the tensor, and their places in the checkpoints, as
+   * [begin, end, checkpoint, offset, length, …].
+   */
+  places(tensor: number, begin: number, end: number): Float64Array;
+  /** Computes elements of a tensor, which take `lengthBytes`, from the same elements of its `places`, in their order. */
+  compute(tensor: number, parts: Uint8Array[], lengthBytes: number): Uint8Array<ArrayBuffer>;
   free(): void;
 }
 

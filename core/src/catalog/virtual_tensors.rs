@@ -218,8 +218,8 @@ impl FileCatalog {
             .map(|original| original.kind.as_str())
     }
 
-    /// Returns the format of the files between which a delta of this file can be made: the
-    /// name of the format that the file has or restores. Returns `None` for a file that
+    /// Returns the name of the format that the file has or restores, if that can be stored
+    /// as a delta. Returns `None` for a file that
     /// restores one that was packed as bytes.
     #[must_use]
     pub fn delta_format(&self) -> Option<&str> {

@@ -57,6 +57,18 @@ impl Unpacked {
         self.begins.last().copied().unwrap_or_default()
     }
 
+    /// Returns the layout of the data alone, without the head.
+    #[must_use]
+    pub fn without_head(mut self) -> Self {
+        let data_start = self.head.len() as u64;
+        self.head = Vec::new();
+        self.is_original = false;
+        for begin in &mut self.begins {
+            *begin = begin.saturating_sub(data_start);
+        }
+        self
+    }
+
     /// Returns the numbers of the tensors that have bytes, in data order.
     #[cfg(feature = "virtual-headers")]
     pub(super) fn order(&self) -> &[usize] {

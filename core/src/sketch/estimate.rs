@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::frame_size::{ContextTables, Differences, ONE, coded_bits, words};
-use super::{Sketch, SketchedTensor, element_bytes};
+use super::{Sketch, SketchedTensor, element_bytes, similar};
 use crate::container::model_delta::BaseRange;
 use crate::container::model_delta::pairing::{OfBase, OfTarget, Pairing};
 use crate::dtype::Dtype;
@@ -81,13 +81,37 @@ impl Sketch {
     /// can be compared.
     #[must_use]
     pub fn estimate_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
-        let matches = self.matches(base, edition);
+        self.estimate(&self.matches(base, edition))
+    }
+
+    /// Estimates the size of a delta of a file that is not safetensors against `base`,
+    /// like [`Sketch::estimate_delta`]. A tensor without one of the same name, dtype and
+    /// length is compared with the one whose samples are most [similar].
+    #[must_use]
+    pub fn estimate_original_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
+        let mut found = self.counterparts(base, false);
+        let nameless = self.tensors.iter().zip(&found);
+        let nameless = nameless.filter_map(|(tensor, found)| found.is_none().then_some(tensor));
+        let of_base: Vec<&SketchedTensor> = base.tensors.iter().collect();
+        let mut others = similar(&nameless.collect::<Vec<_>>(), &of_base).into_iter();
+        for (tensor, found) in self.tensors.iter().zip(&mut found) {
+            if found.is_none()
+                && let Some(number) = others.next().flatten()
+            {
+                *found = Some((of_base[number], Place::Same, tensor.len_bytes));
+            }
+        }
+        self.estimate(&self.compared(found, edition))
+    }
+
+    /// Estimates the size of a delta whose tensors are compared with these of the base.
+    fn estimate(&self, matches: &[Match]) -> SizeEstimate {
         let tables = matches.iter().filter_map(|found| match found {
             Match::Tensor(pair, _) => pair.differences.as_ref(),
             _ => None,
         });
         let tables = ContextTables::count(tables);
-        let sizes = self.tensors.iter().zip(&matches);
+        let sizes = self.tensors.iter().zip(matches);
         let sizes: Vec<Size> = sizes
             .map(|(tensor, found)| Size::new(tensor, found, &tables))
             .collect();
@@ -102,7 +126,7 @@ impl Sketch {
             }
         }
         let mut estimate = SizeEstimate::default();
-        for ((tensor, found), size) in self.tensors.iter().zip(&matches).zip(&sizes) {
+        for ((tensor, found), size) in self.tensors.iter().zip(matches).zip(&sizes) {
             let more = match found {
                 Match::Tensor(_, Place::Other) | Match::Rows(_) => BaseRange::ENTRY_BYTES,
                 _ => 0,
@@ -134,8 +158,12 @@ impl Sketch {
 
     /// Returns what each tensor is compared with.
     fn matches(&self, base: &Self, edition: Edition) -> Vec<Match> {
+        self.compared(self.counterparts(base, edition >= Edition::Paired), edition)
+    }
+
+    /// Compares each tensor with the one of the base that was `found` for it.
+    fn compared(&self, found: Vec<Found>, edition: Edition) -> Vec<Match> {
         let is_extended = edition >= Edition::Extended;
-        let found = self.counterparts(base, edition >= Edition::Paired);
         let found = self.tensors.iter().zip(found);
         let matched = found.map(|(tensor, found)| match found {
             None => Match::None,
@@ -151,11 +179,7 @@ impl Sketch {
     /// bytes that both have in common: the one of the same name, dtype and length. If
     /// `is_paired`, a tensor without one is compared with a renamed tensor, or with one of
     /// another length.
-    pub(super) fn counterparts<'b>(
-        &self,
-        base: &'b Self,
-        is_paired: bool,
-    ) -> Vec<Option<(&'b SketchedTensor, Place, u64)>> {
+    pub(super) fn counterparts<'b>(&self, base: &'b Self, is_paired: bool) -> Vec<Found<'b>> {
         let same_name = self.tensors.iter().map(|tensor| {
             let of_base = base.find(&tensor.name)?;
             let is_same = (of_base.dtype, of_base.len_bytes) == (tensor.dtype, tensor.len_bytes);
@@ -192,6 +216,9 @@ fn of_target(tensor: &SketchedTensor) -> OfTarget<'_> {
         len_bytes: tensor.len_bytes,
     }
 }
+
+/// A tensor of the base, and the number of bytes that it has in common with a tensor.
+pub(super) type Found<'b> = Option<(&'b SketchedTensor, Place, u64)>;
 
 /// What a tensor is compared with.
 enum Match {

@@ -58,7 +58,10 @@ fn mixed(tensor: &SketchedTensor, found: &[&SketchedTensor]) -> Option<SketchedT
     if let (true, Some(only)) = (mix.is_copy(), used.first()) {
         return Some(renamed(found[*only]));
     }
-    let used: Vec<&[u8]> = used.iter().map(|number| samples[*number]).collect();
+    let used: Vec<_> = used
+        .iter()
+        .map(|number| (float, samples[*number]))
+        .collect();
     let mut predicted = vec![0; tensor.samples.len()];
     mix.apply(float, &used, &mut predicted);
     Some(SketchedTensor {

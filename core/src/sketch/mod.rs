@@ -10,6 +10,9 @@ use crate::container::model_delta::{ShortDigest, short_digest};
 use crate::dtype::Dtype;
 use crate::{Error, Result, Rule};
 
+#[cfg(feature = "mixes")]
+mod converted;
+mod counterparts;
 mod estimate;
 mod file;
 mod frame_size;
@@ -17,6 +20,7 @@ mod frame_size;
 mod mixed;
 mod signature;
 
+pub use counterparts::{MIN_BYTES as MIN_COUNTERPART_BYTES, similar};
 pub use estimate::SizeEstimate;
 #[cfg(feature = "other-formats")]
 pub(crate) use file::MAGIC;
@@ -187,16 +191,17 @@ const ROOT_PER_RUN: u64 = 32;
 /// The largest number of windows that contain the runs. Each window is read
 /// with one request.
 const MAX_WINDOWS: u64 = 8;
-/// The tensor length in bytes per window, so that small tensors cost one
-/// request.
-const BYTES_PER_WINDOW: u64 = 256 << 10;
+/// The number of elements of a tensor per window, so that small tensors cost one
+/// request. Like all places of samples, it is counted in elements: tensors of
+/// different dtypes can then be compared.
+const ELEMENTS_PER_WINDOW: u64 = 64 << 10;
 /// The tensor is divided into segments of equal length with one window each.
 /// The space before a window is the free space of its segment divided by this
 /// number. A window in the middle would need two blocks of a packed file,
 /// because blocks often meet at the middle of a segment of round length.
 const WINDOW_PLACE: u64 = 3;
-/// The longest window in bytes.
-const WINDOW_BYTES: u64 = 32 << 10;
+/// The number of elements in the longest window.
+const WINDOW_ELEMENTS: u64 = 8 << 10;
 /// 2^64 divided by the golden ratio. Its multiples modulo 2^64 are spread
 /// evenly and do not coincide with the period of a matrix.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -210,9 +215,9 @@ pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
     if elements <= WHOLE_ELEMENTS {
         return Vec::from_iter((elements > 0).then(|| 0..elements * unit));
     }
-    let (windows, runs_each) = counts(len_bytes, elements);
+    let (windows, runs_each) = counts(elements);
     let segment = elements / windows;
-    let window = segment.min(WINDOW_BYTES / unit);
+    let window = segment.min(WINDOW_ELEMENTS);
     let slot = window / runs_each;
     let mut runs = Vec::new();
     for number in 0..windows * runs_each {
@@ -226,8 +231,8 @@ pub fn runs(dtype: Dtype, len_bytes: u64) -> Vec<Range<u64>> {
 }
 
 /// Returns the number of windows, and the number of runs in each window.
-fn counts(len_bytes: u64, elements: u64) -> (u64, u64) {
-    let windows = (len_bytes / BYTES_PER_WINDOW).clamp(1, MAX_WINDOWS);
+fn counts(elements: u64) -> (u64, u64) {
+    let windows = (elements / ELEMENTS_PER_WINDOW).clamp(1, MAX_WINDOWS);
     let runs = (elements.isqrt() / ROOT_PER_RUN).clamp(MIN_RUNS, MAX_RUNS);
     (windows, runs.div_ceil(windows))
 }
@@ -239,7 +244,7 @@ fn sample_len_bytes(dtype: Dtype, len_bytes: u64) -> u64 {
     if elements <= WHOLE_ELEMENTS {
         return elements * unit;
     }
-    let (windows, runs_each) = counts(len_bytes, elements);
+    let (windows, runs_each) = counts(elements);
     windows * runs_each * RUN_ELEMENTS * unit
 }
 

@@ -193,6 +193,15 @@ impl Base {
 
 /// Returns the number of checkpoints that a delta was made against.
 pub(super) fn source_count(delta: &dyn Source) -> Result<usize> {
+    Ok(computed_from(delta)?.unwrap_or(1))
+}
+
+/// Returns whether the base of a delta is computed from other checkpoints.
+pub(super) fn has_computed_base(delta: &dyn Source) -> Result<bool> {
+    Ok(computed_from(delta)?.is_some())
+}
+
+fn computed_from(delta: &dyn Source) -> Result<Option<usize>> {
     let mut read = |range| delta.read(range);
     let count = model_delta::source_count(delta.len_bytes(), &mut read);
     count.map_err(|error: Error| error.placed(delta.name()))
@@ -201,9 +210,13 @@ pub(super) fn source_count(delta: &dyn Source) -> Result<usize> {
 /// Returns the number of checkpoints that a delta was made against, and 0 if the model is
 /// not a delta.
 pub(crate) fn sources_of_base(model: &Model) -> usize {
-    let mut deltas = model.files().iter().filter(|file| file.needs_base());
-    let first = deltas.next();
-    first.map_or(0, |delta| delta.mixes().map_or(1, Mixes::sources))
+    let computed = model.files().iter().find_map(|file| file.mixes());
+    computed.map_or_else(|| usize::from(model.needs_base()), Mixes::sources)
+}
+
+/// Returns whether the base of a delta is computed from other checkpoints.
+pub(crate) fn is_base_computed(model: &Model) -> bool {
+    model.files().iter().any(|file| file.mixes().is_some())
 }
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,7 +9,7 @@ use zstn_core::container::model_delta::{DeltaTable, Mixes};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
 
-use super::base::{Base, File, locked, source_count};
+use super::base::{Base, File, has_computed_base, locked, source_count};
 use super::{Checked, base_header, merge};
 use crate::catalog::open_catalog;
 use crate::progress::Total;
@@ -36,9 +36,10 @@ pub(crate) fn check_chain(bases: &[impl Display]) -> Result<()> {
 }
 
 /// The file that a delta is made against: a safetensors file, several of them as one
-/// (docs/formats/zstn-delta.md 8), a file that is computed from several checkpoints
-/// (docs/formats/zstn-delta.md 9), or a file of another format for a delta between two of
-/// these (docs/formats/zstn-delta.md 6).
+/// (docs/formats/zstn-delta.md 8), or a file that is computed from other checkpoints
+/// (docs/formats/zstn-delta.md 9). For a delta that restores a file that is not safetensors,
+/// it is a file of any format, or the data of several safetensors files
+/// (docs/formats/zstn-delta.md 6).
 ///
 /// A packed base, whether a container or a delta, is first restored, with all checks of
 /// unpacking, into an unnamed file in the folder for temporary files (`TMPDIR`). This
@@ -66,7 +67,8 @@ impl BaseFile {
 
     /// Fetches and restores the base for packing `target`, which is not a delta, like
     /// [`BaseFile::of_delta`]. If the delta `is_extended`, it may refer to tensors of
-    /// other names.
+    /// other names. If most tensors of the only base have another dtype than those of the
+    /// target, the base is computed from it.
     ///
     /// # Errors
     /// The errors of [`Bases::open`] and [`Bases::for_packing`].
@@ -77,11 +79,15 @@ impl BaseFile {
         is_extended: bool,
     ) -> Result<Option<Self>> {
         Self::of_chain(job, chain, |bases, job| {
-            bases.for_packing(job, target, is_extended)
+            let base = bases.for_packing(job, target, is_extended)?;
+            match base.mixes.is_none() && merge::is_of_another_dtype(target, &base)? {
+                true => Bases::computed(job, target, &[bases.file(job, 0, None)?]),
+                false => Ok(base),
+            }
         })
     }
 
-    /// Fetches and restores the base of a file that is not safetensors, which is one file.
+    /// Fetches and restores the base of a file that is not safetensors.
     ///
     /// # Errors
     /// The errors of [`Bases::open`] and [`Bases::whole`].
@@ -89,10 +95,14 @@ impl BaseFile {
         Self::of_chain(job, chain, Bases::whole)
     }
 
-    /// Returns how the file is computed from several checkpoints, if it is and
+    /// Returns how the file is computed from other checkpoints, if it is and
     /// [`BaseFile::for_packing`] has returned it.
     pub(crate) fn mixes(&self) -> Option<&Mixes> {
         self.mixes.as_ref()
+    }
+
+    pub(super) fn file(&self) -> &Arc<Local> {
+        &self.file
     }
 
     fn of_chain(
@@ -216,14 +226,19 @@ impl Bases {
         if places.len() > 1 {
             let files = places.into_iter().map(|place| self.file(job, place, None));
             let sources = files.collect::<Result<Vec<_>>>()?;
-            let (file, mixes) = merge::fitted(job, target, &sources)?;
-            return Ok(BaseFile {
-                file: Arc::new(file),
-                mixes: Some(mixes),
-            });
+            return Self::computed(job, target, &sources);
         }
         let file = self.0[0].file_for_packing(job, target, is_extended)?;
         self.file(job, 0, file).map(BaseFile::from)
+    }
+
+    /// Returns the base that is computed from `sources` for packing `target`.
+    fn computed(job: &Job, target: &Local, sources: &[Arc<Local>]) -> Result<BaseFile> {
+        let (file, mixes) = merge::fitted(job, target, sources)?;
+        Ok(BaseFile {
+            file: Arc::new(file),
+            mixes: Some(mixes),
+        })
     }
 
     /// Fetches and restores the nearest base as one file.
@@ -277,8 +292,12 @@ impl Bases {
         if kind(delta)? != FileKind::Delta {
             return Err(takes_no_base(delta.name(), base));
         }
-        if source_count(delta)? != 1 {
+        if has_computed_base(delta)? {
             return self.mixed(job, place, delta);
+        }
+        if base.files.len() > 1 && restores_other_format(job, delta)? {
+            let whole = self.file(job, place, None)?;
+            return Ok(whole.joined_data().map_or(whole, Arc::new));
         }
         let file = base.file_of_delta(job, delta)?;
         self.file(job, place, file)
@@ -352,6 +371,12 @@ impl Bases {
 fn kind(input: &Local) -> Result<FileKind> {
     let head = input.head(HEAD_LEN_BYTES)?;
     recognise_named(input.name(), &head, input.len_bytes()).map_err(Error::place(input.name()))
+}
+
+/// Returns whether a delta restores a file that is not safetensors.
+fn restores_other_format(job: &Job, delta: &Local) -> Result<bool> {
+    let catalog = open_catalog(&job.steady_engine(), delta)?;
+    Ok(catalog.original_kind().is_some())
 }
 
 /// The error for a file that is not a delta and therefore takes no base.

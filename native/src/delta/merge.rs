@@ -1,8 +1,11 @@
-//! Finds how the tensors of a merged checkpoint are computed from several others.
+//! Finds how the tensors of a base are computed: those of a merged checkpoint from several
+//! others, and those of a checkpoint in another dtype from one.
 
 use std::sync::Arc;
 
-use zstn_core::container::model_delta::{BaseHeader, Counterpart, DeltaPacker, Mixes};
+use zstn_core::container::model_delta::{
+    BaseHeader, Counterpart, DeltaPacker, Mixes, needs_conversion,
+};
 use zstn_core::container::safetensors::PREFIX_BYTES;
 use zstn_core::engine::Engine as _;
 use zstn_core::float::FloatType;
@@ -15,21 +18,39 @@ use crate::{Error, Job, Result};
 /// The number of elements that are sampled in one piece.
 const PIECE_ELEMENTS: u64 = 1024;
 
-/// Computes a base from `sources` that is as close to `target` as possible.
+/// Returns whether most tensors of `target` have a counterpart in `base` only if that is
+/// converted to another dtype.
+///
+/// # Errors
+/// A base that is not a safetensors file; I/O errors.
+pub(super) fn is_of_another_dtype(target: &Local, base: &Local) -> Result<bool> {
+    Ok(needs_conversion(
+        packer(target)?.tensors(),
+        &base_header(base)?,
+    ))
+}
+
+fn packer(target: &Local) -> Result<DeltaPacker> {
+    let head = safetensors_head(target)?;
+    let json = head.get(zstn_core::bytes::index(PREFIX_BYTES)..);
+    let packer = DeltaPacker::new(json.unwrap_or_default().to_vec(), target.len_bytes());
+    packer.map_err(Error::place(target.name()))
+}
+
+/// Computes a base from `sources` that is as close to `target` as possible. Tensors of a
+/// single source are converted to the dtypes of the target.
 ///
 /// # Errors
 /// A source that is not a safetensors file; I/O errors.
 pub(super) fn fitted(job: &Job, target: &Local, sources: &[Arc<Local>]) -> Result<(Local, Mixes)> {
     let refuse = Error::place(target.name());
-    let head = safetensors_head(target)?;
-    let json = head.get(zstn_core::bytes::index(PREFIX_BYTES)..);
-    let packer = DeltaPacker::new(json.unwrap_or_default().to_vec(), target.len_bytes());
-    let packer = packer.map_err(&refuse)?;
+    let packer = packer(target)?;
     let headers = sources.iter().map(|source| base_header(source));
     let headers: Vec<BaseHeader> = headers.collect::<Result<_>>()?;
-    let counterparts = headers
-        .iter()
-        .map(|header| Counterpart::of_all(packer.tensors(), header));
+    let counterparts = headers.iter().map(|header| match sources.len() {
+        1 => Counterpart::converted(packer.tensors(), header),
+        _ => Counterpart::of_all(packer.tensors(), header),
+    });
     let fitting = Fitting {
         target,
         packer: &packer,

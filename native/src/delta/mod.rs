@@ -21,11 +21,12 @@ use crate::{Error, Job, Output, Progress as _, Result, unpack};
 
 mod base;
 mod base_file;
+mod counterparts;
 mod large_tensor;
 mod merge;
 mod records;
 
-pub(crate) use base::sources_of_base;
+pub(crate) use base::{is_base_computed, sources_of_base};
 pub use base_file::MAX_BASES;
 pub(crate) use base_file::{BaseFile, Bases, check_chain};
 pub(crate) use records::{write, write_original};

@@ -15,8 +15,8 @@ use zstn_core::container::zstn::ContainerOptions;
 use zstn_core::container::zstn::virtual_header::VirtualHeader;
 use zstn_core::frame::Edition;
 
+use super::counterparts::base_of_original;
 use super::{BaseFile, base_header, data_digest, safetensors_head};
-use crate::catalog::open_restored;
 use crate::finished_tensor::{self, FinishedTensor};
 use crate::pack::pipeline::{Coded, Pipeline, Record, RecordCoder, RecordList};
 use crate::pack::{Aliases, Data, Packed, Plain, content};
@@ -185,11 +185,11 @@ pub(crate) fn write(
     write_records(job, target, (base, &base_header), output, options)
 }
 
-/// Writes the delta from `base` to a file of the same format, which is not safetensors and
+/// Writes the delta from `base`, a file of any format, to a file that is not safetensors and
 /// has this virtual header (docs/formats/zstn-delta.md 6).
 ///
 /// # Errors
-/// A base of another format, or one that is refused.
+/// A base that is refused, or is not a model file.
 pub(crate) fn write_original(
     job: &Job,
     (target, header): (&Local, &VirtualHeader),
@@ -197,23 +197,11 @@ pub(crate) fn write_original(
     output: &mut Output,
     options: &PackOptions,
 ) -> Result<Packed> {
-    let kind = header.kind();
-    let opened = open_restored(&job.engine, &**base, kind)?;
-    let found = opened.kind().name();
-    if found != kind {
-        return Err(Error::Usage(format!(
-            "{} is a file of the format {found}, and {} of the format {kind}; a delta is made of \
-             two files of one format: give another base",
-            base.name(),
-            target.name()
-        )));
-    }
-    let base_header = opened
-        .virtual_header()
-        .and_then(|header| BaseHeader::of_original(header.json(), base.len_bytes()))
-        .map_err(Error::place(base.name()))?;
     let packing = DeltaPacker::of_original(header.json().to_vec(), target.len_bytes())
         .map_err(Error::place(target.name()))?;
+    let entries = (target, packing.tensors());
+    let (file, base_header) = base_of_original(job, entries, base.file(), header.kind())?;
+    let base = &BaseFile::from(file);
     let target = Target {
         packing: &packing,
         data: Data::new(job, target, 0),

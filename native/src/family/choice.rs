@@ -116,8 +116,9 @@ impl BaseChoice {
 /// A member that shares a file with the input, or has the same name apart from the
 /// endings that packing changes, is the same checkpoint in another format and is left
 /// out. A plain member whose own delta is in the same folder is left out too, because
-/// that delta may need the input. A base has or restores the format of the input; members
-/// of other formats than safetensors are packed files.
+/// that delta may need the input. The base of a safetensors file is also safetensors,
+/// plain or packed; that of another file may have any format. Members of other formats than
+/// safetensors are packed files.
 ///
 /// If the input was merged from up to [`MAX_BASES`] members, or contains tensors of several,
 /// such as a language model and a vision tower, these are chosen together, as far as
@@ -171,6 +172,7 @@ impl Search<'_> {
         let reader = reader.into_entries_to_pack()?;
         let target = Target {
             sketch: sketch_reader(self.job, &reader, Digests::Stored)?,
+            is_single: shards.is_none(),
             shards: shards
                 .as_ref()
                 .map(members::shard_stems)
@@ -206,7 +208,9 @@ impl Search<'_> {
         };
         members.retain(|member| {
             let reason = match member.kind {
-                FileKind::Safetensors if !target.is_of(Some(member.kind.name())) => OTHER_FORMAT,
+                FileKind::Safetensors if !target.takes(Some(member.kind.name())) => {
+                    target.other_format()
+                }
                 FileKind::Safetensors
                     if deltas.iter().any(|delta| delta.is_same(&member.form))
                         || member.form.has_difference() =>
@@ -264,18 +268,24 @@ impl Search<'_> {
         choice: &mut BaseChoice,
     ) -> Result<()> {
         let edition = match self.options.extended {
-            // Other formats are compared by names only.
-            true if target.is_of(Some(FileKind::Safetensors.name())) => Edition::Paired,
+            true if target.is_safetensors() => Edition::Paired,
             true => Edition::Extended,
             false => Edition::Plain,
         };
         let sketch = &target.sketch;
-        let estimates = self
-            .job
-            .engine
-            .map(candidates.iter().collect(), |candidate: &Candidate| {
-                sketch.estimate_delta(&candidate.sketch, edition)
-            });
+        let estimates =
+            self.job
+                .engine
+                .map(candidates.iter().collect(), |candidate: &Candidate| {
+                    let base = &candidate.sketch;
+                    if !target.is_safetensors() {
+                        return sketch.estimate_original_delta(base, edition);
+                    }
+                    // Packing converts a base only for a single file.
+                    let converted = target.is_single.then(|| base.converted_for(sketch));
+                    let converted = converted.flatten();
+                    sketch.estimate_delta(converted.as_ref().unwrap_or(base), edition)
+                });
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for (candidate, estimate) in candidates.iter().zip(estimates) {
             let handicap = match candidate.member.is_delta() {
@@ -379,18 +389,19 @@ impl Search<'_> {
         Ok(sketch)
     }
 
-    /// Refuses a chain with a file of another format than the target, or with one that
+    /// Refuses a chain with a file that cannot be a base of the target, or with one that
     /// does not match its sketch, as far as that can be determined without reading tensors.
     pub(super) fn check(&self, chain: &[&Candidate], target: &Target) -> Result<()> {
         for (number, link) in chain.iter().enumerate() {
             let location = (&link.member.location).into();
             let reader = self.job.open(&location, &[], View::Stored)?;
             let format = delta_format(reader.model());
+            if !target.takes(format) {
+                return Err(Error::Usage(target.other_format().into()));
+            }
             // Only safetensors files can be one base together.
-            let is_one =
-                reader.model().files().len() == 1 || format == Some(FileKind::Safetensors.name());
-            if !is_one || !target.is_of(format) {
-                return Err(Error::Usage(OTHER_FORMAT.into()));
+            if reader.model().files().len() > 1 && format != Some(FileKind::Safetensors.name()) {
+                return Err(Error::Usage(SEVERAL_FILES.into()));
             }
             if reader.model().needs_base() != (number + 1 < chain.len()) {
                 return Err(link.stale());
@@ -413,9 +424,9 @@ impl Search<'_> {
     }
 }
 
-/// The reason why a member is left out that has or restores another format.
-const OTHER_FORMAT: &str = "it is of another format than the input, and a base has to be of the \
-                            same one";
+/// The reason why a member in several files is left out.
+const SEVERAL_FILES: &str = "it consists of several files, and only safetensors files can be one \
+                             base together";
 
 /// The reason why a plain member with its own delta in the same folder is left out.
 const OWN_DELTA: &str = "its delta from another checkpoint is in the same folder, and may need \
@@ -424,21 +435,41 @@ const OWN_DELTA: &str = "its delta from another checkpoint is in the same folder
 /// The checkpoint that is packed.
 pub(super) struct Target {
     pub(super) sketch: Sketch,
+    /// Whether it is a single file, and not an index or a folder.
+    is_single: bool,
     /// The names of its shards, like [`Member::shards`].
     shards: Vec<String>,
-    /// The format of the files between which its delta is made.
+    /// The format that all of its files have, if they can be stored as deltas.
     format: Option<String>,
 }
 
 impl Target {
     /// Returns whether the target can be a delta from a checkpoint of this format.
-    pub(super) fn is_of(&self, format: Option<&str>) -> bool {
-        self.format.is_some() && self.format.as_deref() == format
+    fn takes(&self, format: Option<&str>) -> bool {
+        match self.is_safetensors() {
+            true => format == self.format.as_deref(),
+            false => self.format.is_some() && format.is_some(),
+        }
+    }
+
+    /// Returns the reason why a member is left out that the target does not take.
+    fn other_format(&self) -> &'static str {
+        match (self.is_safetensors(), &self.format) {
+            (true, _) => {
+                "it has another format, and only safetensors can be the base of safetensors"
+            }
+            (false, Some(_)) => "it was packed as bytes, which have no tensors",
+            (false, None) => "the input has no tensors that could be stored as differences",
+        }
+    }
+
+    pub(super) fn is_safetensors(&self) -> bool {
+        self.format.as_deref() == Some(FileKind::Safetensors.name())
     }
 }
 
-/// Returns the format of the files between which a delta of a model is made: the one that
-/// all of its files have or restore.
+/// Returns the format that all files of a model have or restore, if these can be stored as
+/// deltas or be the base of deltas.
 fn delta_format(model: &Model) -> Option<&str> {
     let (first, others) = model.files().split_first()?;
     let format = first.delta_format()?;

@@ -1,6 +1,5 @@
 //! Finds the checkpoints that a model was merged or assembled from.
 
-use zstn_core::catalog::FileKind;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::sketch::{SizeEstimate, Sketch};
@@ -44,7 +43,7 @@ impl Search<'_> {
         edition: Edition,
         (plain, nearest): (&SizeEstimate, &SizeEstimate),
     ) -> Result<Option<ChosenBase>> {
-        if is_small(nearest, plain) || !target.is_of(Some(FileKind::Safetensors.name())) {
+        if is_small(nearest, plain) || !target.is_safetensors() {
             return Ok(None);
         }
         let engine = &self.job.engine;

@@ -125,7 +125,14 @@ pub fn save_sketch<'a>(
 pub(super) fn sketch_reader(job: &Job, reader: &Reader, digests: Digests) -> Result<Sketch> {
     let base = match reader.base() {
         None => None,
-        Some(base) => sketch_reader(&job.quiet(), base, digests)?.identity(),
+        Some(base) => {
+            // A base in another dtype is computed from one checkpoint, which has to be found.
+            let base = match base.merged_from() {
+                [only] => only,
+                _ => base,
+            };
+            sketch_reader(&job.quiet(), base, digests)?.identity()
+        }
     };
     let is_remote = reader.all_sources().any(Source::is_remote);
     let digests = match digests {

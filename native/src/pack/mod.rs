@@ -44,8 +44,8 @@ pub(crate) use tensor_data::Data;
 ///
 /// A file of another format is packed into a container that restores it
 /// (docs/formats/zstn-virtual-header.md). If zstn reads the format, the tensors can be
-/// read from the container; otherwise the file is packed as bytes. With a base, which has
-/// to be of the same format, it becomes a delta (docs/formats/zstn-delta.md 6).
+/// read from the container; otherwise the file is packed as bytes. With a base, which may
+/// have any format, it becomes a delta (docs/formats/zstn-delta.md 6).
 ///
 /// A sharded checkpoint, given by its folder or index, becomes a folder of containers
 /// or deltas with an index (docs/formats/sharded.md). If a folder is packed, its other

@@ -95,10 +95,10 @@ impl PackOptions {
         self
     }
 
-    /// Packs the delta from `base`, a plain or packed checkpoint of the same format. If
-    /// the base is a delta itself, the next call adds the base's own base, and so on. For a
-    /// merged model, the next call adds the next of its sources
-    /// (docs/formats/zstn-delta.md 9).
+    /// Packs the delta from `base`, a plain or packed checkpoint: for a safetensors file one
+    /// of safetensors files, and for another file also a file of any other format. If the base
+    /// is a delta itself, the next call adds the base's own base, and so on. For a merged model,
+    /// the next call adds the next of its sources (docs/formats/zstn-delta.md 9).
     ///
     /// A packed base is restored into the folder for temporary files (`TMPDIR`), which
     /// needs free space for the original, or for a chain of deltas twice as much.

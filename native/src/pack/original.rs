@@ -19,8 +19,8 @@ use crate::{Error, Job, Output, Result};
 /// the file is packed as bytes.
 ///
 /// # Errors
-/// An output that is an input; a base for a file that is packed as bytes, or a base of
-/// another format; a file that is too long for a container; [`Error::Changed`] if an input
+/// An output that is an input; a base for a file that is packed as bytes, or a base in
+/// several files that are not safetensors; a file that is too long for a container; [`Error::Changed`] if an input
 /// was written to meanwhile; I/O errors. After an error, nothing of the output is left.
 pub(crate) fn pack(
     job: &Job,

@@ -10,7 +10,7 @@ use super::async_reader::{AsyncReader, Files};
 use super::external::Beside;
 use super::one_file::OneFile;
 use super::{Reader, check_takes_base};
-use crate::delta::{check_chain, sources_of_base};
+use crate::delta::{check_chain, is_base_computed};
 use crate::source::{AsyncSource, BlockingSource, blocking, on_thread};
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ impl AsyncReader {
     /// # Errors
     /// A model that takes no base; a base that does not match; the errors of reading.
     pub async fn with_base(self, base: Self) -> Result<Self> {
-        self.attach_base(base)?.with_all_tensors().await
+        self.attach_bases(vec![base])?.with_all_tensors().await
     }
 
     /// Opens the file that a packed file restores, like
@@ -51,12 +51,12 @@ impl AsyncReader {
     /// Attaches the checkpoints that this delta was made against, like
     /// `Reader::attach_bases`.
     pub(super) fn attach_bases(self, mut bases: Vec<Self>) -> Result<Self> {
-        let base = match sources_of_base(&self.model) {
-            1 => bases.remove(0),
-            _ => {
+        let base = match is_base_computed(&self.model) {
+            true => {
                 let sources = bases.iter().map(Self::blocking).collect();
                 self.around(&self.blocking().mixed_base(sources)?)
             }
+            false => bases.remove(0),
         };
         self.attach_base(base)
     }

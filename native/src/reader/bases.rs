@@ -1,4 +1,4 @@
-//! Attaches the bases of deltas, and opens the base of a merged model
+//! Attaches the bases of deltas, and opens bases that are computed
 //! (docs/formats/zstn-delta.md 9).
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::original::Restored;
 use super::state_machine::Opened;
 use super::{Files, Reader, check_takes_base};
 use crate::catalog::open_catalog;
-use crate::delta::sources_of_base;
+use crate::delta::{is_base_computed, sources_of_base};
 use crate::source::{Mixed, Source, source_header};
 use crate::{Error, Result};
 
@@ -57,9 +57,9 @@ fn taken<R: Opened>(delta: &R, waiting: &mut Vec<R>) -> Vec<R> {
 impl Reader {
     /// Attaches the checkpoints that this delta was made against.
     pub(super) fn attach_bases(self, mut bases: Vec<Self>) -> Result<Self> {
-        let base = match sources_of_base(&self.model) {
-            1 => bases.remove(0),
-            _ => self.mixed_base(bases)?,
+        let base = match is_base_computed(&self.model) {
+            true => self.mixed_base(bases)?,
+            false => bases.remove(0),
         };
         self.attach_base(base)
     }

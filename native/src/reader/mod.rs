@@ -164,7 +164,7 @@ impl Reader {
     /// # Errors
     /// A model that takes no base; a base that does not match; the errors of reading.
     pub fn with_base(self, base: Self) -> Result<Self> {
-        self.attach_base(base)?.with_all_tensors()
+        self.with_bases(vec![base])
     }
 
     /// Attaches all checkpoints that a merged model was packed against, in the order in

@@ -97,7 +97,9 @@ impl Reader {
         };
         let shares = packed_files.set_stored_shares(&mut model);
         shares.map_err(Error::place(self.name()))?;
-        self.inside(model, sources, packed).map(Ok)
+        let shares = model.take_stored_shares(0, packed.model());
+        shares.map_err(Error::place(self.name()))?;
+        Ok(Ok(self.inside(model, sources, packed)))
     }
 
     /// Returns the file that this model, a packed `file`, restores. Decoded tensors that are
@@ -113,24 +115,14 @@ impl Reader {
             bands: Arc::default(),
             ..self.clone()
         };
-        Ok(Restored {
-            ranges: UnpackedRanges::new(&packed, cache_bytes)?,
-            packed,
-            has_failed: AtomicBool::new(false),
-        })
+        let ranges = UnpackedRanges::new(&packed, cache_bytes)?;
+        Ok(Restored::new(packed, ranges))
     }
 
     /// Returns a reader of `model`, whose files are read from `sources`. The first one is
     /// the file that `packed` restores.
-    fn inside(
-        &self,
-        mut model: Model,
-        sources: Vec<Box<dyn Source>>,
-        packed: Self,
-    ) -> Result<Self> {
-        let shares = model.take_stored_shares(0, packed.model());
-        shares.map_err(Error::place(self.name()))?;
-        Ok(Self {
+    fn inside(&self, model: Model, sources: Vec<Box<dyn Source>>, packed: Self) -> Self {
+        Self {
             model: Arc::new(model),
             files: Arc::new(Files {
                 name: self.name().into(),
@@ -143,16 +135,16 @@ impl Reader {
             engine: self.engine.clone(),
             base: None,
             bands: Arc::default(),
-        })
+        }
     }
 
     /// Returns a reader of the tensors that `delta` refers to, in the file that this model
-    /// is or restores, if neither that file nor the target of the delta is a safetensors
-    /// file (docs/formats/zstn-delta.md 6). Otherwise returns this model.
+    /// is or restores, if the target of the delta is not a safetensors file
+    /// (docs/formats/zstn-delta.md 6). Otherwise returns this model.
     ///
     /// # Errors
-    /// A base that is not one file, or restores a safetensors file, or is not the one of
-    /// the delta.
+    /// A base that is not the one of the delta, or is a model in several files that are not
+    /// safetensors.
     pub(super) fn into_base_of(self, delta: &Model) -> Result<Self> {
         let [delta] = delta.files() else {
             return Ok(self);
@@ -167,12 +159,6 @@ impl Reader {
                 self.name()
             ))
         };
-        let [file] = self.model.files() else {
-            return Err(unfit());
-        };
-        let Some(source) = self.sources().first() else {
-            return Err(unfit());
-        };
         let model = |len_bytes| {
             let catalog = delta.referenced_base(len_bytes);
             let catalog = catalog.map_err(Error::place(self.name()))?;
@@ -180,27 +166,48 @@ impl Reader {
                 .map(|catalog| self.model_of(vec![catalog]))
                 .transpose()
         };
-        let base = match (file.original_kind(), file.kind()) {
-            (Some(_), _) if file.needs_base() && self.base.is_none() => {
-                return Err(Error::needs_base(self.name()));
+        if self.model.needs_base() && self.base.is_none() {
+            return Err(Error::needs_base(self.name()));
+        }
+        let restored = match self.model.files() {
+            [file] if file.original_kind().is_some() => self.restored(file, CACHE_BYTES)?,
+            [file] if matches!(file.kind(), FileKind::Zstn | FileKind::Delta) => {
+                let restored = Restored::of_model(self.clone())?;
+                if !restored.ranges.is_original() {
+                    return Err(unfit());
+                }
+                restored
             }
-            (Some(_), _) => {
-                let restored = self.restored(file, CACHE_BYTES)?;
-                let model = model(restored.len_bytes())?;
-                let packed = restored.packed.clone();
-                let sources: Vec<Box<dyn Source>> = vec![Box::new(restored)];
-                let inside = model.map(|model| self.inside(model, sources, packed));
-                inside.transpose()?
+            [_] => {
+                let source = self.sources().first().ok_or_else(unfit)?;
+                let model = model(source.len_bytes())?;
+                return Ok(match model {
+                    Some(model) => Self {
+                        model: Arc::new(model),
+                        base: None,
+                        bands: Arc::default(),
+                        ..self
+                    },
+                    None => self,
+                });
             }
-            (None, FileKind::Zstn | FileKind::Delta) => return Err(unfit()),
-            (None, _) => model(source.len_bytes())?.map(|model| Self {
-                model: Arc::new(model),
-                base: None,
-                bands: Arc::default(),
-                ..self.clone()
-            }),
+            files => {
+                let safetensors = FileKind::Safetensors.name();
+                if files
+                    .iter()
+                    .any(|file| file.delta_format() != Some(safetensors))
+                {
+                    return Err(unfit());
+                }
+                let data = UnpackedRanges::of_joined_data(&self, CACHE_BYTES)?;
+                Restored::new(self.clone(), data)
+            }
         };
-        Ok(base.unwrap_or(self))
+        let Some(model) = model(restored.len_bytes())? else {
+            return Ok(self);
+        };
+        let packed = restored.packed.clone();
+        Ok(self.inside(model, vec![Box::new(restored)], packed))
     }
 
     /// Returns a reader of the entries as which the only file of this model is packed.
@@ -297,6 +304,8 @@ impl Reader {
 pub(super) struct Restored {
     packed: Reader,
     ranges: UnpackedRanges,
+    /// The files that the bytes are read from, without those of its bases.
+    file_ids: Vec<FileId>,
     /// True once the packed file could not be read. An error of opening the original is
     /// then an error of the packed file, and not a property of the original.
     has_failed: AtomicBool,
@@ -329,11 +338,18 @@ impl Restored {
 
     /// Uses a model as the safetensors file that it is or was packed from.
     pub(super) fn of_model(model: Reader) -> Result<Self> {
-        Ok(Self {
-            ranges: UnpackedRanges::new(&model, CACHE_BYTES)?,
-            packed: model,
+        let ranges = UnpackedRanges::new(&model, CACHE_BYTES)?;
+        Ok(Self::new(model, ranges))
+    }
+
+    fn new(packed: Reader, ranges: UnpackedRanges) -> Self {
+        let ids = packed.sources().iter().flat_map(|source| source.file_ids());
+        Self {
+            file_ids: ids.cloned().collect(),
+            packed,
+            ranges,
             has_failed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Returns the model of the entries that fill the restored file.
@@ -375,8 +391,7 @@ impl Source for Restored {
     }
 
     fn file_ids(&self) -> &[FileId] {
-        let mut sources = self.packed.sources().iter();
-        sources.next().map_or(&[], |source| source.file_ids())
+        &self.file_ids
     }
 
     fn check_unchanged(&self) -> Result<()> {

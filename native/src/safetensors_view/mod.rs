@@ -113,6 +113,16 @@ impl UnpackedRanges {
         })
     }
 
+    /// Uses the data of the one file that all files of `reader`'s model make up
+    /// (docs/formats/zstn-delta.md 8), without its header.
+    pub(crate) fn of_joined_data(reader: &Reader, cache_bytes: u64) -> Result<Self> {
+        let layout = reader.model().joined();
+        Ok(Self {
+            layout: layout.map_err(Error::place(reader.name()))?.without_head(),
+            decoded: DecodedTensors::new(cache_bytes),
+        })
+    }
+
     /// Sets whether the tensors of the restored file are being listed. A small file could
     /// otherwise claim a tensor of any length that has to be decoded for the list.
     pub(crate) fn set_listing(&self, is_listing: bool) {

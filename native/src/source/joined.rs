@@ -60,6 +60,15 @@ impl Joined {
         })
     }
 
+    /// Returns the data of the one file, without its header.
+    pub(super) fn data(&self) -> Self {
+        Self {
+            layout: self.layout.clone().without_head(),
+            files: self.files.clone(),
+            places: self.places.clone(),
+        }
+    }
+
     pub(super) fn files(&self) -> &[Arc<Local>] {
         &self.files
     }

@@ -102,7 +102,17 @@ impl Local {
         Ok(Self::new(name, Bytes::Joined(joined)).with_file_ids(&ids))
     }
 
-    /// Uses a base that is computed from several checkpoints.
+    /// Returns the data of files that are used as one ([`Local::joined`]), without the
+    /// header; `None` for another input.
+    pub(crate) fn joined_data(&self) -> Option<Self> {
+        let Bytes::Joined(joined) = &self.bytes else {
+            return None;
+        };
+        let data = Self::new(self.name.clone(), Bytes::Joined(joined.data()));
+        Some(data.with_file_ids(&self.file_ids))
+    }
+
+    /// Uses a base that is computed from other checkpoints.
     pub(crate) fn mixed(mixed: Mixed) -> Self {
         let (name, ids) = (mixed.name().to_owned(), mixed.file_ids().to_vec());
         Self::new(name, Bytes::Mixed(mixed)).with_file_ids(&ids)

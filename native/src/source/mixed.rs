@@ -1,5 +1,4 @@
-//! The base of a merged model, computed from several checkpoints when it is read
-//! (docs/formats/zstn-delta.md 9).
+//! A base computed from other checkpoints when it is read (docs/formats/zstn-delta.md 9).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -51,21 +50,21 @@ impl Mixed {
     /// Computes the bytes of `tensor` from the offset `start`, which is a multiple of the
     /// length of an element.
     fn compute(&self, tensor: &MixedTensor, start: u64, out: &mut [u8]) -> Result<()> {
-        let read = |(number, place): &(usize, Range<u64>), out: &mut [u8]| {
-            self.sources[*number].read_into(place.start + start, out)
-        };
-        let Some(float) = tensor.float.filter(|_| !tensor.mix.is_copy()) else {
-            return tensor.places.iter().try_for_each(|place| read(place, out));
-        };
-        let parts = tensor.places.iter().map(|place| {
-            let mut part = buffer(out.len() as u64)?;
-            read(place, &mut part)?;
+        if let ([place], true) = (&tensor.places[..], tensor.mix.is_copy())
+            && place.float == tensor.float
+        {
+            return self.sources[place.source].read_into(place.range.start + start, out);
+        }
+        let (_, places) = tensor.elements(start..start + out.len() as u64);
+        let parts = places.into_iter().map(|(source, range)| {
+            let mut part = buffer(range.end - range.start)?;
+            self.sources[source].read_into(range.start, &mut part)?;
             Ok(part)
         });
         let parts: Vec<Vec<u8>> = parts.collect::<Result<_>>()?;
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        tensor.mix.apply(float, &parts, out);
-        Ok(())
+        let computed = tensor.compute(&parts, out);
+        computed.map_err(Error::place(&self.name))
     }
 
     /// Fills `out` with the bytes of `tensor` from the offset `start`.

@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use zstn_core::bytes::index;
 use zstn_core::container::model_delta::{Base, BaseHeader, ModelDelta};
 use zstn_core::model::Model;
 use zstn_core::pure::Pure;
@@ -60,13 +61,11 @@ fn combine(delta: &Model, source: &[u8]) {
         };
         for tensor in base.tensors {
             let places = tensor.places.iter();
-            let parts = places.map(|(_, range)| part(source, range.clone()));
+            let parts = places.map(|place| part(source, place.range.clone()));
             let parts: Vec<&[u8]> = parts.collect();
             let len_bytes = tensor.range.end - tensor.range.start;
-            assert!(parts.iter().all(|part| part.len() as u64 == len_bytes));
-            if let Some(float) = tensor.float {
-                tensor.mix.apply(float, &parts, &mut parts[0].to_vec());
-            }
+            let mut out = vec![0; index(len_bytes)];
+            tensor.compute(&parts, &mut out).expect("all elements");
         }
     }
 }

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { ZstnError, open } from "zstn";
-import { MIDDLE_TENSOR, safetensors, writeLanguageModel } from "../support/checkpoint.mjs";
+import { ZstnError, open, unpack } from "zstn";
+import { MIDDLE_TENSOR, safetensors, writeLanguageModel, xorshift } from "../support/checkpoint.mjs";
 import { pack, serve } from "../support/cli.mjs";
 import { scratchFolder } from "../support/scratch.mjs";
 import { cost } from "../support/traffic.mjs";
@@ -160,6 +160,32 @@ test("a base in several files, with the shards that it had and with others", asy
   }
   await assert.rejects(open(at("sharded.z4dm"), { base: at("base.safetensors") }), { name: "WrongBaseError" });
   await assert.rejects(open(at("tuned.z4dm"), { base: two }), { name: "WrongBaseError" });
+});
+
+test("a base in another dtype is converted", async () => {
+  const random = xorshift(41);
+  const single = Uint32Array.from({ length: 1200 * 500 }, () => (0x3c800000 + (random() >>> 7)) ^ (random() & 1 ? 0x80000000 : 0));
+  // To the nearest, ties to even.
+  const rounded = Uint16Array.from(single, (bits) => (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16);
+  const file = (dtype, values) => safetensors({ w: { dtype, shape: [1200, 500], bytes: new Uint8Array(values.buffer) } });
+  const [target, delta] = [file("BF16", rounded), at("rounded.z4dm")];
+  writeFileSync(at("single.safetensors"), file("F32", single));
+  writeFileSync(at("rounded.safetensors"), target);
+  await pack(at("single.safetensors"), at("single.zstn"));
+  await pack(at("rounded.safetensors"), delta, { base: at("single.zstn") });
+  assert.ok(statSync(delta).size < 1000, `${statSync(delta).size} bytes`);
+  for (const base of [at("single.safetensors"), at("single.zstn"), `${server.url}single.safetensors`]) {
+    const model = await open(delta, { base });
+    assert.deepEqual(new Uint16Array((await model.tensor("w")).bytes.buffer), rounded);
+    const rows = (await model.tensor("w", { rows: [7, 20] })).bytes;
+    assert.deepEqual(new Uint16Array(rows.slice().buffer), rounded.subarray(7 * 500, 20 * 500));
+    model.close();
+    const { blob } = await unpack(delta, { base });
+    assert.ok(Buffer.from(await blob.arrayBuffer()).equals(target));
+  }
+  const two = [at("single.safetensors"), at("single.zstn")];
+  await assert.rejects(open(delta, { base: two }), { code: "invalid_input", message: /against one base; 2 were given/ });
+  await assert.rejects(open(delta, { base: file("I32", single) }), { code: "wrong_base", rule: "delta.base_tensor" });
 });
 
 test("a delta against a delta, progress and all", async () => {

@@ -144,7 +144,7 @@ test("a part of the page that is not built yet is said to be that", async () => 
   const [{ errorText }, { serializeError }] = [await load("page/error-text.ts"), await load("engine/serialized-error.ts")];
   const cause = new Error("this module is not built yet: wait until `cargo xtask demo` says so, or run `cargo xtask wasm`");
   const sent = serializeError(Object.assign(new Error("The WebAssembly module `formats` of zstn could not be loaded.", { cause }), { code: "core" }));
-  assert.match(errorText(Object.assign(new Error(sent.message), sent)), /still being built.*cargo xtask wasm/);
+  assert.match(errorText(Object.assign(new Error(sent.message), sent)), /not built yet.*cargo xtask wasm/);
 });
 
 test("a picture of ten million rows takes as long as the rows in memory", () => {

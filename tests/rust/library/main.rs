@@ -2,6 +2,7 @@
 
 mod as_safetensors;
 mod cancelled;
+mod conversions;
 mod convert;
 mod data_shards;
 mod decode_task;

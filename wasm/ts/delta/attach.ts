@@ -28,7 +28,7 @@ export interface OpenFunctions {
 }
 
 const missingBases = (count: number): string =>
-  count === 1
+  count < 2
     ? "This file is a delta (Z4DM) of another checkpoint. Pass the base as open(source, { base })."
     : `This file is a delta (Z4DM) of ${count} checkpoints together. Pass all of them, in the same order, as open(source, { base: [first, second] }).`;
 
@@ -49,9 +49,11 @@ export async function attached(delta: Model, { model, instance, files }: OpenedM
     opened.instance.check();
   }
   const core = instance as CoreInstance;
-  const count = core.call(() => model.baseCount());
+  const count = core.call(() => model.sourceCount());
   if (bases.length === 0) throw new BaseRequiredError(isBase ? BASE_OF_BASE : missingBases(count));
-  if (count > 1) {
+  const [first, another] = bases as [Attached, Attached?];
+  if (another && count < 2) throw new InvalidInputError(`This delta was made against one base; ${bases.length} were given.`);
+  if (count > 0) {
     const base = await (await import("./computed-base.js")).computedBase(functions, core, { delta, model, fileCount: files.length }, bases, owned, decoding);
     try {
       checkBase(core, model, base.opened, "safetensors");
@@ -61,8 +63,6 @@ export async function attached(delta: Model, { model, instance, files }: OpenedM
       throw error;
     }
   }
-  const [first, another] = bases as [Attached, Attached?];
-  if (another) throw new InvalidInputError(`This delta was made against one base; ${bases.length} were given.`);
   const isOwned = owned.includes(first.model);
   if (!first.opened.isReferenced && core.call(() => model.restoredKind())) {
     return (await import("./other-format.js")).openInside(functions, core, delta, model, decoding!, first, isOwned);

@@ -1,6 +1,6 @@
 /**
- * The base of a merged model, computed from several checkpoints when it is read (docs/formats/zstn-delta.md 9). It is
- * loaded when the first such delta is opened.
+ * The base of a delta that is computed from other checkpoints when it is read (docs/formats/zstn-delta.md 9). It is loaded
+ * when the first such delta is opened.
  */
 
 import type { CoreComputedBase, CoreInstance, CoreModel } from "../core.js";
@@ -22,10 +22,7 @@ const HEAD_BYTES = 32768;
 /** The number of bytes of a tensor that are computed at a time. */
 const PIECE_BYTES = 1 << 20;
 
-/** The longest element, in bytes. */
-const ELEMENT_BYTES = 8;
-
-/** A merged model: the delta, its model in the core, and the number of its files. */
+/** A model with such a base: the delta, its model in the core, and the number of its files. */
 export interface Merged {
   delta: Model;
   model: CoreModel;
@@ -92,15 +89,16 @@ function headOf({ opened: { instance, model } }: Attached): Uint8Array {
 class ComputedFile extends VirtualFile {
   constructor(core: CoreInstance, base: CoreComputedBase, originals: readonly OriginalFile[]) {
     super(core, base, async (tensor, begin, end, signal) => {
-      const places = triples(core.call(() => base.places(tensor)));
-      // Elements are computed as a whole.
-      const from = begin - (begin % ELEMENT_BYTES);
-      const to = Math.min(places[0]![2], Math.ceil(end / ELEMENT_BYTES) * ELEMENT_BYTES);
-      const parts = await Promise.all(places.map(([source, at]) => originals[source]!.source.read(at + from, to - from, signal && { signal })));
+      const [from, to, ...places] = core.call(() => base.places(tensor, begin, end)) as unknown as [number, number, ...number[]];
+      const parts = await Promise.all(triples(places).map(([source, at, length]) => originals[source]!.source.read(at, length, signal && { signal })));
       signal?.throwIfAborted();
       const out = new Uint8Array(to - from);
       for (let at = 0; at < out.byteLength; at += PIECE_BYTES) {
-        out.set(core.call(() => base.compute(tensor, parts.map((part) => part.subarray(at, at + PIECE_BYTES)))), at);
+        const end = Math.min(at + PIECE_BYTES, out.byteLength);
+        // Elements of a source may have another length.
+        const place = (part: Uint8Array, at: number) => (at * part.byteLength) / out.byteLength;
+        const pieces = parts.map((part) => part.subarray(place(part, at), place(part, end)));
+        out.set(core.call(() => base.compute(tensor, pieces, end - at)), at);
       }
       return out.subarray(begin - from, end - from);
     });
@@ -112,7 +110,7 @@ class ComputedFile extends VirtualFile {
   }
 }
 
-function triples(numbers: Float64Array): [number, number, number][] {
+function triples(numbers: readonly number[]): [number, number, number][] {
   return Array.from({ length: numbers.length / 3 }, (_, i) => [numbers[3 * i]!, numbers[3 * i + 1]!, numbers[3 * i + 2]!]);
 }
 

@@ -7,7 +7,7 @@ import { describe } from "../core-description.js";
 import { openedModel } from "../core-model.js";
 import type { CoreInstance, CoreModel } from "../core.js";
 import type { Decoding } from "../decode/worker-pool.js";
-import { InvalidInputError, hasCode, type LimitError } from "../errors.js";
+import { hasCode, type LimitError } from "../errors.js";
 import type { Model } from "../model.js";
 import type { ReadFile } from "../opened-file.js";
 import { isRefusal, readOriginalHead } from "../original.js";
@@ -36,11 +36,11 @@ export const restoredBy = (model: Model): RestoredByDelta | undefined => restore
  * Attaches `base` to a delta that restores a file of another format than safetensors, and opens that file. Returns the
  * delta, whose tensors are the entries of its virtual header, if the restored file is refused or was packed as bytes.
  * The result closes the delta, and the base too if `ownsBase` is set. Rejects with an `InvalidInputError` for a base
- * that cannot be one, and with a `WrongBaseError` for another base than that of the delta.
+ * in several files that are not safetensors, and with a `WrongBaseError` for another base than that of the delta.
  */
 export async function openInside(functions: OpenFunctions, core: CoreInstance, delta: Model, deltaModel: CoreModel, decoding: Decoding, base: Attached, ownsBase: boolean): Promise<Model> {
   const { decoder } = decoding;
-  const referenced = referencedBase(functions, core, deltaModel, { decoder }, base, ownsBase);
+  const referenced = await referencedBase(functions, core, deltaModel, { decoder }, base, ownsBase);
   try {
     await delta.attach([referenced], [referenced]);
   } catch (error) {
@@ -58,9 +58,9 @@ export async function openInside(functions: OpenFunctions, core: CoreInstance, d
 const classOf = (model: Model): typeof Model => model.constructor as typeof Model;
 
 /** Returns the model of the bytes that a delta refers to in the file that the base is or restores. */
-function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Attached, ownsBase: boolean): Model {
-  const file = fileOf(functions, core, base, opened.files, decoding);
-  const sizeBytes = file.sizeBytes();
+async function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: CoreModel, decoding: Decoding, { model: base, opened }: Attached, ownsBase: boolean): Promise<Model> {
+  const file = await fileOf(functions, core, base, opened.files, decoding);
+  const { sizeBytes } = file;
   const close = () => {
     file.close();
     if (ownsBase) base.close();
@@ -83,26 +83,33 @@ function referencedBase(functions: OpenFunctions, core: CoreInstance, delta: Cor
 /** The file that a base is or restores. `close` frees the memory for restoring it. */
 interface BaseFile {
   source: Source;
-  sizeBytes(): number;
+  sizeBytes: number;
   close(): void;
 }
 
-function fileOf({ catalogIn }: OpenFunctions, core: CoreInstance, base: Model, files: readonly ReadFile[], decoding: Decoding): BaseFile {
-  const [file, another] = files;
-  const unfit = () => new InvalidInputError(`A ${base.kind} model${another ? " in several files" : ""} cannot be the base of a file that is not safetensors. Pass the file that it was made against, plain or packed.`);
-  if (!file || another) throw unfit();
-  const { source, original } = file;
-  // The base was opened inside a packed file or a delta.
-  if (original) return { source, sizeBytes: () => original.size(), close() {} };
-  if (base.kind !== "zstn" && base.kind !== "z4dm") return { source, sizeBytes: () => file.sizeBytes, close() {} };
-  const catalog = catalogIn(core, file);
-  try {
-    if (!core.call(() => catalog.originalKind())) throw unfit();
-    const unpacked = new RestoredFile({ ...file, core, catalog }, false, { full: false, decoding: async () => decoding });
-    return { source: unpacked, sizeBytes: () => unpacked.size(), close: () => unpacked.free() };
-  } finally {
-    core.free(catalog);
+async function fileOf({ catalogIn, originalOf }: OpenFunctions, core: CoreInstance, base: Model, files: readonly ReadFile[], decoding: Decoding): Promise<BaseFile> {
+  const [file, another] = files as [ReadFile, ReadFile?];
+  const close = () => {};
+  if (!another) {
+    const { source, original, sizeBytes } = file;
+    // The base was opened inside a packed file or a delta.
+    if (original) return { source, sizeBytes: original.size(), close };
+    if (base.kind !== "zstn" && base.kind !== "z4dm") return { source, sizeBytes, close };
+    const catalog = catalogIn(core, file);
+    try {
+      if (core.call(() => catalog.originalKind())) {
+        const unpacked = new RestoredFile({ ...file, core, catalog }, false, { full: false, decoding: async () => decoding });
+        return { source: unpacked, sizeBytes: unpacked.size(), close: () => unpacked.free() };
+      }
+    } finally {
+      core.free(catalog);
+    }
   }
+  const { source, sizeBytes, head } = await originalOf(base, core);
+  // Several files are used as the data of one file (docs/formats/zstn-delta.md 8).
+  const begin = head?.length ?? 0;
+  const size = () => sizeBytes - begin;
+  return { source: { size, read: (offset, length, options) => source.read(begin + offset, length, options) }, sizeBytes: size(), close };
 }
 
 /** Opens the file that a delta restores; `undefined` if it is refused although it was restored without an error. */

@@ -61,7 +61,7 @@ export const isMerged = (error: unknown): boolean => isCoded(error) && /(bases|c
 /** Returns the page's own sentence for an error of the package; `undefined` if the package's message is used. */
 function ownText(error: CodedError): string | undefined {
   if (isNoModel(error)) return "Not a model file this page can read.";
-  if (isMerged(error)) return "This model was merged from several others, and this page opens deltas of one. Restore it with zstn unpack.";
+  if (isMerged(error)) return "This model was merged from several others. Restore it with zstn unpack.";
   const host = error.url === undefined || !URL.canParse(error.url) ? "The server" : hostOf(new URL(error.url).origin);
   switch (error.code) {
     case "base_required":
@@ -88,7 +88,7 @@ function ownText(error: CodedError): string | undefined {
     case "limit":
       return "This is too large to load in a browser.";
     case "core":
-      if (/is not built yet/.test(error.message)) return "This part of the page is still being built. Run cargo xtask wasm, or wait for cargo xtask demo, and reload the page.";
+      if (/is not built yet/.test(error.message)) return "This part of the page is not built yet. Run cargo xtask wasm and reload.";
       return "A part of this page could not be loaded. Reload the page to try again.";
     case "internal":
     case "worker":

@@ -81,7 +81,7 @@ pub(super) struct FormatContents {
     /// The places in the base's file, if target and base are not safetensors files.
     #[serde(skip)]
     references: Option<References>,
-    /// How the base is computed from several checkpoints.
+    /// How the base is computed from other checkpoints.
     #[cfg(feature = "mixes")]
     #[serde(skip)]
     mixes: Option<model_delta::Mixes>,
@@ -314,7 +314,7 @@ impl FileCatalog {
     }
 
     /// Returns the catalog of the base's file of `base_len_bytes`, if this is a delta
-    /// whose target and base are not safetensors files: its tensors are the bytes that
+    /// that restores a file that is not safetensors: its tensors are the bytes that
     /// the records of this delta refer to, with their names and dtypes. Returns `None`
     /// for other files.
     ///
@@ -355,7 +355,7 @@ impl FileCatalog {
         )
     }
 
-    /// Returns how the base of this delta is computed from several checkpoints, if it is.
+    /// Returns how the base of this delta is computed from other checkpoints, if it is.
     #[cfg(feature = "mixes")]
     #[must_use]
     pub fn mixes(&self) -> Option<&model_delta::Mixes> {
@@ -363,17 +363,27 @@ impl FileCatalog {
     }
 
     /// Returns the file of the base of this delta that is computed from `sources`; `None`
-    /// if the base is one checkpoint.
+    /// if this is not a delta.
     ///
     /// # Errors
-    /// The errors of [`Mixes::base`](model_delta::Mixes::base).
+    /// The errors of [`Mixes::base`](model_delta::Mixes::base);
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a delta whose base is a checkpoint
+    /// itself, so that it cannot be read together with one whose base is computed.
     #[cfg(feature = "mixes")]
     pub fn mixed_base(
         &self,
         sources: &[model_delta::BaseHeader],
     ) -> Result<Option<model_delta::MixedBase>> {
-        let Some(mixes) = self.mixes() else {
-            return Ok(None);
+        let mixes = match self.mixes() {
+            Some(mixes) => mixes,
+            None if !self.needs_base() => return Ok(None),
+            None => {
+                return Err(Error::unsupported(
+                    "only some files of this model have a base that is computed from other \
+                     checkpoints: restore the model with `zstn unpack`, or read its files one by \
+                     one",
+                ));
+            }
         };
         let tensors = self.tensors.iter().map(|tensor| HeaderTensor {
             name: tensor.name.clone(),

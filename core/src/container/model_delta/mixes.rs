@@ -1,5 +1,5 @@
-//! A base computed from several checkpoints, such as the sources of a merged model
-//! (docs/formats/zstn-delta.md 9).
+//! A base computed from other checkpoints: the sources of a merged model, or one whose
+//! elements are converted to another dtype (docs/formats/zstn-delta.md 9).
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -17,7 +17,7 @@ use crate::transform::mix::{Arithmetic, Mix};
 use crate::{Error, Result, Rule};
 
 /// The numbers of sources that a base may have.
-const SOURCES: RangeInclusive<usize> = 2..=255;
+const SOURCES: RangeInclusive<usize> = 1..=255;
 
 /// How the tensors of a base are computed from tensors of several sources.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ struct Entry {
 /// The bit of the flags that marks numbers of tensors. Without it, all names are the same.
 const HAS_NUMBERS: u8 = 1;
 
-/// A tensor of a source that has the dtype and the length of a tensor of the target.
+/// A tensor of a source that has the elements of a tensor of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counterpart {
     /// The range in the file of the source.
@@ -52,7 +52,7 @@ pub struct Counterpart {
 
 impl Counterpart {
     /// Finds the counterpart of each of `tensors` in a source: the tensor of the same name,
-    /// or a renamed one (docs/formats/zstn-delta.md 7).
+    /// dtype and length, or a renamed one (docs/formats/zstn-delta.md 7).
     #[must_use]
     pub fn of_all(tensors: &[HeaderTensor], source: &BaseHeader) -> Vec<Option<Self>> {
         let pairing = source.pairing(tensors);
@@ -75,6 +75,55 @@ impl Counterpart {
         });
         found.collect()
     }
+
+    /// Finds the counterpart of each of `tensors` in the only source like
+    /// [`Counterpart::of_all`]. If there is none, a tensor of the same name is converted, if
+    /// that is possible.
+    #[must_use]
+    pub fn converted(tensors: &[HeaderTensor], source: &BaseHeader) -> Vec<Option<Self>> {
+        let mut found = Self::of_all(tensors, source);
+        for (tensor, found) in tensors.iter().zip(&mut found) {
+            let other = source.number(&tensor.name);
+            let other = other.and_then(|number| source.elements_of(number, tensor));
+            if let (None, Some((range, _))) = (&found, other) {
+                *found = Some(Self {
+                    range,
+                    number: None,
+                });
+            }
+        }
+        found
+    }
+}
+
+/// Returns whether most bytes of `tensors` have a counterpart in `source` only if its
+/// elements are converted to their dtypes.
+#[must_use]
+pub fn needs_conversion(tensors: &[HeaderTensor], source: &BaseHeader) -> bool {
+    let (mut same, mut converted) = (0_u64, 0_u64);
+    for tensor in tensors {
+        let len_bytes = tensor.span.end - tensor.span.start;
+        let Some(number) = source.number(&tensor.name) else {
+            continue;
+        };
+        if source.reference_to(number, tensor).is_some() {
+            same = same.saturating_add(len_bytes);
+        } else if source.elements_of(number, tensor).is_some() {
+            converted = converted.saturating_add(len_bytes);
+        }
+    }
+    converted > same
+}
+
+/// A tensor of a source, from which a tensor of a base is computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceTensor {
+    /// The number of the source.
+    pub source: usize,
+    /// The range of the tensor in its file.
+    pub range: Range<u64>,
+    /// The type of the elements; `None` for a dtype whose elements are only copied.
+    pub float: Option<FloatType>,
 }
 
 /// A tensor of a base that is computed.
@@ -82,12 +131,56 @@ impl Counterpart {
 pub struct MixedTensor {
     /// The range in the file of the base.
     pub range: Range<u64>,
-    /// The type of the elements; `None` if the tensor is copied from its only source.
+    /// The type of the elements; `None` for a dtype whose elements are only copied.
     pub float: Option<FloatType>,
     /// How the elements are computed.
     pub mix: Mix,
-    /// The number of each source that is used, and the range of the tensor in its file.
-    pub places: Vec<(usize, Range<u64>)>,
+    /// The tensors of the sources that are used, in the order of the sources.
+    pub places: Vec<SourceTensor>,
+}
+
+impl MixedTensor {
+    /// Returns the bytes of the whole elements that contain these bytes of the tensor, and
+    /// for each place the number of the source and the range of these elements in its file.
+    #[must_use]
+    pub fn elements(&self, bytes: Range<u64>) -> (Range<u64>, Vec<(usize, Range<u64>)>) {
+        let width = |float: Option<FloatType>| float.map_or(1, FloatType::len_bytes) as u64;
+        let own = width(self.float);
+        let elements = bytes.start / own..bytes.end.div_ceil(own);
+        let places = self.places.iter().map(|place| {
+            let width = width(place.float);
+            let [start, end] =
+                [elements.start, elements.end].map(|at| place.range.start + at * width);
+            (place.source, start..end)
+        });
+        (elements.start * own..elements.end * own, places.collect())
+    }
+
+    /// Computes elements of the tensor from the bytes of the same elements of its places.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `parts` do not have these bytes.
+    pub fn compute(&self, parts: &[&[u8]], out: &mut [u8]) -> Result<()> {
+        let width = self.float.map_or(1, FloatType::len_bytes);
+        let elements = out.len() / width;
+        let is_fit = parts.len() == self.places.len()
+            && out.len() == elements * width
+            && self.places.iter().zip(parts).all(|(place, part)| {
+                let width = place.float.map_or(1, FloatType::len_bytes);
+                part.len() == elements * width
+            });
+        if !is_fit {
+            let detail = "the parts are not those of the tensor";
+            return Err(Error::invalid_input(detail));
+        }
+        let sources = self.places.iter().zip(parts);
+        let sources = sources.map(|(place, part)| Some((place.float?, *part)));
+        match (self.float, sources.collect::<Option<Vec<_>>>()) {
+            (Some(float), Some(sources)) => self.mix.apply(float, &sources, out),
+            _ => parts.iter().for_each(|part| out.copy_from_slice(part)),
+        }
+        Ok(())
+    }
 }
 
 /// The file of a base that is computed.
@@ -118,7 +211,7 @@ impl Mixes {
     /// mixes than the format can store.
     pub fn new(sources: usize, of_tensors: Vec<Option<(Mix, Vec<&Counterpart>)>>) -> Result<Self> {
         let refuse =
-            || Error::invalid_input("a base has 2 to 255 sources and at most 65 535 mixes");
+            || Error::invalid_input("a base has 1 to 255 sources and at most 65 535 mixes");
         if !SOURCES.contains(&sources) {
             return Err(refuse());
         }
@@ -185,7 +278,7 @@ impl Mixes {
         }
         let sources = usize::from(cursor.u8("number of sources")?);
         if !SOURCES.contains(&sources) {
-            return Err(bad("a base is computed from two sources or more"));
+            return Err(bad("the base has no sources"));
         }
         Ok((flags == HAS_NUMBERS, sources, cursor))
     }
@@ -313,19 +406,24 @@ impl Mixes {
             }
             let sources = mix.used().zip(&entry.tensors).map(|(source, other)| {
                 let header = &sources[source];
-                let range = match other.checked_sub(1) {
-                    None => header.reference(tensor),
-                    Some(number) => header.reference_to(number as usize, tensor),
+                let number = match other.checked_sub(1) {
+                    None => header.number(&tensor.name),
+                    Some(number) => Some(number as usize),
                 };
-                let range = range.ok_or_else(|| {
+                let elements = number.and_then(|number| header.elements_of(number, tensor));
+                let (range, float) = elements.ok_or_else(|| {
                     let detail = format!(
-                        "base {} does not have this tensor with the same dtype and length: the \
-                         bases are others, or in another order",
+                        "base {} does not have this tensor with as many elements of a usable \
+                         dtype: the bases are others, or in another order",
                         source + 1
                     );
                     Error::malformed(Rule::DeltaBaseTensor, detail).tensor(&tensor.name)
-                });
-                Ok((source, range?))
+                })?;
+                Ok(SourceTensor {
+                    source,
+                    range,
+                    float,
+                })
             });
             found.push(MixedTensor {
                 range: data_start + place.span.start..data_start.saturating_add(place.span.end),

@@ -21,6 +21,8 @@ use blake2::{Blake2b, Digest};
 use crate::bytes::{Cursor, part};
 use crate::container::safetensors::{self, HeaderTensor, LenientTensor};
 use crate::container::zstn;
+#[cfg(feature = "mixes")]
+use crate::float::FloatType;
 use crate::frame::Edition;
 use crate::{Error, Result, Rule, sort};
 
@@ -42,7 +44,7 @@ pub use encode::{CodedRecord, code, code_content, divided_shape, record_head};
 pub use in_memory::{Base, ModelDelta};
 pub use incremental::{IncrementalDeltaPacker, Needs, PackedRecord};
 #[cfg(feature = "mixes")]
-pub use mixes::{Counterpart, MixedBase, MixedTensor, Mixes};
+pub use mixes::{Counterpart, MixedBase, MixedTensor, Mixes, SourceTensor, needs_conversion};
 use pairing::{OfBase, OfTarget, Pairing};
 pub use pairs::{Pair, Pairs};
 pub(crate) use payload::decode_payload;
@@ -206,12 +208,19 @@ impl BaseHeader {
         Ok(Self::new(data, tensors))
     }
 
-    /// Reads the virtual header `json` of a base of `len_bytes` that is not a safetensors
-    /// file. The base is the data buffer of this header
-    /// (docs/formats/zstn-virtual-header.md 1).
-    pub fn of_original(json: &[u8], len_bytes: u64) -> Result<Self> {
-        let tensors = safetensors::parse_lenient(json, len_bytes)?;
-        Ok(Self::new(0..len_bytes, tensors))
+    /// Creates the base of a file that is not safetensors (docs/formats/zstn-delta.md 6):
+    /// a file of `len_bytes` with the bytes that each of these tensors of the target is
+    /// compared with, in these ranges.
+    pub fn of_counterparts<'t>(
+        found: impl Iterator<Item = (&'t HeaderTensor, Range<u64>)>,
+        len_bytes: u64,
+    ) -> Self {
+        let tensors = found.map(|(tensor, span)| LenientTensor {
+            name: tensor.name.clone(),
+            dtype: Some(tensor.dtype.name().into()),
+            span,
+        });
+        Self::new(0..len_bytes, tensors.collect())
     }
 
     /// Of tensors with the same name, the last one counts.
@@ -284,6 +293,28 @@ impl BaseHeader {
     fn reference_to(&self, number: usize, tensor: &HeaderTensor) -> Option<Range<u64>> {
         let usable = self.len_of(number, tensor) == Some(tensor.span.end - tensor.span.start);
         usable.then(|| self.range_of(number)).flatten()
+    }
+
+    /// Returns the range in the file of the tensor with this number and the type of its
+    /// elements, if they are as many as those of `tensor` and have the same dtype or can be
+    /// converted to it.
+    #[cfg(feature = "mixes")]
+    fn elements_of(
+        &self,
+        number: usize,
+        tensor: &HeaderTensor,
+    ) -> Option<(Range<u64>, Option<FloatType>)> {
+        let float = FloatType::from_dtype(tensor.dtype);
+        if let Some(range) = self.reference_to(number, tensor) {
+            return Some((range, float));
+        }
+        let own = FloatType::from_name(self.tensors.get(number)?.dtype.as_deref()?)?;
+        let range = self.range_of(number)?;
+        let [len_bytes, own_bytes] = [&tensor.span, &range].map(|range| range.end - range.start);
+        let [width, own_width] = [float?, own].map(|float| float.len_bytes() as u64);
+        let is_same =
+            own_bytes.is_multiple_of(own_width) && own_bytes / own_width == len_bytes / width;
+        is_same.then_some((range, Some(own)))
     }
 
     /// Returns the tensors of this base and of a target, to find counterparts.

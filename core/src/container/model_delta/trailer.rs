@@ -93,9 +93,9 @@ pub struct Trailer {
     /// The entries of the records; `None` for trailers that contain only the
     /// two digests above.
     pub contents: Option<TrailerContents>,
-    /// The references of a delta whose target and base are not safetensors files.
+    /// The references of a delta that restores a file that is not safetensors.
     pub references: Option<References>,
-    /// How the tensors of a base are computed from several checkpoints.
+    /// How the tensors of a base are computed from other checkpoints.
     #[cfg(feature = "mixes")]
     pub mixes: Option<Mixes>,
 }
@@ -250,8 +250,8 @@ impl Trailer {
 }
 
 /// Returns the number of checkpoints from which the base of a delta of `len_bytes` is
-/// computed, 1 if the base is one checkpoint. Only the trailer is read. `fetch` returns the
-/// bytes of a range.
+/// computed, `None` if the base is a checkpoint itself. Only the trailer is read. `fetch`
+/// returns the bytes of a range.
 ///
 /// # Errors
 /// The errors of `fetch`, and of a file without a prefix or with a damaged trailer.
@@ -259,23 +259,23 @@ impl Trailer {
 pub fn source_count<'f, E: From<Error>>(
     len_bytes: u64,
     fetch: &mut dyn FnMut(Range<u64>) -> Result<Cow<'f, [u8]>, E>,
-) -> Result<usize, E> {
+) -> Result<Option<usize>, E> {
     let start = fetch(0..len_bytes.min(START_BYTES))?;
     let prefix_len = DeltaPrefix::len_bytes(&start, len_bytes)?;
     let Some(end) = len_bytes
         .checked_sub(TRAILER_END_BYTES)
         .filter(|end| *end >= prefix_len)
     else {
-        return Ok(1);
+        return Ok(None);
     };
     let trailer = fetch(end..len_bytes)?;
     let Some(fields_len) = fields_len_bytes(&trailer, prefix_len, end - prefix_len)? else {
-        return Ok(1);
+        return Ok(None);
     };
     let fields = fetch(end - fields_len..end)?;
     let [mixes] = tagged::read(&fields, [TAG_MIXES], Rule::DeltaSeal)?;
     let count = mixes.map(|mixes| Mixes::source_count(mixes.bytes));
-    Ok(count.transpose()?.unwrap_or(1))
+    Ok(count.transpose()?)
 }
 
 #[cfg(feature = "mixes")]

@@ -49,7 +49,7 @@ pub fn fit(
             };
             let used = numbers.iter().zip(sources);
             let used = used.filter(|(number, _)| mix.weights[**number] != 0.0);
-            let used: Vec<&[u8]> = used.map(|(_, source)| *source).collect();
+            let used: Vec<_> = used.map(|(_, source)| (float, *source)).collect();
             if used.is_empty() {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Linear combinations of float tensors, which merged checkpoints consist of
-//! (docs/formats/zstn-delta.md 9). All arithmetic is IEEE double precision without
+//! Linear combinations of float tensors, which merged checkpoints consist of, and tensors
+//! rounded to another dtype (docs/formats/zstn-delta.md 9). All arithmetic is IEEE double precision without
 //! fused operations, so every platform computes the same bits.
 
 use alloc::vec;
@@ -60,7 +60,7 @@ impl Mix {
         weights.filter_map(|(number, weight)| (*weight != 0.0).then_some(number))
     }
 
-    /// Returns whether the result has the bytes of the only source that is used.
+    /// Returns whether the result has the values of the only source that is used.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         let mut used = self.used();
@@ -71,16 +71,24 @@ impl Mix {
     }
 
     /// Computes elements of type `float` from the same elements of the sources that are
-    /// used, in their order.
+    /// used, in their order. Each source has its own type of elements.
     ///
     /// # Panics
-    /// If the lengths differ, or are not multiples of the length of an element.
-    pub fn apply(&self, float: FloatType, sources: &[&[u8]], out: &mut [u8]) {
+    /// If the numbers of elements differ, or a length is not a multiple of the length of an
+    /// element.
+    pub fn apply(&self, float: FloatType, sources: &[(FloatType, &[u8])], out: &mut [u8]) {
         let step = float.len_bytes();
-        assert!(out.len().is_multiple_of(step));
-        assert!(sources.iter().all(|source| source.len() == out.len()));
-        if self.is_copy() {
-            out.copy_from_slice(sources[0]);
+        let elements = out.len() / step;
+        assert_eq!(out.len(), elements * step);
+        assert!(
+            sources
+                .iter()
+                .all(|(of_source, bytes)| bytes.len() == elements * of_source.len_bytes())
+        );
+        if let (true, [(of_source, bytes)]) = (self.is_copy(), sources)
+            && *of_source == float
+        {
+            out.copy_from_slice(bytes);
             return;
         }
         let weights: Vec<f64> = self.used().map(|number| self.weights[number]).collect();
@@ -88,10 +96,11 @@ impl Mix {
         let mut at = 0;
         for chunk in out.chunks_mut(CHUNK * step) {
             let sums = &mut sums[..chunk.len() / step];
-            let range = at..at + chunk.len() as u64;
+            let range = at..at + sums.len() as u64;
             at = range.end;
-            for (place, (source, weight)) in sources.iter().zip(&weights).enumerate() {
-                let source = part(source, range.clone());
+            for (place, ((of_source, source), weight)) in sources.iter().zip(&weights).enumerate() {
+                let width = of_source.len_bytes() as u64;
+                let source = part(source, range.start * width..range.end * width);
                 let weight = match self.arithmetic {
                     Arithmetic::Double => *weight,
                     Arithmetic::Single | Arithmetic::Element => f64::from(single(*weight)),
@@ -103,7 +112,7 @@ impl Mix {
                         _ => self.arithmetic.rounded(float, *sum + product),
                     };
                 };
-                each(float, source, sums, add);
+                each(*of_source, source, sums, add);
             }
             store(float, sums, chunk);
         }
@@ -257,7 +266,7 @@ mod tests {
             (FloatType::F32, &[0, 0, 0x80, 0x7f], &[0, 0, 0xc0, 0x7f]),
         ] {
             let mut out = infinity.to_vec();
-            mix.apply(float, &[infinity, infinity], &mut out);
+            mix.apply(float, &[(float, infinity), (float, infinity)], &mut out);
             assert_eq!(out, nan);
         }
     }

@@ -174,3 +174,22 @@ fn a_difference_that_saves_enough_is_taken() {
     assert!((1..60).any(|step| is_between(&step)));
     assert_eq!(base_of(&folder.choose("new.safetensors")), Some("1.z4dm"));
 }
+
+#[test]
+fn a_delta_from_a_base_in_another_dtype_is_a_base() {
+    let folder = Folder::new();
+    let weights = Weights::new(1);
+    folder.write("models/brain.safetensors", &weights.file("BF16"));
+    folder.write("half.safetensors", &weights.file("F16"));
+    let choice = folder.choose("half.safetensors");
+    assert_eq!(base_of(&choice), Some("brain.safetensors"));
+    folder.pack("half.safetensors", "models/half.z4dm", &choice);
+    folder.sketch("models/half.z4dm", &["models/brain.safetensors"]);
+    let tuned = weights.tuned(2, 0.02, 0.01);
+    folder.write("new.safetensors", &tuned.file("F16"));
+    let choice = folder.choose("new.safetensors");
+    assert_eq!(base_of(&choice), Some("half.z4dm"), "{:?}", choice.left_out);
+    assert_eq!(choice.base.as_ref().unwrap().chain.len(), 2);
+    let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
+    assert!(packed < choice.plain.packed_bytes / 4, "{packed}");
+}

@@ -14,15 +14,23 @@ fn the_nearest_of_several_is_chosen() {
     folder.write("models/a-unrelated.safetensors", &other.file("BF16"));
     folder.write("models/b-base.safetensors", &base.file("BF16"));
     folder.write("models/c-tuned.safetensors", &tuned.file("BF16"));
-    // The same weights in a dtype that cannot be the base of a difference.
-    folder.write("models/a-f16.safetensors", &tuned.file("F16"));
+    // The same weights in another dtype.
+    folder.write("models/d-f32.safetensors", &tuned.file("F32"));
     folder.write("models/README.md", b"# models");
     folder.write("new.safetensors", &later.file("BF16"));
     let choice = folder.choose("new.safetensors");
     assert_eq!(base_of(&choice), Some("c-tuned.safetensors"));
     assert_eq!((choice.compared, choice.left_out.len()), (4, 0));
-    // Without the closest member, the base of both is chosen.
+    let near = folder.pack("new.safetensors", "near.z4dm", &choice);
     std::fs::remove_file(folder.at("models/c-tuned.safetensors")).unwrap();
+    let rounded = folder.choose("new.safetensors");
+    assert_eq!(base_of(&rounded), Some("d-f32.safetensors"));
+    let estimates = [&choice, &rounded].map(|choice| choice.base.as_ref().unwrap().estimate);
+    assert_eq!(estimates[0], estimates[1]);
+    let packed = folder.pack("new.safetensors", "rounded.z4dm", &rounded);
+    assert!(packed.abs_diff(near) < 500, "{packed}, {near}");
+    // Without the closest members, the base of both is chosen.
+    std::fs::remove_file(folder.at("models/d-f32.safetensors")).unwrap();
     let choice = folder.choose("new.safetensors");
     assert_eq!(base_of(&choice), Some("b-base.safetensors"));
     let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
@@ -42,39 +50,43 @@ fn the_nearest_of_several_is_chosen() {
 }
 
 #[test]
-fn a_base_has_the_format_of_the_input() {
+fn only_a_safetensors_file_needs_a_base_of_its_own_format() {
     let folder = Folder::new();
     let old = Weights::new(1);
-    let new = old.tuned(2, 0.02, 0.01);
-    folder.write("models/old.safetensors", &old.file("F32"));
+    let new = old.tuned(2, 1.0, 0.01);
     folder.write("new.gguf", &new.gguf());
+    folder.write("models/unrelated.safetensors", &Weights::new(3).file("F32"));
     let choice = folder.choose("new.gguf");
-    assert_eq!((base_of(&choice), choice.compared), (None, 0));
-    let [(name, reason)] = &choice.left_out[..] else {
-        panic!("{:?}", choice.left_out);
-    };
-    assert_eq!(name, "old.safetensors");
-    assert!(reason.contains("another format"), "{reason}");
+    assert_eq!((base_of(&choice), choice.compared), (None, 1));
     let alone = folder.pack("new.gguf", "new.gguf.zstn", &choice);
-    // A packed file of the same format is chosen.
+    folder.write("models/old.safetensors", &old.renamed().file("F32"));
     folder.write("old.gguf", &old.gguf());
-    let packed = folder.at("models/old.gguf.zstn");
-    zstn::pack(
-        &job(),
-        folder.at("old.gguf"),
-        packed,
-        &PackOptions::default(),
-    )
-    .unwrap();
-    let choice = folder.choose("new.gguf");
-    assert_eq!(base_of(&choice), Some("old.gguf.zstn"));
-    assert!(folder.pack("new.gguf", "new.gguf.z4dm", &choice) < alone / 2);
-    // Neither is a packed file of another format the base of a safetensors file.
+    for base in ["old.safetensors", "old.gguf.zstn"] {
+        let choice = folder.choose("new.gguf");
+        assert_eq!(base_of(&choice), Some(base));
+        let expected = choice.base.as_ref().unwrap().estimate.packed_bytes;
+        let packed = folder.pack("new.gguf", "new.gguf.z4dm", &choice);
+        assert!(packed < alone * 9 / 10, "{packed} of {alone} bytes");
+        assert!(
+            packed.abs_diff(expected) < expected / 5,
+            "{packed}, {expected}"
+        );
+        if base == "old.safetensors" {
+            // Equally good, and the first by name.
+            let packed = folder.at("models/old.gguf.zstn");
+            let options = PackOptions::default();
+            zstn::pack(&job(), folder.at("old.gguf"), packed, &options).unwrap();
+        }
+    }
     std::fs::remove_file(folder.at("models/old.safetensors")).unwrap();
     folder.write("new.safetensors", &new.file("F32"));
     let choice = folder.choose("new.safetensors");
-    assert_eq!((base_of(&choice), choice.compared), (None, 0));
-    assert_eq!(choice.left_out[0].0, "old.gguf.zstn");
+    assert_eq!((base_of(&choice), choice.compared), (None, 1));
+    let [(name, reason)] = &choice.left_out[..] else {
+        panic!("{:?}", choice.left_out);
+    };
+    assert_eq!(name, "old.gguf.zstn");
+    assert!(reason.contains("another format"), "{reason}");
     folder.pack("new.safetensors", "new.zstn", &choice);
 }
 
@@ -482,19 +494,6 @@ fn extended_deltas_have_renamed_and_grown_tensors_of_their_base() {
         packed.abs_diff(expected) < packed / 8 && packed < plain.plain.packed_bytes * 2 / 3,
         "{packed}, {expected}"
     );
-}
-
-#[test]
-fn other_formats_are_compared_by_names_alone() {
-    let folder = Folder::new();
-    let base = Weights::new(1);
-    folder.write("base.gguf", &base.gguf());
-    let (from, to) = (folder.at("base.gguf"), folder.at("models/base.gguf.zstn"));
-    zstn::pack(&job(), from, to, &PackOptions::default()).unwrap();
-    folder.write("new.gguf", &renamed_and_grown(&base).gguf());
-    let options = FamilyOptions::default().extended(true);
-    let choice = folder.choose_with("new.gguf", &options).unwrap();
-    assert_eq!((base_of(&choice), choice.compared), (None, 1));
 }
 
 #[test]

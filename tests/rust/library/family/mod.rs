@@ -59,6 +59,14 @@ impl Weights {
         tuned
     }
 
+    /// Returns the weights under names that have nothing in common with the others.
+    fn renamed(&self) -> Self {
+        let tensors = self.0.iter().enumerate();
+        let tensors =
+            tensors.map(|(number, (_, values))| (format!("blk/{number}"), values.clone()));
+        Self(tensors.collect())
+    }
+
     /// Returns a safetensors file with the weights in this dtype.
     fn file(&self, dtype: &str) -> Vec<u8> {
         let bytes = |values: &Vec<f32>| -> Vec<u8> {

@@ -157,7 +157,7 @@ function expertsFact(layers: readonly Layers[], config: ModelConfig | undefined)
 
 function notesOf({ unknown, buffers, figures, shared }: ParameterCount): string[] {
   return [
-    unknown.length > 0 && `Parameters are not counted, because ${plural(unknown.length, "tensor")} hold${unknown.length === 1 ? "s" : ""} packed integers whose width the shapes do not prove, such as ${unknown[0]}.`,
+    unknown.length > 0 && `Parameters are not counted: integers are packed in unknown ways in ${plural(unknown.length, "tensor")}, such as ${unknown[0]}.`,
     shared > 0 && `${plural(shared, "tensor")} share${shared === 1 ? "s" : ""} the bytes of another one and count${shared === 1 ? "s" : ""} once.`,
     buffers.tensors > 0 && `Not counted: ${plural(buffers.values, "value")} of ${plural(buffers.tensors, "buffer")}, such as masks and positions.`,
     figures > 0 && `Not counted: ${plural(figures, "tensor")} with scales and other figures of quantised weights.`,
