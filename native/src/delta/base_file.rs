@@ -67,7 +67,7 @@ impl BaseFile {
 
     /// Fetches and restores the base for packing `target`, which is not a delta, like
     /// [`BaseFile::of_delta`]. If the delta `is_extended`, it may refer to tensors of
-    /// other names. If most tensors of the only base have another dtype than those of the
+    /// other names, and if most tensors of the only base have another dtype than those of the
     /// target, the base is computed from it.
     ///
     /// # Errors
@@ -80,7 +80,10 @@ impl BaseFile {
     ) -> Result<Option<Self>> {
         Self::of_chain(job, chain, |bases, job| {
             let base = bases.for_packing(job, target, is_extended)?;
-            match base.mixes.is_none() && merge::is_of_another_dtype(target, &base)? {
+            // z4ai does not convert the base.
+            let is_converted =
+                is_extended && base.mixes.is_none() && merge::is_of_another_dtype(target, &base)?;
+            match is_converted {
                 true => Bases::computed(job, target, &[bases.file(job, 0, None)?]),
                 false => Ok(base),
             }

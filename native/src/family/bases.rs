@@ -235,7 +235,8 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
     }
 
     fn delta(&self, own: &Sketch, base: &Sketch) -> u64 {
-        let converted = base.converted_for(own);
+        let converts = self.edition == Edition::Paired;
+        let converted = converts.then(|| base.converted_for(own)).flatten();
         let base = converted.as_ref().unwrap_or(base);
         own.estimate_delta(base, self.edition).packed_bytes
     }

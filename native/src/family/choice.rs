@@ -282,8 +282,8 @@ impl Search<'_> {
                         return sketch.estimate_original_delta(base, edition);
                     }
                     // Packing converts a base only for a single file.
-                    let converted = target.is_single.then(|| base.converted_for(sketch));
-                    let converted = converted.flatten();
+                    let converts = edition == Edition::Paired && target.is_single;
+                    let converted = converts.then(|| base.converted_for(sketch)).flatten();
                     sketch.estimate_delta(converted.as_ref().unwrap_or(base), edition)
                 });
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();

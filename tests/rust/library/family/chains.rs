@@ -181,15 +181,21 @@ fn a_delta_from_a_base_in_another_dtype_is_a_base() {
     let weights = Weights::new(1);
     folder.write("models/brain.safetensors", &weights.file("BF16"));
     folder.write("half.safetensors", &weights.file("F16"));
-    let choice = folder.choose("half.safetensors");
+    let extended = FamilyOptions::default().extended(true);
+    let pack = |input: &str, output: &str, choice: &BaseChoice| {
+        let options = choice.add_to(PackOptions::default().extended(true));
+        let report = zstn::pack(&job(), folder.at(input), folder.at(output), &options);
+        report.unwrap().packed_bytes()
+    };
+    let choice = folder.choose_with("half.safetensors", &extended).unwrap();
     assert_eq!(base_of(&choice), Some("brain.safetensors"));
-    folder.pack("half.safetensors", "models/half.z4dm", &choice);
+    pack("half.safetensors", "models/half.z4dm", &choice);
     folder.sketch("models/half.z4dm", &["models/brain.safetensors"]);
     let tuned = weights.tuned(2, 0.02, 0.01);
     folder.write("new.safetensors", &tuned.file("F16"));
-    let choice = folder.choose("new.safetensors");
+    let choice = folder.choose_with("new.safetensors", &extended).unwrap();
     assert_eq!(base_of(&choice), Some("half.z4dm"), "{:?}", choice.left_out);
     assert_eq!(choice.base.as_ref().unwrap().chain.len(), 2);
-    let packed = folder.pack("new.safetensors", "new.z4dm", &choice);
+    let packed = pack("new.safetensors", "new.z4dm", &choice);
     assert!(packed < choice.plain.packed_bytes / 4, "{packed}");
 }
