@@ -1,7 +1,6 @@
 //! Reads the catalog of a file from its source.
 
 use std::borrow::Cow;
-use std::iter;
 
 use zstn_core::catalog::{FileCatalog, FileKind, FileOpener};
 
@@ -43,29 +42,6 @@ pub(crate) fn open_restored(
     let name = kind.map(|kind| format!("original.{}", kind.extension()));
     open_recognised_by(engine, source, &name.unwrap_or_default())
 }
-
-/// Opens the base of a file of the format `kind`, which is not safetensors. A packed base
-/// has been restored under the name of the packed file, so its name may not show the format.
-pub(crate) fn open_base(engine: &Engine, source: &dyn Source, kind: &str) -> Result<FileCatalog> {
-    let name = source.name();
-    let Some(packed) = PACKED.iter().find_map(|ending| name.strip_suffix(ending)) else {
-        return open_catalog(engine, source);
-    };
-    let error = match open_recognised_by(engine, source, packed) {
-        Err(error @ Error::Format { .. }) => error,
-        opened => return opened,
-    };
-    // It most likely has the format of the target. Only a few formats have no magic number.
-    let kinds = FileKind::FILES.iter().map(|kind| kind.name());
-    let opened = iter::once(kind).chain(kinds).find_map(|kind| {
-        let opened = open_restored(engine, source, kind);
-        opened.ok()
-    });
-    opened.ok_or(error)
-}
-
-/// The endings of the names of packed files.
-const PACKED: [&str; 2] = [".zstn", ".z4dm"];
 
 fn open_recognised_by(
     engine: &Engine,

@@ -51,8 +51,8 @@ impl ComputedBase {
         Ok(overlaps.flatten().collect())
     }
 
-    /// Returns the whole elements that contain bytes `begin` to `end` of the tensor, and their
-    /// places in the checkpoints that they are computed from, as
+    /// Extends bytes `begin` to `end` of a tensor to whole elements. Returns the extended range,
+    /// and where the same elements are in each checkpoint, as
     /// `[begin, end, checkpoint, offset, length, …]`.
     pub fn places(&self, tensor: usize, begin: f64, end: f64) -> Result<Vec<f64>, JsValue> {
         let places = || {
@@ -64,8 +64,8 @@ impl ComputedBase {
         Ok(whole.into_iter().chain(triples(places)).collect())
     }
 
-    /// Computes elements of a tensor, which take this number of bytes, from the same elements
-    /// of its `places`, in their order.
+    /// Computes some elements of a tensor, `lengthBytes` in total. `parts` are the bytes of the
+    /// same elements in each of its places.
     #[allow(clippy::needless_pass_by_value)] // the way wasm-bindgen passes arrays
     pub fn compute(
         &self,

@@ -176,11 +176,11 @@ export interface CoreUnpacked extends CoreLayout {
 /** The safetensors file of a base that is computed from other checkpoints. The caller reads these. */
 export interface CoreComputedBase extends CoreLayout {
   /**
-   * Returns the whole elements that contain bytes `begin` to `end` of the tensor, and their places in the checkpoints, as
-   * [begin, end, checkpoint, offset, length, …].
+   * Extends bytes `begin` to `end` of a tensor to whole elements. Returns the extended range, and where the same elements
+   * are in each checkpoint, as [begin, end, checkpoint, offset, length, …].
    */
   places(tensor: number, begin: number, end: number): Float64Array;
-  /** Computes elements of a tensor, which take `lengthBytes`, from the same elements of its `places`, in their order. */
+  /** Computes some elements of a tensor, `lengthBytes` in total. `parts` are the bytes of the same elements in each of its places. */
   compute(tensor: number, parts: Uint8Array[], lengthBytes: number): Uint8Array<ArrayBuffer>;
   free(): void;
 }

@@ -218,9 +218,8 @@ impl FileCatalog {
             .map(|original| original.kind.as_str())
     }
 
-    /// Returns the name of the format that the file has or restores, if that can be stored
-    /// as a delta. Returns `None` for a file that
-    /// restores one that was packed as bytes.
+    /// Returns the name of the file's format, or of the format of the file that it restores.
+    /// Returns `None` if that file was packed as bytes, which are never stored as a delta.
     #[must_use]
     pub fn delta_format(&self) -> Option<&str> {
         match (self.original_kind(), self.kind()) {

@@ -4,31 +4,44 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Sketch, SketchedTensor, element_bytes};
+use super::{SizeEstimate, Sketch, SketchedTensor, element_bytes};
+use crate::container::model_delta::ConvertedShare;
 use crate::float::FloatType;
+use crate::frame::Edition;
 use crate::transform::mix::Mix;
 
 impl Sketch {
+    /// Estimates the size of the delta of a single file against `base`, like
+    /// [`Sketch::estimate_delta`]. Packing converts a base in another dtype if the delta may
+    /// use [`Edition::Paired`].
+    #[must_use]
+    pub fn estimate_file_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
+        let converts = edition >= Edition::Paired;
+        let converted = converts.then(|| base.converted_for(self)).flatten();
+        self.estimate_delta(converted.as_ref().unwrap_or(base), edition)
+    }
+
     /// Returns the sketch of the base that packing `target` computes from this checkpoint,
     /// if most of the bytes of `target` have a counterpart of their name only in another
     /// dtype; otherwise `None`: the checkpoint is then the base as it is.
-    #[must_use]
-    pub fn converted_for(&self, target: &Self) -> Option<Self> {
-        let (mut same, mut converted) = (0_u64, 0_u64);
+    fn converted_for(&self, target: &Self) -> Option<Self> {
+        let mut share = ConvertedShare::default();
         let mut tensors = Vec::new();
         for tensor in &target.tensors {
             let Some(own) = self.find(&tensor.name) else {
                 continue;
             };
-            if (own.dtype, own.len_bytes) == (tensor.dtype, tensor.len_bytes) {
-                same = same.saturating_add(tensor.len_bytes);
-                tensors.push(own.clone());
-            } else if let Some(own) = own.converted_for(tensor) {
-                converted = converted.saturating_add(tensor.len_bytes);
+            let is_same = (own.dtype, own.len_bytes) == (tensor.dtype, tensor.len_bytes);
+            let own = match is_same {
+                true => Some(own.clone()),
+                false => own.converted_for(tensor),
+            };
+            if let Some(own) = own {
+                share.add(tensor.len_bytes, !is_same);
                 tensors.push(own);
             }
         }
-        (converted > same).then_some(Self {
+        share.is_most().then_some(Self {
             original_len_bytes: self.original_len_bytes,
             base: None,
             tensors,

@@ -1,12 +1,14 @@
-//! Finds the tensors of a base that tensors of another checkpoint are compared with, by
-//! samples alone: another format may have other names (docs/formats/zstn-delta.md 6).
+//! Pairs the tensors of two checkpoints by their samples alone, because another format may
+//! use other names (docs/formats/zstn-delta.md 6).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::frame_size::word;
-use super::{SketchedTensor, element_bytes};
+use super::estimate::Place;
+use super::{SizeEstimate, Sketch, SketchedTensor, element_bytes};
 use crate::dtype::Dtype;
+use crate::frame::Edition;
+use crate::transform::mix::differing_bits;
 
 /// Shorter tensors, in bytes, are compared only with the tensor of the same name.
 pub const MIN_BYTES: u64 = 256;
@@ -17,6 +19,28 @@ const MAX_COMPARED: usize = 256;
 /// their difference, which takes all bits from the highest one that differs in an element.
 /// It is 77 for unrelated normal weights in BF16, and more in other dtypes.
 const MAX_DIFFERENCE_PERCENT: u64 = 70;
+
+impl Sketch {
+    /// Estimates the size of a delta of a file that is not safetensors against `base`,
+    /// like [`Sketch::estimate_delta`]. A tensor without one of the same name, dtype and
+    /// length is compared with the one whose samples are most [`similar`].
+    #[must_use]
+    pub fn estimate_original_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
+        let mut found = self.counterparts(base, false);
+        let nameless = self.tensors.iter().zip(&found);
+        let nameless = nameless.filter_map(|(tensor, found)| found.is_none().then_some(tensor));
+        let of_base: Vec<&SketchedTensor> = base.tensors.iter().collect();
+        let mut others = similar(&nameless.collect::<Vec<_>>(), &of_base).into_iter();
+        for (tensor, found) in self.tensors.iter().zip(&mut found) {
+            if found.is_none()
+                && let Some(number) = others.next().flatten()
+            {
+                *found = Some((of_base[number], Place::Same, tensor.len_bytes));
+            }
+        }
+        self.estimate(&self.compared(found, edition))
+    }
+}
 
 /// Returns for each tensor of `target` the number of a tensor in `base` with the same
 /// dtype and length: the first one with equal samples, otherwise the one whose samples
@@ -59,8 +83,9 @@ struct Class<'a> {
     numbers: Vec<usize>,
     /// The first number with these samples.
     equal: BTreeMap<&'a [u8], usize>,
-    /// The number of tensors of the target, and of those that have been compared.
+    /// How many tensors of the target belong to the class.
     targets: usize,
+    /// How many of them have been compared so far.
     passed: usize,
 }
 
@@ -78,19 +103,12 @@ impl Class<'_> {
 fn nearest(tensor: &SketchedTensor, numbers: &[usize], base: &[&SketchedTensor]) -> Option<usize> {
     let most = tensor.samples.len() as u64 * 8 * MAX_DIFFERENCE_PERCENT / 100;
     let bits = numbers.iter().filter_map(|&number| {
-        let bits = differing_bits(tensor.dtype, &tensor.samples, &base.get(number)?.samples);
+        let width = element_bytes(tensor.dtype);
+        let bits = differing_bits(width, &tensor.samples, &base.get(number)?.samples);
         Some((bits, number))
     });
     let (bits, number) = bits.min()?;
     (bits <= most).then_some(number)
-}
-
-/// Returns the number of bits up to the highest one that differs, of all elements.
-fn differing_bits(dtype: Dtype, own: &[u8], other: &[u8]) -> u64 {
-    let width = element_bytes(dtype);
-    let pairs = own.chunks_exact(width).zip(other.chunks_exact(width));
-    let bits = pairs.map(|(own, other)| 64 - (word(own) ^ word(other)).leading_zeros());
-    bits.map(u64::from).sum()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::frame_size::{ContextTables, Differences, ONE, coded_bits, words};
-use super::{Sketch, SketchedTensor, element_bytes, similar};
+use super::{Sketch, SketchedTensor, element_bytes};
 use crate::container::model_delta::BaseRange;
 use crate::container::model_delta::pairing::{OfBase, OfTarget, Pairing};
 use crate::dtype::Dtype;
@@ -81,31 +81,12 @@ impl Sketch {
     /// can be compared.
     #[must_use]
     pub fn estimate_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
-        self.estimate(&self.matches(base, edition))
-    }
-
-    /// Estimates the size of a delta of a file that is not safetensors against `base`,
-    /// like [`Sketch::estimate_delta`]. A tensor without one of the same name, dtype and
-    /// length is compared with the one whose samples are most [similar].
-    #[must_use]
-    pub fn estimate_original_delta(&self, base: &Self, edition: Edition) -> SizeEstimate {
-        let mut found = self.counterparts(base, false);
-        let nameless = self.tensors.iter().zip(&found);
-        let nameless = nameless.filter_map(|(tensor, found)| found.is_none().then_some(tensor));
-        let of_base: Vec<&SketchedTensor> = base.tensors.iter().collect();
-        let mut others = similar(&nameless.collect::<Vec<_>>(), &of_base).into_iter();
-        for (tensor, found) in self.tensors.iter().zip(&mut found) {
-            if found.is_none()
-                && let Some(number) = others.next().flatten()
-            {
-                *found = Some((of_base[number], Place::Same, tensor.len_bytes));
-            }
-        }
+        let found = self.counterparts(base, edition >= Edition::Paired);
         self.estimate(&self.compared(found, edition))
     }
 
-    /// Estimates the size of a delta whose tensors are compared with these of the base.
-    fn estimate(&self, matches: &[Match]) -> SizeEstimate {
+    /// Estimates the size of a delta from what each of its tensors is compared with.
+    pub(super) fn estimate(&self, matches: &[Match]) -> SizeEstimate {
         let tables = matches.iter().filter_map(|found| match found {
             Match::Tensor(pair, _) => pair.differences.as_ref(),
             _ => None,
@@ -156,13 +137,8 @@ impl Sketch {
         estimate
     }
 
-    /// Returns what each tensor is compared with.
-    fn matches(&self, base: &Self, edition: Edition) -> Vec<Match> {
-        self.compared(self.counterparts(base, edition >= Edition::Paired), edition)
-    }
-
     /// Compares each tensor with the one of the base that was `found` for it.
-    fn compared(&self, found: Vec<Found>, edition: Edition) -> Vec<Match> {
+    pub(super) fn compared(&self, found: Vec<Found>, edition: Edition) -> Vec<Match> {
         let is_extended = edition >= Edition::Extended;
         let found = self.tensors.iter().zip(found);
         let matched = found.map(|(tensor, found)| match found {
@@ -221,7 +197,7 @@ fn of_target(tensor: &SketchedTensor) -> OfTarget<'_> {
 pub(super) type Found<'b> = Option<(&'b SketchedTensor, Place, u64)>;
 
 /// What a tensor is compared with.
-enum Match {
+pub(super) enum Match {
     /// Nothing.
     None,
     /// A tensor of the same dtype and length.
@@ -280,7 +256,7 @@ fn with_shared_rows(tensor: &SketchedTensor, plain: u64, shared: u64, sums: (u12
 }
 
 /// The comparison of a tensor with the base's tensor.
-struct Pair {
+pub(super) struct Pair {
     is_equal: bool,
     xor: Vec<u64>,
     differences: Option<Differences>,

@@ -20,13 +20,11 @@ const PLANE_BITS: u32 = 8;
 /// Returns the elements as unsigned integers.
 pub fn words(dtype: Dtype, samples: &[u8]) -> Vec<u64> {
     let elements = samples.chunks_exact(element_bytes(dtype));
+    let word = |element: &[u8]| {
+        let bytes = element.iter().rev();
+        bytes.fold(0, |word, &byte| word << 8 | u64::from(byte))
+    };
     elements.map(word).collect()
-}
-
-/// Returns an element as an unsigned integer.
-pub(super) fn word(element: &[u8]) -> u64 {
-    let bytes = element.iter().rev();
-    bytes.fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 /// Returns the number of mantissa bits of a float whose fields are stored in

@@ -12,6 +12,7 @@ use crate::{Error, Result, Rule};
 
 #[cfg(feature = "mixes")]
 mod converted;
+#[cfg(feature = "mixes")]
 mod counterparts;
 mod estimate;
 mod file;
@@ -20,6 +21,7 @@ mod frame_size;
 mod mixed;
 mod signature;
 
+#[cfg(feature = "mixes")]
 pub use counterparts::{MIN_BYTES as MIN_COUNTERPART_BYTES, similar};
 pub use estimate::SizeEstimate;
 #[cfg(feature = "other-formats")]

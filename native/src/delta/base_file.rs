@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use zstn_core::catalog::{FileKind, recognise_named};
+use zstn_core::catalog::{FileCatalog, FileKind, recognise_named};
 use zstn_core::container::model_delta::{DeltaTable, Mixes};
 use zstn_core::container::safetensors::ShardIndex;
 use zstn_core::limits::HEAD_LEN_BYTES;
@@ -66,9 +66,8 @@ impl BaseFile {
     }
 
     /// Fetches and restores the base for packing `target`, which is not a delta, like
-    /// [`BaseFile::of_delta`]. If the delta `is_extended`, it may refer to tensors of
-    /// other names, and if most tensors of the only base have another dtype than those of the
-    /// target, the base is computed from it.
+    /// [`BaseFile::of_delta`]. Only a delta that `is_extended` may refer to tensors of other
+    /// names, and may have a base that is converted to the dtypes of the target.
     ///
     /// # Errors
     /// The errors of [`Bases::open`] and [`Bases::for_packing`].
@@ -358,13 +357,13 @@ impl Bases {
         match kind(&local)? {
             FileKind::Zstn => {
                 let write = |output: &Output| unpack::restore(job, &local, output).map(drop);
-                Ok(restored(&[&local], write)?.into())
+                restored(job, &[&local], write)
             }
             FileKind::Delta => {
                 let base = self.of_delta_at(job, place + 1, &local)?;
                 let write =
                     |output: &Output| Checked::parse(job, &local, &base)?.restore(job, output);
-                Ok(restored(&[&local, &base], write)?.into())
+                restored(job, &[&local, &base], write)
             }
             _ => Ok(local),
         }
@@ -390,9 +389,13 @@ fn takes_no_base(name: &str, base: &Base) -> Error {
     ))
 }
 
-/// Writes a temporary file from `inputs`; messages call it by the name of the first
-/// input.
-fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Result<Local> {
+/// Writes a temporary file from `inputs`, of which the first one is the packed file. Messages
+/// call it by that file's name.
+fn restored(
+    job: &Job,
+    inputs: &[&Local],
+    write: impl FnOnce(&Output) -> Result<()>,
+) -> Result<Arc<Local>> {
     let output = Output::temporary()?;
     let written = write(&output);
     // If an input has changed, the change is reported: it may have caused any other
@@ -402,5 +405,9 @@ fn restored(inputs: &[&Local], write: impl FnOnce(&Output) -> Result<()>) -> Res
         .try_for_each(|input| input.check_unchanged())?;
     written?;
     let restored = output.written_as(inputs[0].name().into())?;
-    Ok(restored.restored_from(inputs))
+    // A packed file whose tensors cannot be listed was packed from safetensors.
+    let packed = open_catalog(&job.steady_engine(), inputs[0]).ok();
+    let format = packed.as_ref().and_then(FileCatalog::original_kind);
+    let restored = restored.restored_from(inputs).with_stated_format(format);
+    Ok(Arc::new(restored))
 }

@@ -1,5 +1,5 @@
-//! The base of a file that is not safetensors: finds the bytes of another file, of any
-//! format, that each of its entries is compared with (docs/formats/zstn-delta.md 6).
+//! Finds the bytes of a base, a file of any format, that the entries of a file that is not
+//! safetensors are compared with (docs/formats/zstn-delta.md 6).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,13 +12,12 @@ use zstn_core::dtype::Dtype;
 use zstn_core::engine::Engine as _;
 use zstn_core::sketch::{MIN_COUNTERPART_BYTES, SketchedTensor, runs, similar};
 
-use crate::catalog::open_base;
+use crate::catalog::{open_catalog, open_restored};
 use crate::source::{Local, Source as _};
 use crate::{Error, Job, Result};
 
 /// Returns the file that a delta of `target` refers to, which is `base` or its data, and the
-/// bytes of that file that the entries `tensors` are compared with. `kind` is the name of the
-/// target's format.
+/// bytes of that file that the entries `tensors` are compared with.
 ///
 /// # Errors
 /// A base that is refused, or is not a model file; I/O errors.
@@ -26,9 +25,11 @@ pub(super) fn base_of_original(
     job: &Job,
     (target, tensors): (&Local, &[HeaderTensor]),
     base: &Arc<Local>,
-    kind: &str,
 ) -> Result<(Arc<Local>, BaseHeader)> {
-    let opened = open_base(&job.engine, base, kind)?;
+    let opened = match base.stated_format() {
+        Some(format) => open_restored(&job.engine, &**base, format)?,
+        None => open_catalog(&job.engine, &**base)?,
+    };
     let opened = match opened.kind() {
         FileKind::Safetensors => opened,
         _ => opened

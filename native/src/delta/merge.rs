@@ -1,5 +1,5 @@
-//! Finds how the tensors of a base are computed: those of a merged checkpoint from several
-//! others, and those of a checkpoint in another dtype from one.
+//! Finds how to compute the tensors of a base: from several checkpoints for a merged model,
+//! or from one checkpoint in another dtype.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use crate::{Error, Job, Result};
 /// The number of elements that are sampled in one piece.
 const PIECE_ELEMENTS: u64 = 1024;
 
-/// Returns whether most tensors of `target` have a counterpart in `base` only if that is
-/// converted to another dtype.
+/// Returns whether `base` has most of the tensors of `target`, but in another dtype.
 ///
 /// # Errors
 /// A base that is not a safetensors file; I/O errors.

@@ -200,7 +200,7 @@ pub(crate) fn write_original(
     let packing = DeltaPacker::of_original(header.json().to_vec(), target.len_bytes())
         .map_err(Error::place(target.name()))?;
     let entries = (target, packing.tensors());
-    let (file, base_header) = base_of_original(job, entries, base.file(), header.kind())?;
+    let (file, base_header) = base_of_original(job, entries, base.file())?;
     let base = &BaseFile::from(file);
     let target = Target {
         packing: &packing,

@@ -235,10 +235,7 @@ impl<S: Fn(usize) -> Result<Sketch> + Sync> Work<'_, S> {
     }
 
     fn delta(&self, own: &Sketch, base: &Sketch) -> u64 {
-        let converts = self.edition == Edition::Paired;
-        let converted = converts.then(|| base.converted_for(own)).flatten();
-        let base = converted.as_ref().unwrap_or(base);
-        own.estimate_delta(base, self.edition).packed_bytes
+        own.estimate_file_delta(base, self.edition).packed_bytes
     }
 
     /// Returns the sketch of a candidate, and keeps it for a while.

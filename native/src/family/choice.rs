@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use zstn_core::catalog::{FileCatalog, FileKind};
+use zstn_core::catalog::FileKind;
 use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
-use zstn_core::model::Model;
 use zstn_core::sketch::{MAX_FILE_BYTES, SizeEstimate, Sketch};
 
+use super::chain::{Candidate, chain};
 use super::members::{self, Member};
 use super::same_checkpoint::Form;
 use super::sketching::{Digests, SketchOptions, sketch, sketch_reader};
-use crate::delta::MAX_BASES;
+use super::target::{Target, delta_format};
 use crate::shards::{PLAIN, Shards};
 use crate::source::{Input, Location};
 use crate::{Error, Job, Output, PackOptions, Result, View};
@@ -116,11 +116,11 @@ impl BaseChoice {
 /// A member that shares a file with the input, or has the same name apart from the
 /// endings that packing changes, is the same checkpoint in another format and is left
 /// out. A plain member whose own delta is in the same folder is left out too, because
-/// that delta may need the input. The base of a safetensors file is also safetensors,
-/// plain or packed; that of another file may have any format. Members of other formats than
-/// safetensors are packed files.
+/// that delta may need the input. The base of a safetensors file is safetensors too, plain or
+/// packed; the base of any other file may have any format. Members that are not safetensors
+/// must be packed.
 ///
-/// If the input was merged from up to [`MAX_BASES`] members, or contains tensors of several,
+/// If the input was merged from up to four members, or contains tensors of several,
 /// such as a language model and a vision tower, these are chosen together, as far as
 /// sketches show that this saves at least [`MIN_SAVING_PERCENT`] of the size with the
 /// nearest of them alone.
@@ -172,11 +172,7 @@ impl Search<'_> {
         let reader = reader.into_entries_to_pack()?;
         let target = Target {
             sketch: sketch_reader(self.job, &reader, Digests::Stored)?,
-            is_single: shards.is_none(),
-            shards: shards
-                .as_ref()
-                .map(members::shard_stems)
-                .unwrap_or_default(),
+            shards: shards.as_ref().map(members::shard_stems),
             format,
         };
         drop(reader);
@@ -278,13 +274,11 @@ impl Search<'_> {
                 .engine
                 .map(candidates.iter().collect(), |candidate: &Candidate| {
                     let base = &candidate.sketch;
-                    if !target.is_safetensors() {
-                        return sketch.estimate_original_delta(base, edition);
+                    match (target.is_safetensors(), &target.shards) {
+                        (true, Some(_)) => sketch.estimate_delta(base, edition),
+                        (true, None) => sketch.estimate_file_delta(base, edition),
+                        (false, _) => sketch.estimate_original_delta(base, edition),
                     }
-                    // Packing converts a base only for a single file.
-                    let converts = edition == Edition::Paired && target.is_single;
-                    let converted = converts.then(|| base.converted_for(sketch)).flatten();
-                    sketch.estimate_delta(converted.as_ref().unwrap_or(base), edition)
                 });
         let mut ranked: Vec<(u64, &Candidate, SizeEstimate)> = Vec::new();
         for (candidate, estimate) in candidates.iter().zip(estimates) {
@@ -301,8 +295,8 @@ impl Search<'_> {
         // Among equally good candidates, one with the same shards comes first: each shard
         // then needs only one file of it. The sort is stable, so the others stay sorted by
         // name.
-        ranked
-            .sort_by_key(|(rank, candidate, _)| (*rank, candidate.member.shards != target.shards));
+        let shards = target.shards.as_deref().unwrap_or_default();
+        ranked.sort_by_key(|(rank, candidate, _)| (*rank, candidate.member.shards != shards));
         let limit = choice
             .plain
             .packed_bytes
@@ -431,106 +425,3 @@ const SEVERAL_FILES: &str = "it consists of several files, and only safetensors 
 /// The reason why a plain member with its own delta in the same folder is left out.
 const OWN_DELTA: &str = "its delta from another checkpoint is in the same folder, and may need \
                          the one that is packed now; if it does not, name it with --base";
-
-/// The checkpoint that is packed.
-pub(super) struct Target {
-    pub(super) sketch: Sketch,
-    /// Whether it is a single file, and not an index or a folder.
-    is_single: bool,
-    /// The names of its shards, like [`Member::shards`].
-    shards: Vec<String>,
-    /// The format that all of its files have, if they can be stored as deltas.
-    format: Option<String>,
-}
-
-impl Target {
-    /// Returns whether the target can be a delta from a checkpoint of this format.
-    fn takes(&self, format: Option<&str>) -> bool {
-        match self.is_safetensors() {
-            true => format == self.format.as_deref(),
-            false => self.format.is_some() && format.is_some(),
-        }
-    }
-
-    /// Returns the reason why a member is left out that the target does not take.
-    fn other_format(&self) -> &'static str {
-        match (self.is_safetensors(), &self.format) {
-            (true, _) => {
-                "it has another format, and only safetensors can be the base of safetensors"
-            }
-            (false, Some(_)) => "it was packed as bytes, which have no tensors",
-            (false, None) => "the input has no tensors that could be stored as differences",
-        }
-    }
-
-    pub(super) fn is_safetensors(&self) -> bool {
-        self.format.as_deref() == Some(FileKind::Safetensors.name())
-    }
-}
-
-/// Returns the format that all files of a model have or restore, if these can be stored as
-/// deltas or be the base of deltas.
-fn delta_format(model: &Model) -> Option<&str> {
-    let (first, others) = model.files().split_first()?;
-    let format = first.delta_format()?;
-    let is_same = |file: &FileCatalog| file.delta_format() == Some(format);
-    others.iter().all(is_same).then_some(format)
-}
-
-/// A member of the family and its sketch.
-pub(super) struct Candidate {
-    pub(super) member: Member,
-    pub(super) sketch: Sketch,
-}
-
-impl Candidate {
-    /// Returns the error for a member that does not match its sketch.
-    fn stale(&self) -> Error {
-        Error::Usage(format!(
-            "{} is not the sketch of {}; make it again",
-            self.member.sketch, self.member.location
-        ))
-    }
-}
-
-/// Returns a candidate, followed by its base if it is a delta, and so on, up to a
-/// candidate that needs no base.
-///
-/// # Errors
-/// A base that is unknown or not in the family; a chain with more than [`MAX_BASES`]
-/// files.
-pub(super) fn chain<'a>(
-    candidate: &'a Candidate,
-    all: &'a [Candidate],
-) -> Result<Vec<&'a Candidate>> {
-    let mut chain = vec![candidate];
-    loop {
-        let last = chain[chain.len() - 1];
-        if !last.member.is_delta() {
-            return Ok(chain);
-        }
-        if chain.len() == MAX_BASES {
-            return Err(Error::Usage(format!(
-                "it is at the end of a chain of {MAX_BASES} files, the longest that is read; \
-                 unpack it and pack it again against a full base"
-            )));
-        }
-        let identity = last.sketch.base().ok_or_else(|| {
-            Error::Usage(format!(
-                "the sketch of {} does not name its base; make it again with --base",
-                last.member.name
-            ))
-        })?;
-        let is_base = |other: &&Candidate| other.sketch.identity() == Some(identity);
-        let mut bases: Vec<&Candidate> = all.iter().filter(is_base).collect();
-        // Full checkpoints come first.
-        bases.sort_by_key(|base| base.member.is_delta());
-        let Some(base) = bases.first() else {
-            return Err(Error::Usage(format!(
-                "the base of {} is not in the family, or its sketch has no digests",
-                last.member.name
-            )));
-        };
-        chain.push(base);
-    }
-}

@@ -4,7 +4,9 @@ use zstn_core::engine::Engine as _;
 use zstn_core::frame::Edition;
 use zstn_core::sketch::{SizeEstimate, Sketch};
 
-use super::choice::{Candidate, ChosenBase, MIN_SAVING_PERCENT, Search, Target, chain};
+use super::chain::{Candidate, chain};
+use super::choice::{ChosenBase, MIN_SAVING_PERCENT, Search};
+use super::target::Target;
 use crate::delta::MAX_BASES;
 use crate::{Engine, Result};
 

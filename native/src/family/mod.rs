@@ -27,6 +27,7 @@
 //! ```
 
 mod bases;
+mod chain;
 mod choice;
 mod index;
 mod members;
@@ -34,6 +35,7 @@ mod merge;
 mod same_checkpoint;
 mod sketching;
 mod sources;
+mod target;
 
 pub use bases::{Candidate, bases};
 pub use choice::{BaseChoice, ChosenBase, FamilyOptions, MIN_SAVING_PERCENT, choose};

@@ -95,9 +95,9 @@ impl PackOptions {
         self
     }
 
-    /// Packs the delta from `base`, a plain or packed checkpoint: for a safetensors file one
-    /// of safetensors files, and for another file also a file of any other format. If the base
-    /// is a delta itself, the next call adds the base's own base, and so on. For a merged model,
+    /// Packs the delta from `base`, a plain or packed checkpoint. The base of a safetensors file
+    /// must be safetensors too; the base of any other file may have any format. If the base is
+    /// a delta itself, the next call adds the base's own base, and so on. For a merged model,
     /// the next call adds the next of its sources (docs/formats/zstn-delta.md 9).
     ///
     /// A packed base is restored into the folder for temporary files (`TMPDIR`), which

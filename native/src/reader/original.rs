@@ -304,7 +304,7 @@ impl Reader {
 pub(super) struct Restored {
     packed: Reader,
     ranges: UnpackedRanges,
-    /// The files that the bytes are read from, without those of its bases.
+    /// The identities of the packed files, not including those of their bases.
     file_ids: Vec<FileId>,
     /// True once the packed file could not be read. An error of opening the original is
     /// then an error of the packed file, and not a property of the original.

@@ -35,6 +35,8 @@ pub struct Local {
     /// The identity of the file at a path, or of the files that the bytes were restored
     /// from.
     file_ids: Vec<FileId>,
+    /// The format that a packed file states for the file that was restored from it.
+    stated_format: Option<String>,
     /// The last result of [`Local::digest_once`].
     digest: Mutex<Option<(Range<u64>, [u8; 8])>>,
 }
@@ -81,6 +83,7 @@ impl Local {
             name,
             bytes,
             file_ids: Vec::new(),
+            stated_format: None,
             digest: Mutex::default(),
         }
     }
@@ -100,6 +103,20 @@ impl Local {
         let ids = joined.files().iter().flat_map(|file| &file.file_ids);
         let ids: Vec<FileId> = ids.cloned().collect();
         Ok(Self::new(name, Bytes::Joined(joined)).with_file_ids(&ids))
+    }
+
+    /// Sets the format that the packed file states which was restored to this file.
+    pub(crate) fn with_stated_format(self, format: Option<&str>) -> Self {
+        Self {
+            stated_format: format.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Returns the format that a packed file states, if this file was restored from one whose
+    /// original is not safetensors.
+    pub(crate) fn stated_format(&self) -> Option<&str> {
+        self.stated_format.as_deref()
     }
 
     /// Returns the data of files that are used as one ([`Local::joined`]), without the

@@ -1,6 +1,7 @@
 //! Tests of the crate `zstn` through its public API.
 
 mod as_safetensors;
+mod bases_of_other_formats;
 mod cancelled;
 mod conversions;
 mod convert;

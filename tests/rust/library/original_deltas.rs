@@ -1,5 +1,5 @@
-//! Deltas that restore a file that is not safetensors: they are packed, restored byte for byte,
-//! and read tensor by tensor, with a base of the same format and of others.
+//! Deltas between two files of one format that is not safetensors: they are packed, restored
+//! byte for byte, and read tensor by tensor.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ use super::original_files::{BF16, Q4_K, Q8_0, assert_same_tensors, blocks, folde
 use super::originals::f32s;
 
 /// Two files of one format.
-struct Pair {
+pub(super) struct Pair {
     kind: &'static str,
     old: (&'static str, Vec<u8>),
-    new: (&'static str, Vec<u8>),
+    pub(super) new: (&'static str, Vec<u8>),
 }
 
 /// Returns the bytes with a small change to every fiftieth of them.
@@ -31,15 +31,15 @@ fn tuned(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The bytes of the tensors of a GGUF file.
-struct Weights {
+pub(super) struct Weights {
     quantised: Vec<u8>,
     narrow: Vec<u8>,
-    halves: Vec<u8>,
-    norm: Vec<u8>,
+    pub(super) halves: Vec<u8>,
+    pub(super) norm: Vec<u8>,
 }
 
 impl Weights {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut rng = Rng(21);
         Self {
             quantised: blocks(&mut rng, 8 * 64, 144),
@@ -73,7 +73,7 @@ impl Weights {
     }
 }
 
-fn gguf_pair(gaps: [u64; 2]) -> Pair {
+pub(super) fn gguf_pair(gaps: [u64; 2]) -> Pair {
     let same = Rng(22).bf16_weights(128 * 256);
     let [old, new] = [Weights::new(), Weights::new().tuned()];
     Pair {
@@ -104,7 +104,7 @@ fn pytorch(weight: &[u8], bias: &[u8]) -> Vec<u8> {
     archive.aligned("m/data/1", bias).finish()
 }
 
-fn pytorch_pair() -> Pair {
+pub(super) fn pytorch_pair() -> Pair {
     let mut rng = Rng(23);
     let (weight, bias) = (f32s(&mut rng, 30_000), f32s(&mut rng, 2000));
     Pair {
@@ -115,14 +115,14 @@ fn pytorch_pair() -> Pair {
 }
 
 /// A folder with the files of a pair, and with `old.zstn`, the packed base.
-struct Files {
+pub(super) struct Files {
     folder: TempDir,
     old: &'static str,
-    new: &'static str,
+    pub(super) new: &'static str,
 }
 
 impl Files {
-    fn new(pair: &Pair) -> Self {
+    pub(super) fn new(pair: &Pair) -> Self {
         let files = Self {
             folder: folder(),
             old: pair.old.0,
@@ -135,26 +135,26 @@ impl Files {
         files
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn read(&self, name: &str) -> Vec<u8> {
+    pub(super) fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.at(name)).expect("a file")
     }
 
-    fn pack(&self, name: &str, packed: &str, options: &PackOptions) -> PackReport {
+    pub(super) fn pack(&self, name: &str, packed: &str, options: &PackOptions) -> PackReport {
         let report = zstn::pack(&Job::new(), self.at(name), self.at(packed), options);
         report.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     /// Packs the new file as the delta `new.z4dm` from `base`.
-    fn pack_delta(&self, base: &str, extended: bool) -> PackReport {
+    pub(super) fn pack_delta(&self, base: &str, extended: bool) -> PackReport {
         let options = PackOptions::default().base(self.at(base));
         self.pack(self.new, "new.z4dm", &options.extended(extended))
     }
 
-    fn unpack(&self, delta: &str, bases: &[&str]) -> zstn::Result<Vec<u8>> {
+    pub(super) fn unpack(&self, delta: &str, bases: &[&str]) -> zstn::Result<Vec<u8>> {
         let options = UnpackOptions::default();
         let options = bases
             .iter()
@@ -163,7 +163,7 @@ impl Files {
         Ok(self.read("back"))
     }
 
-    fn open(&self, delta: &str, bases: &[&str]) -> zstn::Result<Reader> {
+    pub(super) fn open(&self, delta: &str, bases: &[&str]) -> zstn::Result<Reader> {
         let options = Reader::options();
         let options = bases
             .iter()
@@ -347,128 +347,6 @@ fn other_bases_are_refused() {
     let error = unpacked.expect_err("another format");
     assert!(error.to_string().contains("not safetensors"), "{error}");
     assert!(!files.at("x.safetensors").exists());
-}
-
-/// Writes the weights of [`gguf_pair`] as safetensors files under other names: as
-/// `model.safetensors`, as `parts` with two files and an index, and both packed.
-fn write_safetensors(files: &Files) {
-    let Weights { halves, norm, .. } = Weights::new();
-    let same = Rng(22).bf16_weights(128 * 256);
-    let unrelated = Rng(27).bf16_weights(128 * 256);
-    let tensors: [(&str, &str, &[u8]); 4] = [
-        ("encoder.0", "BF16", &unrelated),
-        ("encoder.1", "BF16", &same),
-        ("encoder.2", "BF16", &halves),
-        ("encoder.norm", "F32", &norm),
-    ];
-    let write = |name: &str, bytes: &[u8]| std::fs::write(files.at(name), bytes).expect("written");
-    write("model.safetensors", &checkpoint(&tensors));
-    std::fs::create_dir(files.at("parts")).expect("created");
-    let shards = ["model-00001-of-00002", "model-00002-of-00002"];
-    for (shard, tensors) in shards.iter().zip([&tensors[2..], &tensors[..2]]) {
-        write(&format!("parts/{shard}.safetensors"), &checkpoint(tensors));
-    }
-    let index = format!(
-        r#"{{"weight_map":{{"encoder.0":"{second}","encoder.1":"{second}","encoder.2":"{first}","encoder.norm":"{first}"}}}}"#,
-        first = format_args!("{}.safetensors", shards[0]),
-        second = format_args!("{}.safetensors", shards[1]),
-    );
-    write("parts/model.safetensors.index.json", index.as_bytes());
-    files.pack("model.safetensors", "model.zstn", &PackOptions::default());
-    files.pack("parts", "parts-zstn", &PackOptions::default());
-}
-
-#[test]
-fn the_base_may_have_another_format_and_other_names() {
-    let pair = gguf_pair([0, 0]);
-    let files = Files::new(&pair);
-    write_safetensors(&files);
-    let plain = Reader::open(files.at(files.new)).expect("opened");
-    for bases in [
-        ["model.safetensors", "model.zstn"],
-        ["parts", "parts-zstn"],
-        [
-            "parts/model.safetensors.index.json",
-            "parts-zstn/model.zstn.index.json",
-        ],
-    ] {
-        let mut deltas = Vec::new();
-        for base in bases {
-            let report = files.pack_delta(base, false);
-            // `same` is a copy and `halves` is tuned. `norm` is so short that a delta is no
-            // shorter, and the others are not in the base.
-            let Storage::Delta {
-                copied, differing, ..
-            } = report.files[0].storage
-            else {
-                panic!("{:?}", report.files[0].storage);
-            };
-            assert_eq!((copied, differing), (1, 1), "{base}");
-            deltas.push(files.read("new.z4dm"));
-        }
-        assert!(deltas[0] == deltas[1], "{bases:?}");
-        for base in bases {
-            let restored = files.unpack("new.z4dm", &[base]).expect(base);
-            assert!(restored == pair.new.1, "{base}");
-            let verified = VerifyOptions::default().base(files.at(base));
-            let verified = verified.original(files.at(files.new));
-            let verified = zstn::verify(&Job::new(), files.at("new.z4dm"), &verified);
-            assert!(verified.expect(base).identical, "{base}");
-            let reader = files.open("new.z4dm", &[base]).expect(base);
-            assert_same_tensors(base, &reader, &plain);
-        }
-    }
-    let whole = files.pack(files.new, "whole.zstn", &PackOptions::default());
-    let saved = whole.packed_bytes() - files.read("new.z4dm").len() as u64;
-    assert!(saved > 80_000, "{saved}");
-    // A file of the same lengths with other bytes, and the same tensors in other files.
-    let mut other = files.read("model.safetensors");
-    let middle = other.len() / 2;
-    other[middle] ^= 1;
-    std::fs::write(files.at("other.safetensors"), other).expect("written");
-    files.pack_delta("model.zstn", false);
-    for base in ["other.safetensors", "parts"] {
-        let error = files.unpack("new.z4dm", &[base]).expect_err(base);
-        assert_eq!(rule_of(&error), Some(Rule::DeltaReference), "{error}");
-        let read = files.open("new.z4dm", &[base]);
-        let read = read.and_then(|reader| reader.read("same").map(drop));
-        let error = read.expect_err(base);
-        assert_eq!(rule_of(&error), Some(Rule::DeltaReference), "{error}");
-    }
-}
-
-#[test]
-fn unrelated_tensors_of_another_format_are_no_base() {
-    let pair = pytorch_pair();
-    let files = Files::new(&pair);
-    let mut rng = Rng(28);
-    let (weight, bias) = (f32s(&mut rng, 30_000), f32s(&mut rng, 2000));
-    let base = checkpoint(&[("a", "F32", &weight), ("b", "F32", &bias)]);
-    std::fs::write(files.at("model.safetensors"), base).expect("written");
-    std::fs::write(files.at("notes.txt"), "some notes").expect("written");
-    let whole = files.pack(files.new, "whole.zstn", &PackOptions::default());
-    let report = files.pack_delta("model.safetensors", true);
-    let storage = &report.files[0].storage;
-    let none = matches!(
-        storage,
-        Storage::Delta {
-            copied: 0,
-            differing: 0,
-            ..
-        }
-    );
-    assert!(none, "{storage:?}");
-    assert!(report.packed_bytes() < whole.packed_bytes() + 1000);
-    let options = PackOptions::default().base(files.at("notes.txt"));
-    let packed = zstn::pack(
-        &Job::new(),
-        files.at(files.new),
-        files.at("x.z4dm"),
-        &options,
-    );
-    let error = packed.expect_err("notes");
-    assert!(error.to_string().contains("notes.txt"), "{error}");
-    assert!(!files.at("x.z4dm").exists());
 }
 
 #[test]

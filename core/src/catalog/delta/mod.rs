@@ -78,7 +78,7 @@ pub(super) struct FormatContents {
     /// For each record, the digest that the base's file stores for the base's
     /// tensor that it refers to, if any. Empty until a base is attached.
     base_digests: Vec<Option<ShortDigest>>,
-    /// The places in the base's file, if target and base are not safetensors files.
+    /// The places in the base's file, if the restored file is not safetensors.
     #[serde(skip)]
     references: Option<References>,
     /// How the base is computed from other checkpoints.

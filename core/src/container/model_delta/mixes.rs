@@ -40,7 +40,7 @@ struct Entry {
 /// The bit of the flags that marks numbers of tensors. Without it, all names are the same.
 const HAS_NUMBERS: u8 = 1;
 
-/// A tensor of a source that has the elements of a tensor of the target.
+/// The tensor of a source from which a tensor of the target is predicted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counterpart {
     /// The range in the file of the source.
@@ -76,43 +76,64 @@ impl Counterpart {
         found.collect()
     }
 
-    /// Finds the counterpart of each of `tensors` in the only source like
-    /// [`Counterpart::of_all`]. If there is none, a tensor of the same name is converted, if
-    /// that is possible.
+    /// Finds the counterpart of each of `tensors` in the only source, like
+    /// [`Counterpart::of_all`]. A tensor without one gets the tensor of the same name if that
+    /// can be converted.
     #[must_use]
     pub fn converted(tensors: &[HeaderTensor], source: &BaseHeader) -> Vec<Option<Self>> {
-        let mut found = Self::of_all(tensors, source);
-        for (tensor, found) in tensors.iter().zip(&mut found) {
-            let other = source.number(&tensor.name);
-            let other = other.and_then(|number| source.elements_of(number, tensor));
-            if let (None, Some((range, _))) = (&found, other) {
-                *found = Some(Self {
+        let found = Self::of_all(tensors, source);
+        let found = tensors.iter().zip(found).map(|(tensor, found)| {
+            found.or_else(|| {
+                let number = source.number(&tensor.name)?;
+                let (range, _) = source.elements_of(number, tensor)?;
+                Some(Self {
                     range,
                     number: None,
-                });
-            }
-        }
-        found
+                })
+            })
+        });
+        found.collect()
     }
 }
 
-/// Returns whether most bytes of `tensors` have a counterpart in `source` only if its
-/// elements are converted to their dtypes.
+/// Returns whether most of the bytes of `tensors` have a counterpart in `source` only after a
+/// conversion to another dtype.
 #[must_use]
 pub fn needs_conversion(tensors: &[HeaderTensor], source: &BaseHeader) -> bool {
-    let (mut same, mut converted) = (0_u64, 0_u64);
+    let mut share = ConvertedShare::default();
     for tensor in tensors {
-        let len_bytes = tensor.span.end - tensor.span.start;
-        let Some(number) = source.number(&tensor.name) else {
-            continue;
-        };
-        if source.reference_to(number, tensor).is_some() {
-            same = same.saturating_add(len_bytes);
-        } else if source.elements_of(number, tensor).is_some() {
-            converted = converted.saturating_add(len_bytes);
+        let number = source.number(&tensor.name);
+        let number = number.filter(|&number| source.elements_of(number, tensor).is_some());
+        if let Some(number) = number {
+            let is_same = source.reference_to(number, tensor).is_some();
+            share.add(tensor.span.end - tensor.span.start, !is_same);
         }
     }
-    converted > same
+    share.is_most()
+}
+
+/// The bytes of a target that have a counterpart of the same name, with and without a
+/// conversion.
+#[derive(Debug, Default)]
+pub(crate) struct ConvertedShare {
+    same_bytes: u64,
+    converted_bytes: u64,
+}
+
+impl ConvertedShare {
+    /// Adds a tensor of `len_bytes` with a counterpart.
+    pub(crate) fn add(&mut self, len_bytes: u64, is_converted: bool) {
+        let bytes = match is_converted {
+            true => &mut self.converted_bytes,
+            false => &mut self.same_bytes,
+        };
+        *bytes = bytes.saturating_add(len_bytes);
+    }
+
+    /// Returns whether most of the bytes need a conversion.
+    pub(crate) fn is_most(&self) -> bool {
+        self.converted_bytes > self.same_bytes
+    }
 }
 
 /// A tensor of a source, from which a tensor of a base is computed.
@@ -139,16 +160,21 @@ pub struct MixedTensor {
     pub places: Vec<SourceTensor>,
 }
 
+/// Returns the length of an element in bytes. Elements that are only copied are copied byte
+/// by byte.
+fn width(float: Option<FloatType>) -> usize {
+    float.map_or(1, FloatType::len_bytes)
+}
+
 impl MixedTensor {
-    /// Returns the bytes of the whole elements that contain these bytes of the tensor, and
-    /// for each place the number of the source and the range of these elements in its file.
+    /// Extends a range of bytes to whole elements. Returns the extended range, and for each
+    /// place the number of the source and the range of the same elements in its file.
     #[must_use]
     pub fn elements(&self, bytes: Range<u64>) -> (Range<u64>, Vec<(usize, Range<u64>)>) {
-        let width = |float: Option<FloatType>| float.map_or(1, FloatType::len_bytes) as u64;
-        let own = width(self.float);
+        let own = width(self.float) as u64;
         let elements = bytes.start / own..bytes.end.div_ceil(own);
         let places = self.places.iter().map(|place| {
-            let width = width(place.float);
+            let width = width(place.float) as u64;
             let [start, end] =
                 [elements.start, elements.end].map(|at| place.range.start + at * width);
             (place.source, start..end)
@@ -156,19 +182,17 @@ impl MixedTensor {
         (elements.start * own..elements.end * own, places.collect())
     }
 
-    /// Computes elements of the tensor from the bytes of the same elements of its places.
+    /// Computes some elements of the tensor. `parts` are the bytes of the same elements of
+    /// its places.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `parts` do not have these bytes.
     pub fn compute(&self, parts: &[&[u8]], out: &mut [u8]) -> Result<()> {
-        let width = self.float.map_or(1, FloatType::len_bytes);
-        let elements = out.len() / width;
+        let elements = out.len() / width(self.float);
+        let mut both = self.places.iter().zip(parts);
         let is_fit = parts.len() == self.places.len()
-            && out.len() == elements * width
-            && self.places.iter().zip(parts).all(|(place, part)| {
-                let width = place.float.map_or(1, FloatType::len_bytes);
-                part.len() == elements * width
-            });
+            && out.len() == elements * width(self.float)
+            && both.all(|(place, part)| part.len() == elements * width(place.float));
         if !is_fit {
             let detail = "the parts are not those of the tensor";
             return Err(Error::invalid_input(detail));

@@ -44,6 +44,8 @@ pub use encode::{CodedRecord, code, code_content, divided_shape, record_head};
 pub use in_memory::{Base, ModelDelta};
 pub use incremental::{IncrementalDeltaPacker, Needs, PackedRecord};
 #[cfg(feature = "mixes")]
+pub(crate) use mixes::ConvertedShare;
+#[cfg(feature = "mixes")]
 pub use mixes::{Counterpart, MixedBase, MixedTensor, Mixes, SourceTensor, needs_conversion};
 use pairing::{OfBase, OfTarget, Pairing};
 pub use pairs::{Pair, Pairs};
@@ -208,9 +210,9 @@ impl BaseHeader {
         Ok(Self::new(data, tensors))
     }
 
-    /// Creates the base of a file that is not safetensors (docs/formats/zstn-delta.md 6):
-    /// a file of `len_bytes` with the bytes that each of these tensors of the target is
-    /// compared with, in these ranges.
+    /// Creates the base of a file that is not safetensors (docs/formats/zstn-delta.md 6).
+    /// The base's file has `len_bytes`, and each of the `found` tensors of the target is
+    /// compared with a range of it.
     pub fn of_counterparts<'t>(
         found: impl Iterator<Item = (&'t HeaderTensor, Range<u64>)>,
         len_bytes: u64,
@@ -295,9 +297,9 @@ impl BaseHeader {
         usable.then(|| self.range_of(number)).flatten()
     }
 
-    /// Returns the range in the file of the tensor with this number and the type of its
-    /// elements, if they are as many as those of `tensor` and have the same dtype or can be
-    /// converted to it.
+    /// Returns the range in the file of the tensor with this number, and the type of its
+    /// elements. Returns `None` if `tensor` has a different number of elements, or a dtype
+    /// that these cannot be converted to.
     #[cfg(feature = "mixes")]
     fn elements_of(
         &self,

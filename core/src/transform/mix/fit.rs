@@ -79,7 +79,7 @@ fn nearest_with_bits(element_bytes: usize, target: &[u8], sources: &[&[u8]]) -> 
 }
 
 /// Returns the number of significant bits of all XORs of two elements.
-fn differing_bits(element_bytes: usize, one: &[u8], two: &[u8]) -> u64 {
+pub(crate) fn differing_bits(element_bytes: usize, one: &[u8], two: &[u8]) -> u64 {
     let elements = one.chunks(element_bytes).zip(two.chunks(element_bytes));
     let bits = elements.map(|(one, two)| {
         let bytes = one.iter().zip(two).rev();

@@ -12,6 +12,7 @@ use crate::float::{FloatType, from_bf16};
 
 mod fit;
 
+pub(crate) use fit::differing_bits;
 pub use fit::{SAMPLE_ELEMENTS, fit, nearest};
 
 /// The format to which products and sums are rounded before the next step. The

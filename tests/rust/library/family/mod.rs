@@ -3,6 +3,7 @@
 
 mod chains;
 mod choosing;
+mod forms;
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -30,7 +30,7 @@ const COLUMN_ELEMENTS: usize = 512;
 #[derive(Debug)]
 pub(super) struct Contexts {
     pub row_elements: usize,
-    /// The codes of the rows, and those of the columns, which may be missing.
+    /// The row codes and the column codes. The column codes may be empty.
     codes: [Vec<u8>; 2],
     /// The side streams of the codes.
     pub streams: [Vec<u8>; 2],
