@@ -2,8 +2,8 @@
 
 use zstn::{Job, PackOptions, Reader, Storage, VerifyOptions};
 use zstn_core::Rule;
-use zstn_tests::checkpoint;
 use zstn_tests::rng::Rng;
+use zstn_tests::{checkpoint, repository};
 
 use super::original_deltas::{Files, Weights, gguf_pair, pytorch_pair};
 use super::original_files::{assert_same_tensors, rule_of};
@@ -129,4 +129,18 @@ fn unrelated_tensors_of_another_format_are_no_base() {
     let error = packed.expect_err("notes");
     assert!(error.to_string().contains("notes.txt"), "{error}");
     assert!(!files.at("x.z4dm").exists());
+}
+
+#[test]
+fn a_packed_base_states_its_format_whatever_its_name_is() {
+    let files = Files::new(&gguf_pair([0, 0]));
+    // Neither format has a magic number.
+    for (folder, file) in [("msgpack", "params.msgpack"), ("onnx", "raw-types.onnx")] {
+        let vector = repository().join("tests/vectors").join(folder).join(file);
+        std::fs::copy(vector, files.at(file)).expect("copied");
+        files.pack(file, "base.zstn", &PackOptions::default());
+        files.pack_delta("base.zstn", false);
+        let restored = files.unpack("new.z4dm", &["base.zstn"]).expect(file);
+        assert!(restored == std::fs::read(files.at(files.new)).expect("a file"));
+    }
 }

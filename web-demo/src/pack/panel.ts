@@ -40,7 +40,7 @@ export class PackPanel {
       "div",
       { class: "pack" },
       element("header", { class: "stage-head" }, element("h1", { tabIndex: -1 }, "Compress a model")),
-      element("p", { class: "lead" }, "A model becomes a .zstn file: smaller, without losing a bit, and readable tensor by tensor. With a base model, only what a fine-tune changed is stored (.safetensors). Nothing leaves your machine."),
+      element("p", { class: "lead" }, "A model becomes a .zstn file: smaller, lossless, and readable tensor by tensor. With a base model (.safetensors), only the changes are stored. Nothing leaves your machine."),
       element("div", { class: "pack-tools" }, input, element("label", { class: "drop", htmlFor: "pack-file" }, element("strong", {}, "Drop or choose a model file"), element("span", {}, "runs locally in your browser")), element("div", { class: "pack-options" }, effort, readers, this.#base.node)),
       this.#result,
     );

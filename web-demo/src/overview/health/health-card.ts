@@ -72,7 +72,7 @@ export class HealthCard {
     const limit = "file" in model.source ? MAX_BYTES.file : MAX_BYTES.address;
     const reason = model.kind === "z4dm" ? "A delta stores no statistics of its tensors, so nothing has been checked." : `This ${model.kind === "zstn" ? "file has" : "format has"} no stored statistics, so nothing has been checked.`;
     const isAffordable = bytes <= limit;
-    const way = isAffordable ? "" : ` Its tensors take ${formatBytes(bytes)}, more than this page reads at once (${formatBytes(limit)}). Files that zstn pack has written contain statistics.`;
+    const way = isAffordable ? "" : ` Its tensors take ${formatBytes(bytes)}, more than this page reads at once (${formatBytes(limit)}). Files packed by zstn contain statistics.`;
     this.#body.replaceChildren(
       element("p", { class: "quiet" }, reason + way),
       ...(problem === undefined ? [] : [element("p", { class: "odd" }, problem)]),
